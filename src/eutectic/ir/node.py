@@ -1,0 +1,125 @@
+"""How an IR node is represented: a frozen, slotted dataclass with roles on its fields.
+
+This is the only module that knows the representation. A node class is written as
+
+    @node("tir.For")
+    class For(Stmt):
+        loop_var: Var = field(role="def")
+        extent: PrimExpr
+
+`==` is identity; `structural_equal` compares structure. Nodes are never changed
+after construction, except that `__post_init__` may normalise its own arguments
+through `init_field`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Final, Literal, TypeVar, dataclass_transform
+
+Role = Literal["use", "def", "ignore"]
+N = TypeVar("N", bound="Node")
+
+_CLASSES: Final[dict[str, type[Node]]] = {}
+
+
+def field(*, role: Role = "use", default: Any = dataclasses.MISSING, kw_only: bool = False) -> Any:
+    """Declare a field with a role.
+
+    Args:
+        role: `use` is compared and hashed; `def` binds the variables inside it;
+            `ignore` is not part of the program (names, spans, derived types).
+        default: Default value, if any.
+        kw_only: Whether the constructor takes it by keyword only.
+    """
+    return dataclasses.field(default=default, kw_only=kw_only, metadata={"role": role})
+
+
+class Node:
+    """Base of every IR class."""
+
+    __slots__ = ("__weakref__",)
+    type_key: ClassVar[str] = "Node"
+    field_roles: ClassVar[tuple[tuple[str, Role], ...]] = ()
+    is_variable: ClassVar[bool] = False  # classes whose identity is what the program means by them
+
+    def script(self, **options: Any) -> str:
+        """The node as text (TVMScript for modules and functions)."""
+        from eutectic.ir.printer import render  # the printer prints nodes, so it cannot be imported above
+
+        return render(self, **options)
+
+    def show(self, **options: Any) -> None:
+        """Print `script()`, with syntax colours on a terminal."""
+        from eutectic.ir.printer import show
+
+        show(self, **options)
+
+    def same_as(self, other: object) -> bool:
+        """Identity, spelt as TVM spells it."""
+        return self is other
+
+    def __repr__(self) -> str:
+        return self.script()
+
+
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
+def node(type_key: str, *, init: bool = True) -> Callable[[type[N]], type[N]]:
+    """Class decorator that makes a node class and registers it under `type_key`.
+
+    Args:
+        type_key: Name in serialised forms, hashes and messages.
+        init: False keeps the constructor of the base class.
+    """
+
+    def decorate(cls: type[N]) -> type[N]:
+        made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False, init=init)(cls)
+        made.type_key = type_key
+        made.field_roles = tuple((f.name, f.metadata.get("role", "use")) for f in dataclasses.fields(made))  # type: ignore[arg-type]  # made by the line above
+        _CLASSES[type_key] = made
+        return made
+
+    return decorate
+
+
+def node_class(type_key: str) -> type[Node] | None:
+    """The class registered under `type_key`, or None."""
+    return _CLASSES.get(type_key)
+
+
+def init_field(target: Node, name: str, value: object) -> None:
+    """Set a field during `__post_init__`; nothing else may call this on a finished node."""
+    object.__setattr__(target, name, value)
+
+
+def replace(target: N, **changes: Any) -> N:
+    """A copy of `target` with some fields changed."""
+    return dataclasses.replace(target, **changes)  # type: ignore[type-var]  # every Node subclass is a dataclass
+
+
+def fields_of(target: Node) -> Iterator[tuple[str, Role, Any]]:
+    """Name, role and value of each field, in declaration order."""
+    for name, role in target.field_roles:
+        yield name, role, getattr(target, name)
+
+
+def children(target: Node, *, ignored: bool = False) -> Iterator[Node]:
+    """Nodes directly below `target`, in field order; tuples are looked into.
+
+    Args:
+        target: Any node.
+        ignored: Whether fields of role `ignore` are visited too.
+    """
+    for name, role in target.field_roles:
+        if role == "ignore" and not ignored:
+            continue
+        yield from _nodes_in(getattr(target, name))
+
+
+def _nodes_in(value: object) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _nodes_in(item)

@@ -1,0 +1,256 @@
+"""Structural equality and hash: programs that differ only in names are the same.
+
+Fields of role `def` bind the variables inside them: binders are matched by
+position. Other variables are equal only to themselves, unless `map_free_vars`.
+Both walks are iterative, and the hash is stable across processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from typing import Any
+
+import numpy as np
+
+from eutectic.ir.module import GlobalVar, IRModule
+from eutectic.ir.node import Node, fields_of
+from eutectic.ir.op import Op
+from eutectic.ir.prim_expr import IntImm
+from eutectic.ir.visit import post_order
+
+def is_variable(item: object) -> bool:
+    """Whether `item` is a variable of any dialect."""
+    return isinstance(item, Node) and item.is_variable
+
+
+def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
+    """Whether two nodes, modules or containers of them are the same program."""
+    return structural_mismatch(a, b, map_free_vars) is None
+
+
+def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
+    """Raise when two programs differ.
+
+    Raises:
+        ValueError: they differ; the message has the access path and both values.
+    """
+    found = structural_mismatch(a, b, map_free_vars)
+    if found is not None:
+        raise ValueError(f"structures differ at {found}\n--- left\n{_text(a)}\n--- right\n{_text(b)}")
+
+
+def structural_mismatch(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
+    """Path of the first difference with both values, or None when there is none."""
+    return _Comparison(map_free_vars).run(a, b)
+
+
+get_first_structural_mismatch = structural_mismatch
+
+
+class _Comparison:
+    """One walk over two structures in lock step."""
+
+    def __init__(self, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.forward: dict[int, Node] = {}
+        self.backward: dict[int, Node] = {}
+        self.seen: set[tuple[int, int, bool]] = set()
+        self.todo: list[tuple[Any, Any, str, bool]] = []
+
+    def run(self, a: Any, b: Any) -> str | None:
+        self.todo.append((a, b, "<root>", self.map_free_vars))
+        while self.todo:
+            left, right, path, binding = self.todo.pop()
+            problem = self.step(left, right, path, binding)
+            if problem is not None:
+                return f"{path}: {problem}"
+        return None
+
+    def step(self, a: Any, b: Any, path: str, binding: bool) -> str | None:
+        if isinstance(a, IRModule) and isinstance(b, IRModule):
+            return self.modules(a, b, path, binding)
+        if isinstance(a, Node) and isinstance(b, Node):
+            return self.nodes(a, b, path, binding)
+        if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
+            if len(a) != len(b):
+                return f"{len(a)} items against {len(b)}"
+            self.push((x, y, f"{path}[{i}]", binding) for i, (x, y) in enumerate(zip(a, b, strict=True)))
+            return None
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+            same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+            return None if same else f"arrays {a.dtype}{a.shape} and {b.dtype}{b.shape} differ"
+        if isinstance(a, dict) and isinstance(b, dict):
+            if set(a) != set(b):
+                return f"keys {sorted(map(str, a))} against {sorted(map(str, b))}"
+            self.push((a[k], b[k], f"{path}[{k!r}]", binding) for k in a)
+            return None
+        return None if _same_plain(a, b) else f"{a!r} against {b!r}"
+
+    def push(self, items: Any) -> None:
+        self.todo.extend(reversed(list(items)))
+
+    def modules(self, a: IRModule, b: IRModule, path: str, binding: bool) -> str | None:
+        names_a, names_b = ([v.name_hint for v in m.get_global_vars()] for m in (a, b))
+        if names_a != names_b:
+            return f"functions {names_a} against {names_b}"
+        self.push([
+            *((a[n], b[n], f"{path}[{n!r}]", binding) for n in names_a),
+            (a.attrs, b.attrs, f"{path}.attrs", binding),
+            (a.global_infos, b.global_infos, f"{path}.global_infos", binding),
+        ])
+        return None
+
+    def nodes(self, a: Node, b: Node, path: str, binding: bool) -> str | None:
+        if is_variable(a) or is_variable(b):
+            return self.variables(a, b, path, binding)
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return None if a.value == b.value and a.dtype == b.dtype else f"{a.value}: {a.dtype} against {b.value}: {b.dtype}"
+        if type(a) is not type(b):
+            return f"{type(a).__name__} against {type(b).__name__}"
+        if isinstance(a, (Op, GlobalVar)):
+            return None if _name(a) == _name(b) else f"{_name(a)} against {_name(b)}"
+        if not binding:
+            key = (id(a), id(b), binding)
+            if key in self.seen:
+                return None
+            self.seen.add(key)
+        pairs = zip(fields_of(a), fields_of(b), strict=True)
+        self.push(
+            (x, y, f"{path}.{name}", binding or role == "def")
+            for (name, role, x), (_, _, y) in pairs
+            if role != "ignore"
+        )
+        return None
+
+    def variables(self, a: Node, b: Node, path: str, binding: bool) -> str | None:
+        if not (is_variable(a) and is_variable(b)):
+            return f"{type(a).__name__} against {type(b).__name__}"
+        if id(a) in self.forward or id(b) in self.backward:
+            same = self.forward.get(id(a)) is b and self.backward.get(id(b)) is a
+            return None if same else f"variable {_label(a)} against {_label(b)}"
+        if not binding:
+            return None if a is b else f"variable {_label(a)} against {_label(b)}"
+        if type(a) is not type(b):
+            return f"{type(a).__name__} {_label(a)} against {type(b).__name__} {_label(b)}"
+        self.forward[id(a)], self.backward[id(b)] = b, a
+        info_a, info_b = getattr(a, "struct_info", None), getattr(b, "struct_info", None)
+        if info_a is not None and info_b is not None:
+            self.push([(info_a, info_b, f"{path}.struct_info", True)])
+        elif getattr(a, "dtype", None) != getattr(b, "dtype", None):
+            return f"variable {_label(a)} against {_label(b)} of another dtype"
+        return None
+
+
+def structural_hash(item: Any, map_free_vars: bool = False) -> int:
+    """64-bit hash that is equal for structurally equal programs, in every process.
+
+    Args:
+        item: Node, module, or container of them.
+        map_free_vars: Present for symmetry; free variables hash by order of appearance either way.
+    """
+    return int.from_bytes(structural_digest(item)[:8], "little")
+
+
+def structural_digest(item: Any) -> bytes:
+    """32 bytes that identify a program up to names; the key of caches on disk."""
+    if isinstance(item, IRModule):
+        parts = [item.attrs, *((name.name_hint, f) for name, f in item.functions_items())]
+        return hashlib.blake2b(b"module" + b"".join(structural_digest(p) for p in parts), digest_size=32).digest()
+    if isinstance(item, (tuple, list)):
+        return hashlib.blake2b(b"tuple" + b"".join(structural_digest(p) for p in item), digest_size=32).digest()
+    if not isinstance(item, Node):
+        return _plain_digest(item)
+    numbers: dict[int, int] = {}
+    nodes = _walk_in_order(item)
+    for found in nodes:
+        if is_variable(found):
+            numbers.setdefault(id(found), len(numbers))
+    memo: dict[int, bytes] = {}
+    for found in post_order(item):
+        memo[id(found)] = _node_digest(found, numbers, memo)
+    return memo[id(item)]
+
+
+def _walk_in_order(root: Node) -> list[Node]:
+    """Nodes in pre-order, each object once, so that sharing does not show in the numbering."""
+    seen: set[int] = set()
+    out: list[Node] = []
+    stack = [root]
+    while stack:
+        found = stack.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        out.append(found)
+        below: list[Node] = []
+        for _, role, value in fields_of(found):
+            if role != "ignore":
+                _collect(value, below)
+        stack.extend(reversed(below))
+    return out
+
+
+def _collect(value: Any, out: list[Node]) -> None:
+    if isinstance(value, Node):
+        out.append(value)
+    elif isinstance(value, tuple):
+        for part in value:
+            _collect(part, out)
+
+
+def _node_digest(found: Node, numbers: dict[int, int], memo: dict[int, bytes]) -> bytes:
+    h = hashlib.blake2b(digest_size=32)
+    h.update(type(found).type_key.encode())
+    if is_variable(found):
+        h.update(struct.pack("<q", numbers[id(found)]))
+    elif isinstance(found, (Op, GlobalVar)):
+        h.update(_name(found).encode())
+    else:
+        for name, role, value in fields_of(found):
+            if role != "ignore":
+                h.update(name.encode() + b"=")
+                h.update(_value_digest(value, memo))
+    return h.digest()
+
+
+def _value_digest(value: Any, memo: dict[int, bytes]) -> bytes:
+    if isinstance(value, Node):
+        return memo[id(value)]
+    if isinstance(value, tuple):
+        return b"(" + b",".join(_value_digest(part, memo) for part in value) + b")"
+    return _plain_digest(value)
+
+
+def _plain_digest(value: Any) -> bytes:
+    if isinstance(value, np.ndarray):
+        head = f"{value.dtype}{value.shape}".encode()
+        return hashlib.blake2b(head + np.ascontiguousarray(value).tobytes(), digest_size=32).digest()
+    if isinstance(value, float):
+        text = "nan" if math.isnan(value) else value.hex()
+        return hashlib.blake2b(b"f" + text.encode(), digest_size=32).digest()
+    if isinstance(value, dict):
+        return structural_digest(tuple((k, value[k]) for k in sorted(value)))
+    return hashlib.blake2b(f"{type(value).__name__}:{value!r}".encode(), digest_size=32).digest()
+
+
+def _same_plain(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return a.hex() == b.hex() or (math.isnan(a) and math.isnan(b))
+    return type(a) is type(b) and bool(a == b)
+
+
+def _name(item: Any) -> str:
+    return str(getattr(item, "name", None) or getattr(item, "name_hint", ""))
+
+
+def _label(item: Node) -> str:
+    return str(getattr(item, "name_hint", None) or getattr(item, "name", "") or type(item).__name__)
+
+
+def _text(item: Any) -> str:
+    try:
+        return repr(item)
+    except Exception as error:  # a difference must be reported even where printing fails
+        return f"<{type(item).__name__}: cannot be printed: {error}>"

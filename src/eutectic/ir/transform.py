@@ -1,0 +1,301 @@
+"""Passes: values that turn a module into a module, the context they run in, and their records.
+
+A pass of this package is a frozen dataclass derived from `Pass`; user passes are
+made with `module_pass`. Every run leaves a `PassRecord` in the current
+`PassContext`, from which all tools (timing, diff, dump) read.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from eutectic.ir.instrument import PassInstrument
+from eutectic.ir.module import IRModule
+from eutectic.support.errors import EutecticError, PassError
+from eutectic.support.spelling import did_you_mean
+
+_KEYS: Final[dict[str, Any]] = {}
+
+
+def register_config_key(name: str, default: Any) -> None:
+    """Declare a key of `PassContext.config` and its default."""
+    _KEYS[name] = default
+
+
+@dataclass(frozen=True, slots=True)
+class PassInfo:
+    """What a pass says about itself."""
+
+    name: str
+    opt_level: int = 0
+    required: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """One run of a pass: its name, seconds, and the module before and after."""
+
+    name: str
+    seconds: float
+    before: IRModule
+    after: IRModule
+
+    @property
+    def changed(self) -> bool:
+        """Whether the pass returned another module object."""
+        return self.before is not self.after
+
+
+class PassContext:
+    """What passes run in; use as a context manager.
+
+    Args:
+        opt_level: Members of a `Sequential` with a higher level are skipped.
+        required_pass: Names that run regardless of level.
+        disabled_pass: Names that a `Sequential` skips.
+        instruments: Objects with `PassInstrument`'s methods.
+        config: Options of passes by key, such as `relax.FuseOps.max_depth`.
+        remarks: Whether the matcher records why something was not fused.
+        verify: Whether each module is checked to be well formed after each pass.
+
+    Raises:
+        PassError: `config` has an unknown key.
+    """
+
+    _local: ClassVar[threading.local] = threading.local()
+
+    def __init__(
+        self,
+        opt_level: int = 2,
+        required_pass: Sequence[str] | None = None,
+        disabled_pass: Sequence[str] | None = None,
+        instruments: Sequence[PassInstrument] | None = None,
+        config: Mapping[str, Any] | None = None,
+        *,
+        remarks: bool = False,
+        verify: bool = False,
+    ) -> None:
+        for key in config or {}:
+            if key not in _KEYS:
+                raise PassError(f"unknown option {key!r} of PassContext", help=did_you_mean(key, _KEYS))
+        self.opt_level = opt_level
+        self.required_pass = tuple(required_pass or ())
+        self.disabled_pass = tuple(disabled_pass or ())
+        self.instruments = list(instruments or ())
+        self.config = dict(config or {})
+        self.collect_remarks = remarks
+        self.verify = verify
+        self.remarks: list[Any] = []
+        self.records: list[PassRecord] = []
+
+    @classmethod
+    def current(cls) -> PassContext:
+        """The innermost context of this thread; a fresh default one when none is entered."""
+        stack = getattr(cls._local, "stack", None)
+        return stack[-1] if stack else PassContext()
+
+    def option(self, key: str) -> Any:
+        """Value of a declared option.
+
+        Raises:
+            PassError: the key was never declared.
+        """
+        if key not in _KEYS:
+            raise PassError(f"unknown option {key!r} of PassContext", help=did_you_mean(key, _KEYS))
+        return self.config.get(key, _KEYS[key])
+
+    def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
+        """Leave the present instruments and enter others."""
+        for instrument in self.instruments:
+            instrument.exit_pass_ctx()
+        self.instruments = list(instruments or ())
+        for instrument in self.instruments:
+            instrument.enter_pass_ctx()
+
+    def __enter__(self) -> PassContext:
+        stack = getattr(self._local, "stack", None)
+        if stack is None:
+            stack = self._local.stack = []
+        stack.append(self)
+        for instrument in self.instruments:
+            instrument.enter_pass_ctx()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for instrument in self.instruments:
+            instrument.exit_pass_ctx()
+        self._local.stack.pop()
+
+
+class Pass:
+    """Base of passes; subclasses implement `run` and return the same object when nothing changed."""
+
+    opt_level: ClassVar[int] = 0
+    pass_name: ClassVar[str | None] = None
+
+    @property
+    def info(self) -> PassInfo:
+        """Name and level of the pass."""
+        return PassInfo(self.pass_name or type(self).__name__, self.opt_level)
+
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """The transformed module; must not change `mod`."""
+        raise PassError(f"{type(self).__name__} does not implement run")
+
+    def __call__(self, mod: IRModule) -> IRModule:
+        """Run the pass on `mod`, with instruments, verification and a record."""
+        return run_pass(self, mod, PassContext.current())
+
+
+_VERIFIERS: Final[list[Callable[[IRModule, str], None]]] = []
+
+
+def register_verifier(verifier: Callable[[IRModule, str], None]) -> None:
+    """Add a check run on every pass result under `PassContext(verify=True)`; it raises `WellFormedError`."""
+    _VERIFIERS.append(verifier)
+
+
+def run_pass(step: Pass, mod: IRModule, ctx: PassContext) -> IRModule:
+    """Run one pass in a context.
+
+    Raises:
+        EutecticError: whatever the pass raised, with a note that names the pass.
+        PassError: the argument or the result is not a module.
+    """
+    info = step.info
+    if not isinstance(mod, IRModule):
+        raise PassError(f"pass {info.name} takes an IRModule, got {type(mod).__name__}")
+    if not all([instrument.should_run(mod, info) for instrument in ctx.instruments]):
+        return mod
+    for instrument in ctx.instruments:
+        instrument.run_before_pass(mod, info)
+    start = time.perf_counter()
+    try:
+        result = step.run(mod, ctx)
+    except EutecticError as error:
+        error.with_note(f"in pass {info.name}")
+        raise
+    if not isinstance(result, IRModule):
+        raise PassError(f"pass {info.name} returned {type(result).__name__}, not an IRModule")
+    ctx.records.append(PassRecord(info.name, time.perf_counter() - start, mod, result))
+    if ctx.verify:
+        for verifier in _VERIFIERS:
+            verifier(result, info.name)
+    for instrument in ctx.instruments:
+        instrument.run_after_pass(result, info)
+    return result
+
+
+class Sequential(Pass):
+    """Passes run one after another, those disabled or above the context's level left out.
+
+    Args:
+        passes: The members, in order.
+        opt_level: Level of the whole.
+        name: Name in records.
+        required: Names of passes that must have run; kept for reference.
+    """
+
+    def __init__(
+        self, passes: Sequence[Pass], opt_level: int = 0, name: str = "sequential", required: Sequence[str] | None = None
+    ) -> None:
+        self.passes = list(passes)
+        for member in self.passes:
+            if not isinstance(member, Pass):
+                raise PassError(f"Sequential takes passes, got {type(member).__name__}", help="call the pass class first")
+        self._info = PassInfo(name, opt_level, tuple(required or ()))
+
+    @property
+    def info(self) -> PassInfo:
+        """Name and level."""
+        return self._info
+
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Run the members that the context lets run."""
+        for member in self.passes:
+            name, level = member.info.name, member.info.opt_level
+            if name in ctx.disabled_pass or (level > ctx.opt_level and name not in ctx.required_pass):
+                continue
+            mod = run_pass(member, mod, ctx)
+        return mod
+
+
+class ModulePass(Pass):
+    """A pass made of a Python function or object by `module_pass`."""
+
+    def __init__(self, transform: Callable[[IRModule, PassContext], IRModule], info: PassInfo, instance: Any = None) -> None:
+        self._transform = transform
+        self._info = info
+        self._instance = instance
+
+    @property
+    def info(self) -> PassInfo:
+        """Name and level given to the decorator."""
+        return self._info
+
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Call the user's transformation on a copy of the module."""
+        return self._transform(mod.clone(), ctx)
+
+    def __getattr__(self, name: str) -> Any:
+        instance = self.__dict__.get("_instance")
+        if instance is None:
+            raise AttributeError(name)
+        return getattr(instance, name)
+
+
+def make_pass_decorator(
+    method: str,
+    build: Callable[[Callable[..., Any], PassInfo, Any], Pass],
+    target: Any,
+    opt_level: int | None,
+    name: str | None,
+    required: Sequence[str] | None,
+) -> Any:
+    """The decorator behind `module_pass`, `function_pass` and `dataflowblock_pass`.
+
+    Args:
+        method: Method a decorated class must have.
+        build: Makes the pass of (callable, info, user's instance or None).
+        target: The decorated thing, or None when used with arguments.
+        opt_level: Level; required.
+        name: Name; None takes the function's or class's.
+        required: Names of passes that must have run.
+
+    Raises:
+        ValueError: `opt_level` is missing.
+    """
+    if opt_level is None:
+        raise ValueError("opt_level must be given to a pass decorator")
+
+    def decorate(subject: Any) -> Any:
+        info = PassInfo(name or subject.__name__, opt_level, tuple(required or ()))
+        if not inspect.isclass(subject):
+            return build(subject, info, None)
+        if not hasattr(subject, method):
+            raise PassError(f"class {subject.__name__} has no method {method}")
+
+        def construct(*args: Any, **kwargs: Any) -> Pass:
+            instance = subject(*args, **kwargs)
+            return build(getattr(instance, method), info, instance)
+
+        construct.__name__, construct.__doc__ = subject.__name__, subject.__doc__
+        return construct
+
+    return decorate if target is None else decorate(target)
+
+
+def module_pass(
+    pass_func: Any = None,
+    opt_level: int | None = None,
+    name: str | None = None,
+    required: Sequence[str] | None = None,
+    traceable: bool = False,
+) -> Any:
+    """Make a pass of a function `(mod, ctx) -> mod` or of a class with `transform_module`."""
+    return make_pass_decorator("transform_module", ModulePass, pass_func, opt_level, name, required)

@@ -1,0 +1,48 @@
+"""Analyses of graph functions: uses, struct info relations."""
+
+from eutectic.relax.analysis.struct_info import (
+    BaseCheckResult,
+    defined_symbolic_vars,
+    derive_call_ret_struct_info,
+    erase_to_well_defined,
+    free_symbolic_vars,
+    struct_info_base_check,
+    struct_info_lca,
+)
+from eutectic.relax.analysis.unused import contains_impure_call, remove_all_unused
+from eutectic.relax.analysis.uses import (
+    all_global_vars,
+    all_vars,
+    bound_vars,
+    free_vars,
+    get_var2val,
+    name_to_binding,
+    post_order_visit,
+    udchain,
+    used_vars,
+)
+from eutectic.relax.analysis.well_formed import problems_of, verify, well_formed
+
+__all__ = [
+    "BaseCheckResult",
+    "all_global_vars",
+    "all_vars",
+    "bound_vars",
+    "contains_impure_call",
+    "defined_symbolic_vars",
+    "derive_call_ret_struct_info",
+    "erase_to_well_defined",
+    "free_symbolic_vars",
+    "free_vars",
+    "get_var2val",
+    "name_to_binding",
+    "post_order_visit",
+    "problems_of",
+    "remove_all_unused",
+    "struct_info_base_check",
+    "struct_info_lca",
+    "udchain",
+    "used_vars",
+    "verify",
+    "well_formed",
+]

@@ -1,0 +1,119 @@
+"""Who reads what: bindings, users and free variables of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from eutectic.ir.module import GlobalVar
+from eutectic.ir.node import Node
+from eutectic.ir.visit import post_order
+from eutectic.relax.base import Expr
+from eutectic.relax.expr import Binding, BindingBlock, DataflowBlock, Function, If, SeqExpr, Var
+
+
+def walk_blocks(body: Expr) -> Iterator[BindingBlock]:
+    """All blocks of a body in program order, those in branches of conditionals included; not nested functions."""
+    if not isinstance(body, SeqExpr):
+        return
+    for block in body.blocks:
+        yield block
+        for binding in block.bindings:
+            if isinstance(binding.value, If):
+                yield from walk_blocks(binding.value.true_branch)
+                yield from walk_blocks(binding.value.false_branch)
+
+
+def walk_bindings(function: Function) -> Iterator[Binding]:
+    """All bindings of a function in program order."""
+    for block in walk_blocks(function.body):
+        yield from block.bindings
+
+
+def used_vars(expr: Node) -> list[Var]:
+    """Variables read by `expr`, each once, nested functions and branches included."""
+    return [item for item in post_order(expr) if isinstance(item, Var)]
+
+
+def reads(binding: Binding) -> list[Var]:
+    """Variables that the value of a binding reads; branches and inner functions count as one value."""
+    return used_vars(binding.value)
+
+
+def users_of(function: Function) -> dict[Var, list[Var | None]]:
+    """For each variable the variables bound to values that read it; None stands for a result of a body."""
+    users: dict[Var, list[Var | None]] = {}
+
+    def body(expr: SeqExpr) -> None:
+        for block in expr.blocks:
+            for binding in block.bindings:
+                if isinstance(binding.value, If):
+                    note(binding.value.cond, binding.var)
+                    for branch in (binding.value.true_branch, binding.value.false_branch):
+                        if isinstance(branch, SeqExpr):
+                            body(branch)
+                    continue
+                note(binding.value, binding.var)
+        note(expr.body, None)
+
+    def note(expr: Expr, user: Var | None) -> None:
+        for var in used_vars(expr):
+            users.setdefault(var, []).append(user)
+
+    body(function.body)
+    return users
+
+
+def get_var2val(function: Function) -> dict[Var, Expr]:
+    """Value of each bound variable."""
+    return {binding.var: binding.value for binding in walk_bindings(function)}
+
+
+def udchain(block: DataflowBlock) -> dict[Var, list[Var]]:
+    """For each variable defined or read in a dataflow block, the variables whose values read it."""
+    chain: dict[Var, list[Var]] = {}
+    for binding in block.bindings:
+        chain.setdefault(binding.var, [])
+        for var in used_vars(binding.value):
+            chain.setdefault(var, []).append(binding.var)
+    return chain
+
+
+def name_to_binding(function: Function) -> dict[str, list[Binding]]:
+    """Bindings by the name of their variable."""
+    out: dict[str, list[Binding]] = {}
+    for binding in walk_bindings(function):
+        out.setdefault(binding.var.name_hint, []).append(binding)
+    return out
+
+
+def bound_vars(expr: Expr) -> list[Var]:
+    """Variables bound inside `expr`: parameters and bindings."""
+    out: dict[Var, None] = {}
+    for item in post_order(expr):
+        if isinstance(item, Function):
+            out.update(dict.fromkeys(item.params))
+        elif isinstance(item, Binding):
+            out[item.var] = None
+    return list(out)
+
+
+def all_vars(expr: Expr) -> list[Var]:
+    """Variables that occur in `expr`."""
+    return used_vars(expr)
+
+
+def free_vars(expr: Expr) -> list[Var]:
+    """Variables that occur in `expr` but are not bound inside it."""
+    bound = set(bound_vars(expr))
+    return [var for var in all_vars(expr) if var not in bound]
+
+
+def all_global_vars(expr: Expr) -> list[GlobalVar]:
+    """Functions of the module that `expr` refers to, each once."""
+    return [item for item in post_order(expr) if isinstance(item, GlobalVar)]
+
+
+def post_order_visit(expr: Expr, visit: Callable[[Node], None]) -> None:
+    """Call `visit` on every node below `expr`, operands first."""
+    for item in post_order(expr):
+        visit(item)

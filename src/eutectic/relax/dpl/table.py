@@ -1,0 +1,146 @@
+"""Pattern tables: a pattern with its name and check, and the registry of backends' tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from eutectic.relax.base import Expr
+from eutectic.relax.dpl.pattern import DFPattern
+from eutectic.relax.dpl.remarks import Refusal
+from eutectic.relax.expr import Call, Var
+from eutectic.support.errors import PatternError
+from eutectic.support.spelling import did_you_mean
+
+
+@dataclass(frozen=True)
+class PatternCheckContext:
+    """What a check sees of a match.
+
+    Attributes:
+        matched_expr: Call at the root.
+        annotated_expr: Values by name: of annotation patterns and of patterns with `named`, those that took part.
+        matched_bindings: Bindings that would join the group, by variable.
+        var_usages: Users of each variable, over the whole function.
+        value_to_bound_var: Variable of each bound value.
+    """
+
+    matched_expr: Call
+    annotated_expr: Mapping[str, Expr]
+    matched_bindings: Mapping[Var, Expr]
+    var_usages: Mapping[Var, Sequence[Var]]
+    value_to_bound_var: Mapping[Expr, Var]
+
+    @property
+    def parts(self) -> Mapping[str, Expr]:
+        """The same as `annotated_expr`."""
+        return self.annotated_expr
+
+
+Check = Callable[[PatternCheckContext], bool | Refusal | None]
+AttrsGetter = Callable[[Mapping[str, Expr]], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class FusionPattern:
+    """An entry of a pattern table.
+
+    Attributes:
+        name: Composite name, `<codegen>.<what>`.
+        pattern: What the graph must look like.
+        annotation_patterns: Parts the check can refer to by name.
+        check: Returns True or None to take the match, False or a `Refusal` not to.
+        attrs_getter: Further attributes of the composite, from the named parts.
+
+    Raises:
+        PatternError: the name or the pattern has the wrong type.
+    """
+
+    name: str
+    pattern: DFPattern
+    annotation_patterns: Mapping[str, DFPattern] = field(default_factory=dict)
+    check: Check | None = None
+    attrs_getter: AttrsGetter | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or not isinstance(self.name, str):
+            raise PatternError(f"a fusion pattern needs a name, got {self.name!r}")
+        if not isinstance(self.pattern, DFPattern):
+            raise PatternError(f"fusion pattern {self.name}: expected a pattern, got {type(self.pattern).__name__}")
+        if self.annotation_patterns is None:
+            object.__setattr__(self, "annotation_patterns", {})
+
+    @property
+    def codegen(self) -> str:
+        """The backend that takes the composite.
+
+        Raises:
+            PatternError: the name does not say.
+        """
+        return codegen_of(self.name)
+
+
+def codegen_of(name: str) -> str:
+    """The backend in a composite's name: the part before the first dot.
+
+    Raises:
+        PatternError: the name has no dot.
+    """
+    prefix, dot, _ = name.partition(".")
+    if not dot or not prefix:
+        raise PatternError(
+            f"pattern name {name!r} does not say which backend takes it",
+            help='name it "<backend>.<what>", such as "dnnl.conv2d_relu"',
+        )
+    return prefix
+
+
+def as_fusion_pattern(entry: Any) -> FusionPattern:
+    """A table entry as a `FusionPattern`; tuples are splatted into it.
+
+    Raises:
+        PatternError: the entry is neither.
+    """
+    if isinstance(entry, FusionPattern):
+        return entry
+    if isinstance(entry, tuple):
+        return FusionPattern(*entry)
+    raise PatternError(f"expected a FusionPattern or a tuple for one, got {type(entry).__name__}")
+
+
+_REGISTRY: Final[list[FusionPattern]] = []
+
+
+def register_patterns(entries: Iterable[FusionPattern | tuple[Any, ...]]) -> None:
+    """Add entries to the registry; entries registered later come first when asked for.
+
+    Raises:
+        TypeError: an entry is neither a `FusionPattern` nor a tuple.
+    """
+    for entry in entries:
+        if not isinstance(entry, (FusionPattern, tuple)):
+            raise TypeError(f"cannot register a {type(entry).__name__} as a pattern")
+        _REGISTRY.append(as_fusion_pattern(entry))
+
+
+def get_patterns_with_prefix(prefix: str) -> list[FusionPattern]:
+    """Registered patterns whose name starts with `prefix`, the latest first."""
+    return [entry for entry in reversed(_REGISTRY) if entry.name.startswith(prefix)]
+
+
+def get_pattern(name: str) -> FusionPattern | None:
+    """The latest registered pattern called `name`, or None."""
+    return next((entry for entry in reversed(_REGISTRY) if entry.name == name), None)
+
+
+def require_pattern(name: str) -> FusionPattern:
+    """The pattern called `name`.
+
+    Raises:
+        PatternError: there is none.
+    """
+    found = get_pattern(name)
+    if found is None:
+        raise PatternError(f"no pattern is called {name!r}", help=did_you_mean(name, (p.name for p in _REGISTRY)))
+    return found

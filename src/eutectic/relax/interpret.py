@@ -1,0 +1,235 @@
+"""Reference execution of graph functions: each operator by its NumPy meaning, binding by binding.
+
+It is the oracle of tests, what constant folding uses, and what runs an operator
+that no backend took over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from eutectic.ir.dtype import from_numpy
+from eutectic.ir.module import GlobalVar, IRModule
+from eutectic.ir.op import Op
+from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr, evaluate
+from eutectic.ir.prim_expr import Var as ScalarVar
+from eutectic.relax.base import ShapeExpr, ShapeStructInfo, StructInfo
+from eutectic.relax.expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from eutectic.relax.op.registry import op_def
+from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo, tensor
+from eutectic.support.errors import CallError, CodegenError
+from eutectic.support.registry import get_global_func
+
+External = Callable[[str, Sequence[Any], Sequence[StructInfo]], Any]
+
+
+class Interpreter:
+    """Runs functions of a module.
+
+    Args:
+        mod: The module.
+        external: Called for external functions with (name, arguments, result struct infos);
+            None looks the name up among the global functions.
+    """
+
+    def __init__(self, mod: IRModule, external: External | None = None) -> None:
+        self.mod = mod
+        self.external = external
+
+    def run(self, name: str, *args: Any) -> Any:
+        """Result of the function called `name`: an array, or nested tuples of arrays.
+
+        Raises:
+            CallError: an argument does not fit its parameter.
+        """
+        function = self.mod[name]
+        if not isinstance(function, Function):
+            raise CodegenError(f"{name} is a {type(function).__name__}; only graph functions are interpreted")
+        return self.call(function, args, name)
+
+    def call(self, function: Function, args: Sequence[Any], name: str = "function") -> Any:
+        """Result of a function value."""
+        if len(args) != len(function.params):
+            raise CallError(f"{name} takes {len(function.params)} arguments, got {len(args)}")
+        sizes: dict[ScalarVar, int] = {}
+        values: dict[Var, Any] = {}
+        for param, arg in zip(function.params, args, strict=True):
+            check_value(arg, param.struct_info, sizes, param.name_hint)
+            values[param] = arg
+        return self._seq(function.body, values, sizes)
+
+    def _seq(self, body: SeqExpr, values: dict[Var, Any], sizes: dict[ScalarVar, int]) -> Any:
+        for block in body.blocks:
+            for binding in block.bindings:
+                value = self.evaluate(binding.value, values, sizes)
+                if isinstance(binding, MatchCast):
+                    check_value(value, binding.struct_info, sizes, binding.var.name_hint)
+                values[binding.var] = value
+        return self.evaluate(body.body, values, sizes)
+
+    def evaluate(self, expr: Any, values: dict[Var, Any], sizes: dict[ScalarVar, int]) -> Any:
+        """Value of an expression whose variables are known."""
+        match expr:
+            case Var():
+                return values[expr]
+            case Constant():
+                return expr.data
+            case Call():
+                return self._call(expr, values, sizes)
+            case Tuple():
+                return tuple(self.evaluate(item, values, sizes) for item in expr.fields)
+            case TupleGetItem():
+                return self.evaluate(expr.tuple_value, values, sizes)[expr.index]
+            case ShapeExpr():
+                return tuple(evaluate(value, sizes) for value in expr.values)
+            case PrimValue():
+                return _scalar(expr.value, sizes)
+            case StringImm() | DataTypeImm():
+                return expr.value
+            case SeqExpr():
+                return self._seq(expr, values, sizes)
+            case If():
+                branch = expr.true_branch if bool(self.evaluate(expr.cond, values, sizes)) else expr.false_branch
+                return self.evaluate(branch, values, sizes)
+            case Function():
+                return _Closure(self, expr, values)
+            case GlobalVar():
+                return _Closure(self, self.mod[expr], {})
+            case _:
+                raise CodegenError(f"{type(expr).__name__} cannot be interpreted")
+
+    def _call(self, call: Call, values: dict[Var, Any], sizes: dict[ScalarVar, int]) -> Any:
+        op = call.op
+        if isinstance(op, Op) and op.name == "relax.call_dps_packed":
+            target = call.args[0]
+            assert isinstance(target, ExternFunc)
+            args = self.evaluate(call.args[1], values, sizes)
+            infos = [concrete(info, sizes) for info in call.sinfo_args]
+            return self._external(target.global_symbol, args if isinstance(args, tuple) else (args,), infos)
+        args = [self.evaluate(arg, values, sizes) for arg in call.args]
+        if isinstance(op, Op):
+            return apply_op(call, args)
+        if isinstance(op, GlobalVar):
+            return self.run(op.name_hint, *args)
+        if isinstance(op, ExternFunc):
+            return self._external(op.global_symbol, args, call.sinfo_args)
+        callee = self.evaluate(op, values, sizes)
+        return callee(*args)
+
+    def _external(self, name: str, args: Sequence[Any], infos: Sequence[StructInfo]) -> Any:
+        if self.external is not None:
+            return self.external(name, args, infos)
+        function = get_global_func(name)
+        assert function is not None
+        return function(*args)
+
+
+class _Closure:
+    """A function value with the variables it captured."""
+
+    def __init__(self, owner: Interpreter, function: Function, captured: Mapping[Var, Any]) -> None:
+        self.owner, self.function, self.captured = owner, function, dict(captured)
+
+    def __call__(self, *args: Any) -> Any:
+        sizes: dict[ScalarVar, int] = {}
+        values = dict(self.captured)
+        for param, arg in zip(self.function.params, args, strict=True):
+            check_value(arg, param.struct_info, sizes, param.name_hint)
+            values[param] = arg
+        return self.owner._seq(self.function.body, values, sizes)
+
+
+def apply_op(call: Call, args: Sequence[Any]) -> Any:
+    """Result of one operator on evaluated arguments.
+
+    Raises:
+        CodegenError: the operator has no reference implementation.
+    """
+    definition = op_def(call.op)
+    if definition is None or definition.reference_fn is None:
+        raise CodegenError(
+            f"operator {call.op.name} has no reference implementation",
+            at=call.span.excerpt() if call.span else None,
+            help="add one with `reference` in its definition",
+        )
+    return definition.reference_fn(call.attrs, *args)
+
+
+def _scalar(value: PrimExpr, sizes: Mapping[ScalarVar, int]) -> Any:
+    if isinstance(value, FloatImm):
+        return value.value
+    if isinstance(value, IntImm):
+        return bool(value.value) if value.dtype == "bool" else value.value
+    return evaluate(value, dict(sizes))
+
+
+def check_value(value: Any, info: StructInfo | None, sizes: dict[ScalarVar, int], name: str) -> None:
+    """Check a value against a struct info and bind the symbolic sizes it defines.
+
+    Raises:
+        CallError: it does not fit; names the value, what was expected and what was given.
+    """
+    match info:
+        case TensorStructInfo():
+            if not isinstance(value, np.ndarray):
+                raise CallError(f"{name} must be a tensor, got {type(value).__name__}")
+            given = from_numpy(value.dtype)
+            if info.dtype and given != info.dtype:
+                raise CallError(f"{name} must be {info.dtype}, got {given}", help=f"convert it to {info.dtype} first")
+            if info.ndim >= 0 and value.ndim != info.ndim:
+                raise CallError(f"{name} must have {info.ndim} axes, got {value.ndim}: shape {value.shape}")
+            _bind(info.dims, value.shape, sizes, name)
+        case ShapeStructInfo() if info.values is not None:
+            _bind(info.values, tuple(value), sizes, name)
+        case PrimStructInfo() if info.value is not None:
+            _bind((info.value,), (value,), sizes, name)
+        case TupleStructInfo():
+            if not isinstance(value, (tuple, list)) or len(value) != len(info.fields):
+                raise CallError(f"{name} must be a tuple of {len(info.fields)}")
+            for i, (part, field) in enumerate(zip(value, info.fields, strict=True)):
+                check_value(part, field, sizes, f"{name}[{i}]")
+        case _:
+            pass
+
+
+def _bind(dims: Sequence[PrimExpr] | None, given: Sequence[int], sizes: dict[ScalarVar, int], name: str) -> None:
+    if dims is None:
+        return
+    for dim, size in zip(dims, given, strict=True):
+        if isinstance(dim, ScalarVar) and dim not in sizes:
+            sizes[dim] = int(size)
+    for axis, (dim, size) in enumerate(zip(dims, given, strict=True)):
+        try:
+            wanted = evaluate(dim, sizes)
+        except KeyError:
+            continue  # a size computed from symbols that a later argument defines
+        if wanted != size:
+            raise CallError(f"{name} must have size {wanted} on axis {axis}, got {size}: shape {tuple(given)}")
+
+
+def concrete(info: StructInfo, sizes: Mapping[ScalarVar, int]) -> StructInfo:
+    """`info` with its symbolic sizes evaluated."""
+    match info:
+        case TensorStructInfo() if info.dims is not None:
+            return tensor([evaluate(d, dict(sizes)) for d in info.dims], info.dtype)
+        case TupleStructInfo():
+            return TupleStructInfo(tuple(concrete(part, sizes) for part in info.fields))
+        case _:
+            return info

@@ -1,0 +1,484 @@
+"""Operators that move elements: permute_dims, broadcast_to, concat, stack, split, repeat, tile, flip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from eutectic.arith import simplify
+from eutectic.ir.attrs import Attrs
+from eutectic.ir.node import node
+from eutectic.ir.prim_expr import PrimExpr, as_prim
+from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
+from eutectic.relax.expr import Call
+from eutectic.relax.op.numerics import Array
+from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.shapes import (
+    axes_of,
+    axis_of,
+    ceil_div,
+    differ,
+    dims_text,
+    int_of,
+    ints_of,
+    like,
+    per_axis,
+    product,
+    reject,
+    static,
+    tensor_info,
+)
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+
+_permute_dims = define_op("relax.permute_dims", arity=1, fusion="injective")
+_broadcast_to = define_op("relax.broadcast_to", arity=2, fusion="broadcast")
+_concat = define_op("relax.concat", arity=1, fusion="injective")
+_stack = define_op("relax.stack", arity=1, fusion="injective")
+_split = define_op("relax.split", arity=1, fusion="injective")
+_repeat = define_op("relax.repeat", arity=1, fusion="injective")
+_tile = define_op("relax.tile", arity=1, fusion="injective")
+_flip = define_op("relax.flip", arity=1, fusion="injective")
+
+
+@node("relax.attrs.PermuteDimsAttrs")
+class PermuteDimsAttrs(Attrs):
+    """The order of the axes; None reverses them."""
+
+    axes: tuple[int, ...] | None = None
+
+
+@node("relax.attrs.ConcatAttrs")
+class ConcatAttrs(Attrs):
+    """The axis along which tensors are joined; None flattens them first."""
+
+    axis: int | None = 0
+
+
+@node("relax.attrs.StackAttrs")
+class StackAttrs(Attrs):
+    """The place of the new axis."""
+
+    axis: int = 0
+
+
+@node("relax.attrs.SplitAttrs")
+class SplitAttrs(Attrs):
+    """A number of sections, or the places of the cuts."""
+
+    indices_or_sections: int | tuple[int, ...]
+    axis: int = 0
+
+
+@node("relax.attrs.RepeatAttrs")
+class RepeatAttrs(Attrs):
+    """How often each element is repeated along an axis; axis None flattens first."""
+
+    repeats: int
+    axis: int | None = None
+
+
+@node("relax.attrs.TileAttrs")
+class TileAttrs(Attrs):
+    """How often the whole tensor is repeated, per axis, counted from the last."""
+
+    repeats: tuple[int, ...]
+
+
+@node("relax.attrs.FlipAttrs")
+class FlipAttrs(Attrs):
+    """The axis to reverse."""
+
+    axis: int
+
+
+def permute_dims(x: Expr, axes: Sequence[int] | None = None, *, span: Any = None) -> Call:
+    """`x` with its axes in another order.
+
+    Args:
+        x: Any shape and dtype.
+        axes: For each axis of the result, the axis of `x` it is; None reverses all.
+        span: Python source of the call, for errors.
+
+    Returns:
+        The sizes of `x` in the order of `axes`, dtype of `x`.
+
+    Raises:
+        TypeInferenceError: `axes` is not a permutation of the axes of `x`.
+
+    Reference: TVM relax.permute_dims; numpy.transpose.
+    """
+    attrs = PermuteDimsAttrs(None if axes is None else ints_of(axes, "axes"))
+    return call(_permute_dims, x, attrs=attrs, span=span)
+
+
+@_permute_dims.infer
+def _infer_permute_dims(c: Call) -> TensorStructInfo:
+    (info,) = tensor_args(c)
+    given = attrs_of(c, PermuteDimsAttrs).axes
+    ndim = info.ndim if info.ndim >= 0 or given is None else len(given)
+    if ndim < 0:
+        return tensor_info(None, info.dtype)
+    if given is not None and len(given) != ndim:
+        refuse(c, f"permute_dims got {len(given)} axes for a tensor with {ndim}", help="name every axis once")
+    order = tuple(reversed(range(ndim))) if given is None else axes_of(c, given, ndim)
+    return tensor_info(None if info.dims is None else [info.dims[axis] for axis in order], info.dtype, ndim)
+
+
+@_permute_dims.reference
+def _reference_permute_dims(attrs: PermuteDimsAttrs, x: Array) -> Array:
+    return np.transpose(x, attrs.axes)
+
+
+def broadcast_to(x: Expr, shape: Sequence[PrimExpr | int] | Expr, *, span: Any = None) -> Call:
+    """`x` repeated along axes of size one, and along new leading axes, to fill a shape.
+
+    Args:
+        x: Any dtype; each size is 1 or that of `shape`, counted from the last axis.
+        shape: The sizes of the result.
+        span: Python source of the call, for errors.
+
+    Returns:
+        `shape`, dtype of `x`.
+
+    Raises:
+        TypeInferenceError: `x` has more axes than `shape`, or a size that is neither 1 nor the wanted one.
+
+    Reference: TVM relax.broadcast_to; numpy.broadcast_to.
+    """
+    return call(_broadcast_to, x, as_shape(shape), span=span)
+
+
+@_broadcast_to.infer
+def _infer_broadcast_to(c: Call) -> TensorStructInfo:
+    (info,) = tensor_args(c, (0,))
+    shape = c.args[1].struct_info
+    if not isinstance(shape, ShapeStructInfo):
+        refuse(c, "argument 1 of broadcast_to must be a shape", help="pass the sizes as a tuple")
+    fits = info.ndim <= shape.ndim or shape.ndim < 0
+    if fits and info.dims is not None and shape.values is not None:
+        pairs = zip(reversed(info.dims), reversed(shape.values), strict=False)
+        fits = not any(differ(size, wanted) and differ(size, as_prim(1)) for size, wanted in pairs)
+    if not fits:
+        refuse(
+            c,
+            f"broadcast_to of {dims_text(info.dims)} to {dims_text(shape.values)}",
+            help="each size must be 1 or the wanted one, counted from the last axis",
+        )
+    return tensor_info(shape.values, info.dtype, shape.ndim)
+
+
+@_broadcast_to.reference
+def _reference_broadcast_to(attrs: None, x: Array, shape: tuple[int, ...]) -> Array:
+    return np.broadcast_to(x, shape).copy()
+
+
+def _fields(c: Call) -> list[TensorStructInfo]:
+    """Struct info of the tensors of a tuple argument, at least one and of one dtype."""
+    info = c.args[0].struct_info
+    if not isinstance(info, TupleStructInfo):
+        refuse(c, f"argument 0 of {short_name(c)} must be a tuple of tensors")
+    found = [item for item in info.fields if isinstance(item, TensorStructInfo)]
+    if len(found) != len(info.fields) or not found:
+        refuse(c, f"{short_name(c)} needs at least one tensor, and only tensors")
+    if len({item.dtype for item in found if item.dtype}) > 1:
+        refuse(
+            c,
+            f"{short_name(c)} of different dtypes: {', '.join(item.dtype for item in found)}",
+            help="cast with astype so that all dtypes agree",
+        )
+    if len({item.ndim for item in found if item.ndim >= 0}) > 1:
+        refuse(
+            c,
+            f"{short_name(c)} of tensors with different numbers of axes: "
+            f"{' and '.join(dims_text(item.dims) for item in found)}",
+            help="add axes with expand_dims",
+        )
+    return found
+
+
+def _one_dtype(infos: Sequence[TensorStructInfo]) -> str:
+    return infos[0].dtype if all(info.dtype for info in infos) else ""
+
+
+def _agreed(c: Call, infos: Sequence[TensorStructInfo], skip: int | None) -> list[PrimExpr] | None:
+    """The sizes that all tensors share; at `skip` they may differ."""
+    known = [info.dims for info in infos if info.dims is not None]
+    for first, second in pairwise(known):
+        for axis, (a, b) in enumerate(zip(first, second, strict=True)):
+            if axis != skip and differ(a, b):
+                refuse(
+                    c,
+                    f"{short_name(c)} of {dims_text(first)} and {dims_text(second)}: axis {axis} differs",
+                    help="all sizes but that of the joined axis must agree" if skip is not None else None,
+                )
+    return list(known[0]) if known else None
+
+
+def concat(tensors: Expr | Sequence[Expr], axis: int | None = 0, *, span: Any = None) -> Call:
+    """Tensors joined along an axis.
+
+    Args:
+        tensors: At least one, of one dtype and rank; all sizes but that of `axis` agree.
+        axis: The axis; None joins the flattened tensors.
+        span: Python source of the call, for errors.
+
+    Returns:
+        The common sizes, and along `axis` their sum.
+
+    Raises:
+        TypeInferenceError: dtypes, ranks or other sizes differ, or there is no such axis.
+
+    Reference: TVM relax.concat; numpy.concatenate.
+    """
+    attrs = ConcatAttrs(None if axis is None else int_of(axis, "axis"))
+    return call(_concat, tensors, attrs=attrs, span=span)
+
+
+@_concat.infer
+def _infer_concat(c: Call) -> TensorStructInfo:
+    infos, given = _fields(c), attrs_of(c, ConcatAttrs).axis
+    dtype, complete = _one_dtype(infos), all(info.dims is not None for info in infos)
+    if given is None:
+        counts = [product(info.dims) for info in infos if info.dims is not None]
+        return tensor_info([simplify(sum(counts, start=as_prim(0)))] if complete else None, dtype, 1)
+    ndim = max(info.ndim for info in infos)
+    if ndim < 0:
+        return tensor_info(None, dtype)
+    axis = axis_of(c, given, ndim)
+    sizes = _agreed(c, infos, axis)
+    if sizes is None or not complete:
+        return tensor_info(None, dtype, ndim)
+    sizes[axis] = simplify(sum((info.dims[axis] for info in infos if info.dims is not None), start=as_prim(0)))
+    return tensor_info(sizes, dtype)
+
+
+@_concat.reference
+def _reference_concat(attrs: ConcatAttrs, tensors: Sequence[Array]) -> Array:
+    return np.concatenate(tensors, axis=attrs.axis)
+
+
+def stack(tensors: Expr | Sequence[Expr], axis: int = 0, *, span: Any = None) -> Call:
+    """Tensors of one shape joined along a new axis.
+
+    Args:
+        tensors: At least one, of one dtype and shape.
+        axis: Place of the new axis in the result.
+        span: Python source of the call, for errors.
+
+    Returns:
+        The common sizes with the number of tensors at `axis`.
+
+    Raises:
+        TypeInferenceError: dtypes or shapes differ, or there is no such axis.
+
+    Reference: TVM relax.stack; numpy.stack.
+    """
+    return call(_stack, tensors, attrs=StackAttrs(int_of(axis, "axis")), span=span)
+
+
+@_stack.infer
+def _infer_stack(c: Call) -> TensorStructInfo:
+    infos = _fields(c)
+    ndim = max(info.ndim for info in infos)
+    if ndim < 0:
+        return tensor_info(None, _one_dtype(infos))
+    axis = axis_of(c, attrs_of(c, StackAttrs).axis, ndim + 1)
+    sizes = _agreed(c, infos, None)
+    if sizes is None or any(info.dims is None for info in infos):
+        return tensor_info(None, _one_dtype(infos), ndim + 1)
+    return tensor_info([*sizes[:axis], len(infos), *sizes[axis:]], _one_dtype(infos))
+
+
+@_stack.reference
+def _reference_stack(attrs: StackAttrs, tensors: Sequence[Array]) -> Array:
+    return np.stack(tensors, axis=attrs.axis)
+
+
+def split(x: Expr, indices_or_sections: int | Sequence[int], axis: int = 0, *, span: Any = None) -> Call:
+    """`x` cut into pieces along an axis.
+
+    Args:
+        x: Any shape and dtype.
+        indices_or_sections: Number of pieces, each of the rounded-up quotient and the
+            last one shorter; or the places of the cuts, not decreasing.
+        axis: The axis to cut.
+        span: Python source of the call, for errors.
+
+    Returns:
+        A tuple of the pieces.
+
+    Raises:
+        TypeInferenceError: no such axis, pieces would be negative, or cuts decrease.
+
+    Reference: TVM relax.split; numpy.split for cuts.
+    """
+    single = not isinstance(indices_or_sections, (list, tuple))
+    places = ints_of(indices_or_sections, "indices_or_sections")
+    if single and places[0] < 1:
+        reject(f"split into {places[0]} sections", help="give a positive number of sections")
+    if not single and (any(a > b for a, b in pairwise(places)) or (places and places[0] < 0)):
+        reject(f"split at {list(places)}: cuts must not decrease or be negative")
+    attrs = SplitAttrs(places[0] if single else places, int_of(axis, "axis"))
+    return call(_split, x, attrs=attrs, span=span)
+
+
+@_split.infer
+def _infer_split(c: Call) -> TupleStructInfo:
+    (info,) = tensor_args(c)
+    attrs = attrs_of(c, SplitAttrs)
+    cuts = attrs.indices_or_sections
+    count = cuts if isinstance(cuts, int) else len(cuts) + 1
+    if info.ndim < 0:
+        return TupleStructInfo((tensor_info(None, info.dtype),) * count)
+    axis = axis_of(c, attrs.axis, info.ndim)
+    if info.dims is None:
+        return TupleStructInfo((tensor_info(None, info.dtype, info.ndim),) * count)
+    pieces = _pieces(c, info.dims[axis], cuts)
+    if pieces is None:
+        return TupleStructInfo((tensor_info(None, info.dtype, info.ndim),) * count)
+    dims = info.dims
+    return TupleStructInfo(tuple(tensor_info((*dims[:axis], piece, *dims[axis + 1 :]), info.dtype) for piece in pieces))
+
+
+def _pieces(c: Call, size: PrimExpr, cuts: int | tuple[int, ...]) -> list[PrimExpr] | None:
+    known = static(size)
+    if isinstance(cuts, int):
+        each = simplify(ceil_div(size, cuts))
+        last = simplify(size - each * (cuts - 1))
+        if (static(last) or 0) < 0:
+            refuse(c, f"split of {known} elements into {cuts} sections", help="ask for fewer sections")
+        return [*[each] * (cuts - 1), last]
+    if known is None:
+        inner = [as_prim(b - a) for a, b in pairwise((0, *cuts))]
+        return None if cuts else [*inner, size]
+    places = [0, *(min(cut, known) for cut in cuts), known]
+    return [as_prim(b - a) for a, b in pairwise(places)]
+
+
+@_split.reference
+def _reference_split(attrs: SplitAttrs, x: Array) -> tuple[Array, ...]:
+    cuts, size = attrs.indices_or_sections, x.shape[attrs.axis]
+    if isinstance(cuts, int):
+        each = -(-size // cuts)
+        cuts = tuple(each * i for i in range(1, cuts))
+    return tuple(piece.copy() for piece in np.split(x, cuts, axis=attrs.axis))
+
+
+def repeat(data: Expr, repeats: int, axis: int | None = None, *, span: Any = None) -> Call:
+    """Each element several times in a row.
+
+    Args:
+        data: Any shape and dtype.
+        repeats: How often; not negative.
+        axis: Along which axis; None repeats the flattened elements.
+        span: Python source of the call, for errors.
+
+    Returns:
+        The sizes of `data`, that of `axis` times `repeats`.
+
+    Raises:
+        TypeInferenceError: `repeats` is negative or there is no such axis.
+
+    Reference: TVM relax.repeat; numpy.repeat.
+    """
+    (count,) = per_axis(repeats, 1, "repeats", least=0)
+    return call(_repeat, data, attrs=RepeatAttrs(count, None if axis is None else int_of(axis, "axis")), span=span)
+
+
+@_repeat.infer
+def _infer_repeat(c: Call) -> TensorStructInfo:
+    (info,) = tensor_args(c)
+    attrs = attrs_of(c, RepeatAttrs)
+    if attrs.axis is None:
+        dims = None if info.dims is None else [simplify(product(info.dims) * attrs.repeats)]
+        return tensor_info(dims, info.dtype, 1)
+    if info.ndim < 0:
+        return tensor_info(None, info.dtype)
+    axis = axis_of(c, attrs.axis, info.ndim)
+    if info.dims is None:
+        return tensor_info(None, info.dtype, info.ndim)
+    return tensor_info(
+        [simplify(size * attrs.repeats) if i == axis else size for i, size in enumerate(info.dims)], info.dtype
+    )
+
+
+@_repeat.reference
+def _reference_repeat(attrs: RepeatAttrs, data: Array) -> Array:
+    return np.repeat(data, attrs.repeats, axis=attrs.axis)
+
+
+def tile(data: Expr, repeats: int | Sequence[int], *, span: Any = None) -> Call:
+    """The whole tensor several times along each axis.
+
+    Args:
+        data: Any shape and dtype.
+        repeats: How often per axis, counted from the last; more than there are axes adds leading ones.
+        span: Python source of the call, for errors.
+
+    Returns:
+        Each size times its repeats.
+
+    Raises:
+        TypeInferenceError: a number of repeats is negative.
+
+    Reference: TVM relax.tile; numpy.tile.
+    """
+    values = ints_of(repeats, "repeats")
+    if any(value < 0 for value in values):
+        reject(f"tile with negative repeats {list(values)}", help="give numbers that are not negative")
+    return call(_tile, data, attrs=TileAttrs(values), span=span)
+
+
+@_tile.infer
+def _infer_tile(c: Call) -> TensorStructInfo:
+    (info,) = tensor_args(c)
+    repeats = attrs_of(c, TileAttrs).repeats
+    if info.ndim < 0:
+        return tensor_info(None, info.dtype)
+    ndim = max(info.ndim, len(repeats))
+    if info.dims is None:
+        return tensor_info(None, info.dtype, ndim)
+    sizes = (*[as_prim(1)] * (ndim - info.ndim), *info.dims)
+    counts = (*[1] * (ndim - len(repeats)), *repeats)
+    return tensor_info([simplify(size * count) for size, count in zip(sizes, counts, strict=True)], info.dtype)
+
+
+@_tile.reference
+def _reference_tile(attrs: TileAttrs, data: Array) -> Array:
+    return np.tile(data, attrs.repeats)
+
+
+def flip(data: Expr, axis: int, *, span: Any = None) -> Call:
+    """`data` with one axis reversed.
+
+    Args:
+        data: Any shape and dtype.
+        axis: The axis.
+        span: Python source of the call, for errors.
+
+    Returns:
+        Shape and dtype of `data`.
+
+    Raises:
+        TypeInferenceError: there is no such axis.
+
+    Reference: TVM relax.flip; numpy.flip.
+    """
+    return call(_flip, data, attrs=FlipAttrs(int_of(axis, "axis")), span=span)
+
+
+@_flip.infer
+def _infer_flip(c: Call) -> TensorStructInfo:
+    (info,) = tensor_args(c)
+    axis = attrs_of(c, FlipAttrs).axis
+    if info.ndim >= 0:
+        axis_of(c, axis, info.ndim)
+    return like(info)
+
+
+@_flip.reference
+def _reference_flip(attrs: FlipAttrs, data: Array) -> Array:
+    return np.flip(data, attrs.axis)

@@ -1,0 +1,91 @@
+"""Constructors of neural-network operators, under the names of `tvm.relax.op.nn`."""
+
+from eutectic.relax.op.nn.activation import (
+    elu,
+    gelu,
+    gelu_tanh,
+    hardsigmoid,
+    hardswish,
+    leakyrelu,
+    log_softmax,
+    prelu,
+    relu,
+    relu6,
+    selu,
+    silu,
+    softmax,
+    softplus,
+)
+from eutectic.relax.op.nn.adaptive_pool import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
+from eutectic.relax.op.nn.conv import (
+    conv1d,
+    conv2d,
+    conv3d,
+)
+from eutectic.relax.op.nn.conv_transpose import (
+    conv1d_transpose,
+    conv2d_transpose,
+    conv3d_transpose,
+)
+from eutectic.relax.op.nn.norm import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    rms_norm,
+)
+from eutectic.relax.op.nn.pool import (
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
+
+__all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "batch_norm",
+    "conv1d",
+    "conv1d_transpose",
+    "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
+    "elu",
+    "gelu",
+    "gelu_tanh",
+    "group_norm",
+    "hardsigmoid",
+    "hardswish",
+    "instance_norm",
+    "layer_norm",
+    "leakyrelu",
+    "log_softmax",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "prelu",
+    "relu",
+    "relu6",
+    "rms_norm",
+    "selu",
+    "silu",
+    "softmax",
+    "softplus",
+]

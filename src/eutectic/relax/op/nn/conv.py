@@ -1,0 +1,282 @@
+"""relax.nn.conv1d, conv2d, conv3d: cross-correlation with strides, padding, dilation and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eutectic.ir.attrs import Attrs
+from eutectic.ir.node import node
+from eutectic.ir.prim_expr import as_prim, floordiv, floormod
+from eutectic.relax.base import Expr
+from eutectic.relax.expr import Call
+from eutectic.relax.op.layout import SPATIAL, arrange, arrange_dims, check_layout
+from eutectic.relax.op.nn.conv_reference import convolve, finish, working
+from eutectic.relax.op.numerics import Array, dtype_of
+from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.shapes import (
+    Dims,
+    at_least,
+    differ,
+    dims_text,
+    paddings,
+    per_axis,
+    size_text,
+    tensor_info,
+)
+from eutectic.relax.struct_info import TensorStructInfo
+
+_OPS = {rank: define_op(f"relax.nn.conv{rank}d", arity=2, fusion="out_fusible") for rank in SPATIAL}
+
+
+@node("relax.attrs.ConvAttrs")
+class ConvAttrs(Attrs):
+    """Options of a convolution.
+
+    Attributes:
+        strides: Step between windows per spatial axis.
+        padding: Zeros before each spatial axis, then after each.
+        dilation: Step between the taps of a window per spatial axis.
+        groups: Number of independent groups of channels.
+        data_layout: Order of the axes of the data; N batch, C channels, D H W space.
+        kernel_layout: Order of the axes of the weights; O output, I input channels per group.
+        out_layout: Order of the axes of the result.
+        out_dtype: Dtype of the result; `void` takes the operands'.
+    """
+
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    data_layout: str
+    kernel_layout: str
+    out_layout: str
+    out_dtype: str = "void"
+
+
+def conv1d(
+    data: Expr,
+    weight: Expr,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    data_layout: str = "NCW",
+    kernel_layout: str = "OIW",
+    out_layout: str | None = None,
+    out_dtype: str | None = None,
+    *,
+    span: Any = None,
+) -> Call:
+    """Cross-correlation over one spatial axis.
+
+    Args:
+        data: `(n, c, w)` in `data_layout`; any dtype but bool.
+        weight: `(o, c / groups, kw)` in `kernel_layout`, same dtype unless `out_dtype` is given.
+        strides: Step between windows; positive.
+        padding: Zeros on both sides, or (left, right).
+        dilation: Step between taps; positive.
+        groups: Divides `c` and `o`.
+        data_layout: Order of the axes of `data`.
+        kernel_layout: Order of the axes of `weight`.
+        out_layout: Order of the axes of the result; None takes that of `data`.
+        out_dtype: Dtype of the result; None takes the operands'.
+        span: Python source of the call, for errors.
+
+    Returns:
+        `(n, o, (w + left + right - dilation * (kw - 1) - 1) // strides + 1)` in `out_layout`.
+
+    Raises:
+        TypeInferenceError: ranks, dtypes, channels or groups disagree, or no window fits.
+
+    Accuracy: 16-bit floats are summed in float32 and rounded once.
+    Reference: torch.nn.functional.conv1d without bias; TVM relax.nn.conv1d.
+    """
+    options = (strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype)
+    return _conv(1, data, weight, options, span)
+
+
+def conv2d(
+    data: Expr,
+    weight: Expr,
+    strides: int | Sequence[int] = (1, 1),
+    padding: int | Sequence[int] = (0, 0),
+    dilation: int | Sequence[int] = (1, 1),
+    groups: int = 1,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
+    out_layout: str | None = None,
+    out_dtype: str | None = None,
+    *,
+    span: Any = None,
+) -> Call:
+    """Cross-correlation over two spatial axes.
+
+    Args:
+        data: `(n, c, h, w)` in `data_layout`; any dtype but bool.
+        weight: `(o, c / groups, kh, kw)` in `kernel_layout`, same dtype unless `out_dtype` is given.
+        strides: Step between windows; positive, one value or one per axis.
+        padding: Zeros around: one value, (height, width), or (top, left, bottom, right).
+        dilation: Step between taps; positive, one value or one per axis.
+        groups: Divides `c` and `o`.
+        data_layout: Order of the axes of `data`.
+        kernel_layout: Order of the axes of `weight`.
+        out_layout: Order of the axes of the result; None takes that of `data`.
+        out_dtype: Dtype of the result; None takes the operands'.
+        span: Python source of the call, for errors.
+
+    Returns:
+        `(n, o, oh, ow)` in `out_layout`, `oh = (h + top + bottom - dilation * (kh - 1) - 1) // stride + 1`.
+
+    Raises:
+        TypeInferenceError: ranks, dtypes, channels or groups disagree, or no window fits.
+
+    Accuracy: 16-bit floats are summed in float32 and rounded once.
+    Reference: torch.nn.functional.conv2d without bias; TVM relax.nn.conv2d.
+    """
+    options = (strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype)
+    return _conv(2, data, weight, options, span)
+
+
+def conv3d(
+    data: Expr,
+    weight: Expr,
+    strides: int | Sequence[int] = (1, 1, 1),
+    padding: int | Sequence[int] = (0, 0, 0),
+    dilation: int | Sequence[int] = (1, 1, 1),
+    groups: int = 1,
+    data_layout: str = "NCDHW",
+    kernel_layout: str = "OIDHW",
+    out_layout: str | None = None,
+    out_dtype: str | None = None,
+    *,
+    span: Any = None,
+) -> Call:
+    """Cross-correlation over three spatial axes.
+
+    Args:
+        data: `(n, c, d, h, w)` in `data_layout`; any dtype but bool.
+        weight: `(o, c / groups, kd, kh, kw)` in `kernel_layout`, same dtype unless `out_dtype` is given.
+        strides: Step between windows; positive, one value or one per axis.
+        padding: Zeros around: one value, one per axis, or three before and three after.
+        dilation: Step between taps; positive, one value or one per axis.
+        groups: Divides `c` and `o`.
+        data_layout: Order of the axes of `data`.
+        kernel_layout: Order of the axes of `weight`.
+        out_layout: Order of the axes of the result; None takes that of `data`.
+        out_dtype: Dtype of the result; None takes the operands'.
+        span: Python source of the call, for errors.
+
+    Returns:
+        `(n, o, od, oh, ow)` in `out_layout`, each size as in conv2d.
+
+    Raises:
+        TypeInferenceError: ranks, dtypes, channels or groups disagree, or no window fits.
+
+    Accuracy: 16-bit floats are summed in float32 and rounded once.
+    Reference: torch.nn.functional.conv3d without bias; TVM relax.nn.conv3d.
+    """
+    options = (strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype)
+    return _conv(3, data, weight, options, span)
+
+
+def _conv(rank: int, data: Expr, weight: Expr, options: tuple[Any, ...], span: Any) -> Call:
+    strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype = options
+    attrs = ConvAttrs(
+        per_axis(strides, rank, "strides"),
+        paddings(padding, rank),
+        per_axis(dilation, rank, "dilation"),
+        per_axis(groups, 1, "groups")[0],
+        check_layout(data_layout, "NC" + SPATIAL[rank], "data_layout"),
+        check_layout(kernel_layout, "OI" + SPATIAL[rank], "kernel_layout"),
+        check_layout(out_layout or data_layout, "NC" + SPATIAL[rank], "out_layout"),
+        out_dtype or "void",
+    )
+    return call(_OPS[rank], data, weight, attrs=attrs, span=span)
+
+
+def operand_dtype(c: Call, data: TensorStructInfo, weight: TensorStructInfo, out_dtype: str) -> str:
+    """Dtype of a convolution's result.
+
+    Raises:
+        TypeInferenceError: bool, or operands of different dtypes without an `out_dtype`.
+    """
+    if "bool" in (data.dtype, weight.dtype):
+        refuse(c, f"{short_name(c)} is not defined for bool", help="cast with astype first")
+    if out_dtype != "void":
+        return out_dtype
+    if data.dtype and weight.dtype and data.dtype != weight.dtype:
+        refuse(
+            c,
+            f"{short_name(c)} of {data.dtype} data with {weight.dtype} weights",
+            help="cast one side with astype, or give out_dtype",
+        )
+    return data.dtype if weight.dtype else ""
+
+
+def check_ranks(c: Call, rank: int, *infos: TensorStructInfo) -> None:
+    """Refuse operands that have not `rank + 2` axes."""
+    for what, info in zip(("data", "weight"), infos, strict=False):
+        if info.ndim not in (-1, rank + 2):
+            refuse(
+                c,
+                f"{short_name(c)} needs {what} with {rank + 2} axes, got {info.ndim}: {dims_text(info.dims)}",
+                help="add axes with expand_dims, or use the operator of that rank",
+            )
+
+
+def _infer(c: Call) -> TensorStructInfo:
+    data, weight = tensor_args(c)
+    attrs = attrs_of(c, ConvAttrs)
+    rank = len(attrs.strides)
+    check_ranks(c, rank, data, weight)
+    dtype = operand_dtype(c, data, weight, attrs.out_dtype)
+    if data.dims is None or weight.dims is None:
+        return tensor_info(None, dtype, rank + 2)
+    x = arrange_dims(data.dims, attrs.data_layout, "NC" + SPATIAL[rank])
+    w = arrange_dims(weight.dims, attrs.kernel_layout, "OI" + SPATIAL[rank])
+    if differ(x[1], w[1] * attrs.groups):
+        refuse(
+            c,
+            f"{short_name(c)} of {size_text(x[1])} channels with weights for {size_text(w[1])} times "
+            f"{attrs.groups} groups: data {dims_text(data.dims)}, weight {dims_text(weight.dims)}",
+            help="the channels of the data must be those of the weights times groups",
+        )
+    if differ(floormod(w[0], attrs.groups), as_prim(0)):
+        refuse(
+            c,
+            f"{short_name(c)}: {size_text(w[0])} output channels do not divide into {attrs.groups} groups",
+            help="make the output channels of the weights a multiple of groups",
+        )
+    out = (x[0], w[0], *_out_sizes(c, attrs, x[2:], w[2:]))
+    return tensor_info(arrange_dims(out, "NC" + SPATIAL[rank], attrs.out_layout), dtype)
+
+
+def _out_sizes(c: Call, attrs: ConvAttrs, sizes: Dims, kernel: Dims) -> Dims:
+    rank = len(sizes)
+    out = []
+    for i, (size, k) in enumerate(zip(sizes, kernel, strict=True)):
+        room = size + (attrs.padding[i] + attrs.padding[rank + i]) - (k - 1) * attrs.dilation[i] - 1
+        found = floordiv(room, attrs.strides[i]) + 1
+        help = "pad the data, or use a smaller window"
+        out.append(at_least(c, found, 1, f"no window of {size_text(k)} fits {size_text(size)}; the size", help))
+    return tuple(out)
+
+
+def _reference(attrs: ConvAttrs, data: Array, weight: Array) -> Array:
+    space = SPATIAL[len(attrs.strides)]
+    dtype = attrs.out_dtype if attrs.out_dtype != "void" else dtype_of(data)
+    work = working(data, weight, dtype)
+    x = arrange(data, attrs.data_layout, "NC" + space).astype(work, copy=False)
+    w = arrange(weight, attrs.kernel_layout, "OI" + space).astype(work, copy=False)
+    out = convolve(x, w, attrs.strides, attrs.padding, attrs.dilation, attrs.groups)
+    return arrange(finish(out, dtype), "NC" + space, attrs.out_layout)
+
+
+def _define(op: OpDef) -> None:
+    op.infer(_infer)
+    op.reference(_reference)
+
+
+for _op in _OPS.values():
+    _define(_op)

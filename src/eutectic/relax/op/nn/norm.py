@@ -1,0 +1,424 @@
+"""Normalisations: batch_norm, layer_norm, group_norm, instance_norm, rms_norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from eutectic.ir.attrs import Attrs
+from eutectic.ir.node import node
+from eutectic.ir.prim_expr import PrimExpr, as_prim, floormod
+from eutectic.relax.base import Expr
+from eutectic.relax.expr import Call
+from eutectic.relax.op.nn.activation import need_float
+from eutectic.relax.op.numerics import Array, cast, dtype_of, exact, widen
+from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.shapes import axes_of, differ, dims_text, int_of, ints_of, like, per_axis, size_text
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+
+_batch_norm = define_op("relax.nn.batch_norm", arity=5, fusion="opaque")
+_layer_norm = define_op("relax.nn.layer_norm", arity=3, fusion="opaque")
+_group_norm = define_op("relax.nn.group_norm", arity=3, fusion="opaque")
+_instance_norm = define_op("relax.nn.instance_norm", arity=3, fusion="opaque")
+_rms_norm = define_op("relax.nn.rms_norm", arity=2, fusion="opaque")
+
+
+@node("relax.attrs.BatchNormAttrs")
+class BatchNormAttrs(Attrs):
+    """Options of batch_norm; see its constructor."""
+
+    axis: int
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+    momentum: float = 0.1
+    training: bool = True
+
+
+@node("relax.attrs.LayerNormAttrs")
+class LayerNormAttrs(Attrs):
+    """Options of layer_norm; see its constructor."""
+
+    axes: tuple[int, ...]
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+
+
+@node("relax.attrs.GroupNormAttrs")
+class GroupNormAttrs(Attrs):
+    """Options of group_norm; see its constructor."""
+
+    num_groups: int
+    channel_axis: int
+    axes: tuple[int, ...]
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+
+
+@node("relax.attrs.InstanceNormAttrs")
+class InstanceNormAttrs(Attrs):
+    """Options of instance_norm; see its constructor."""
+
+    channel_axis: int
+    axes: tuple[int, ...]
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+
+
+@node("relax.attrs.RMSNormAttrs")
+class RMSNormAttrs(Attrs):
+    """Options of rms_norm; see its constructor."""
+
+    axes: tuple[int, ...]
+    epsilon: float = 1e-5
+
+
+def _check(c: Call, axes: Sequence[int]) -> tuple[TensorStructInfo, tuple[int, ...]]:
+    """Operands of one float dtype, whose parameters have the sizes of the data at `axes`."""
+    data, *parameters = tensor_args(c)
+    need_float(c, data)
+    known = {info.dtype for info in (data, *parameters) if info.dtype}
+    if len(known) > 1:
+        refuse(c, f"{short_name(c)} of operands of {' and '.join(sorted(known))}", help="cast with astype")
+    found = axes_of(c, axes, data.ndim) if data.ndim >= 0 else tuple(axes)
+    for info in parameters:
+        wrong = info.ndim not in (-1, len(found))
+        if not wrong and data.dims is not None and info.dims is not None:
+            wanted = [data.dims[axis] for axis in found]
+            wrong = any(differ(a, b) for a, b in zip(wanted, info.dims, strict=True))
+        if wrong:
+            refuse(
+                c,
+                f"{short_name(c)} of {dims_text(data.dims)} along {list(found)} with a parameter of "
+                f"{dims_text(info.dims)}",
+                help="parameters have the sizes of the data along those axes",
+            )
+    return data, found
+
+
+def batch_norm(
+    data: Expr,
+    gamma: Expr,
+    beta: Expr,
+    moving_mean: Expr,
+    moving_var: Expr,
+    axis: int,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    momentum: float = 0.1,
+    training: bool = True,
+    *,
+    span: Any = None,
+) -> Call:
+    """Each channel shifted and scaled by its statistics, then by two parameters.
+
+    Args:
+        data: Any shape with an axis of size `c`; a float dtype.
+        gamma: `(c,)`, the new scale; same dtype, as all parameters.
+        beta: `(c,)`, the new mean.
+        moving_mean: `(c,)`, used as the mean unless `training`.
+        moving_var: `(c,)`, used as the variance unless `training`.
+        axis: The axis of the channels.
+        epsilon: Added to the variance.
+        center: Whether `beta` is added.
+        scale: Whether `gamma` is applied.
+        momentum: Weight of the new statistics when `training`.
+        training: Whether the statistics of `data` are used, and mixed into the moving ones.
+        span: Python source of the call, for errors.
+
+    Returns:
+        A tuple: the result with shape and dtype of `data`, the new moving mean, the new moving variance.
+
+    Raises:
+        TypeInferenceError: not one float dtype, no such axis, or parameters of other sizes.
+
+    Accuracy: factors are computed in float64; variances are those of the population.
+    Reference: torch.nn.functional.batch_norm; TVM relax.nn.batch_norm.
+    """
+    attrs = BatchNormAttrs(
+        int_of(axis, "axis"), float(epsilon), bool(center), bool(scale), float(momentum), bool(training)
+    )
+    return call(_batch_norm, data, gamma, beta, moving_mean, moving_var, attrs=attrs, span=span)
+
+
+@_batch_norm.infer
+def _infer_batch_norm(c: Call) -> TupleStructInfo:
+    data, _ = _check(c, (attrs_of(c, BatchNormAttrs).axis,))
+    mean, variance = tensor_args(c, (3, 4))
+    return TupleStructInfo((like(data), like(mean), like(variance)))
+
+
+@_batch_norm.reference
+def _reference_batch_norm(
+    attrs: BatchNormAttrs, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array
+) -> tuple[Array, Array, Array]:
+    axis = attrs.axis % x.ndim
+    spread = [x.shape[axis] if i == axis else 1 for i in range(x.ndim)]
+    used = (exact(mean), exact(variance))
+    after = (mean, variance)
+    if attrs.training:
+        others = tuple(i for i in range(x.ndim) if i != axis)
+        used = (exact(x).mean(axis=others), exact(x).var(axis=others))
+        mixed = [
+            (1 - attrs.momentum) * exact(old) + attrs.momentum * new
+            for old, new in zip((mean, variance), used, strict=True)
+        ]
+        after = (cast(mixed[0], dtype_of(mean)), cast(mixed[1], dtype_of(variance)))
+    factor = 1 / np.sqrt(used[1] + attrs.epsilon) * (exact(gamma) if attrs.scale else 1.0)
+    wide = widen(x)
+    out = wide - used[0].astype(wide.dtype).reshape(spread)
+    out *= factor.astype(wide.dtype).reshape(spread)
+    if attrs.center:
+        out += widen(beta).reshape(spread)
+    return cast(out, dtype_of(x)), after[0], after[1]
+
+
+def layer_norm(
+    data: Expr,
+    gamma: Expr,
+    beta: Expr,
+    axes: int | Sequence[int],
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    *,
+    span: Any = None,
+) -> Call:
+    """`data` with mean 0 and variance 1 over some axes, then scaled and shifted element by element of those axes.
+
+    Args:
+        data: Any shape; a float dtype.
+        gamma: The sizes of `axes`: the new scale; same dtype.
+        beta: The sizes of `axes`: the new mean; same dtype.
+        axes: The axes that are normalised over.
+        epsilon: Added to the variance.
+        center: Whether `beta` is added.
+        scale: Whether `gamma` is applied.
+        span: Python source of the call, for errors.
+
+    Returns:
+        Shape and dtype of `data`.
+
+    Raises:
+        TypeInferenceError: not one float dtype, no such axis, or parameters of other sizes.
+
+    Accuracy: computed in float64 and rounded once.
+    Reference: torch.nn.functional.layer_norm; TVM relax.nn.layer_norm.
+    """
+    attrs = LayerNormAttrs(ints_of(axes, "axes"), float(epsilon), bool(center), bool(scale))
+    return call(_layer_norm, data, gamma, beta, attrs=attrs, span=span)
+
+
+@_layer_norm.infer
+def _infer_layer_norm(c: Call) -> TensorStructInfo:
+    data, _ = _check(c, attrs_of(c, LayerNormAttrs).axes)
+    return like(data)
+
+
+def _normalised(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    wide = exact(x)
+    mean = wide.mean(axis=axes, keepdims=True)
+    variance = np.square(wide - mean).mean(axis=axes, keepdims=True)
+    return np.asarray((wide - mean) / np.sqrt(variance + epsilon))
+
+
+def _along(parameter: Array, axes: Sequence[int], ndim: int) -> Array:
+    """A parameter of the sizes of `axes`, shaped to broadcast against `ndim` axes."""
+    places = [axis % ndim for axis in axes]
+    ordered = exact(parameter).transpose(np.argsort(places))
+    sizes = dict(zip(places, parameter.shape, strict=True))
+    return ordered.reshape([sizes.get(i, 1) for i in range(ndim)])
+
+
+def _affine(out: Array, gamma: Array, beta: Array, axes: Sequence[int], attrs: Any) -> Array:
+    if attrs.scale:
+        out = out * _along(gamma, axes, out.ndim)
+    return out + _along(beta, axes, out.ndim) if attrs.center else out
+
+
+@_layer_norm.reference
+def _reference_layer_norm(attrs: LayerNormAttrs, x: Array, gamma: Array, beta: Array) -> Array:
+    out = _normalised(x, attrs.axes, attrs.epsilon)
+    return cast(_affine(out, gamma, beta, attrs.axes, attrs), dtype_of(x))
+
+
+def group_norm(
+    data: Expr,
+    gamma: Expr,
+    beta: Expr,
+    num_groups: int,
+    channel_axis: int,
+    axes: int | Sequence[int],
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    *,
+    span: Any = None,
+) -> Call:
+    """Groups of channels with mean 0 and variance 1, then each channel scaled and shifted.
+
+    Args:
+        data: Any shape with an axis of size `c`; a float dtype.
+        gamma: `(c,)`, the new scale; same dtype.
+        beta: `(c,)`, the new mean; same dtype.
+        num_groups: Divides `c`.
+        channel_axis: The axis of the channels.
+        axes: The axes that are normalised over, besides the channels of a group.
+        epsilon: Added to the variance.
+        center: Whether `beta` is added.
+        scale: Whether `gamma` is applied.
+        span: Python source of the call, for errors.
+
+    Returns:
+        Shape and dtype of `data`.
+
+    Raises:
+        TypeInferenceError: not one float dtype, no such axis, parameters of other sizes, or
+            `num_groups` does not divide the channels.
+
+    Accuracy: computed in float64 and rounded once.
+    Reference: torch.nn.functional.group_norm; TVM relax.nn.group_norm.
+    """
+    attrs = GroupNormAttrs(
+        per_axis(num_groups, 1, "num_groups")[0],
+        int_of(channel_axis, "channel_axis"),
+        ints_of(axes, "axes"),
+        float(epsilon),
+        bool(center),
+        bool(scale),
+    )
+    return call(_group_norm, data, gamma, beta, attrs=attrs, span=span)
+
+
+def _divides(count: int, size: PrimExpr) -> bool:
+    return not differ(floormod(size, count), as_prim(0))
+
+
+@_group_norm.infer
+def _infer_group_norm(c: Call) -> TensorStructInfo:
+    attrs = attrs_of(c, GroupNormAttrs)
+    data, (channel,) = _check(c, (attrs.channel_axis,))
+    _check_inner(c, data, channel, attrs.axes)
+    if data.dims is not None and not _divides(attrs.num_groups, data.dims[channel]):
+        refuse(
+            c,
+            f"group_norm: {size_text(data.dims[channel])} channels do not divide into {attrs.num_groups} groups",
+            help="choose a number of groups that divides the channels",
+        )
+    return like(data)
+
+
+def _check_inner(c: Call, data: TensorStructInfo, channel: int, axes: tuple[int, ...]) -> None:
+    if data.ndim >= 0 and channel in axes_of(c, axes, data.ndim):
+        refuse(
+            c,
+            f"{short_name(c)} lists the channel axis {channel} among the axes {list(axes)}",
+            help="give the other axes only",
+        )
+
+
+@_group_norm.reference
+def _reference_group_norm(attrs: GroupNormAttrs, x: Array, gamma: Array, beta: Array) -> Array:
+    channel = attrs.channel_axis % x.ndim
+    inner = [axis % x.ndim for axis in attrs.axes]
+    per_group = x.shape[channel] // attrs.num_groups
+    grouped = x.reshape(*x.shape[:channel], attrs.num_groups, per_group, *x.shape[channel + 1 :])
+    axes = (channel + 1, *(axis + (axis > channel) for axis in inner))
+    out = _normalised(grouped, axes, attrs.epsilon).reshape(x.shape)
+    return cast(_affine(out, gamma, beta, (channel,), attrs), dtype_of(x))
+
+
+def instance_norm(
+    data: Expr,
+    gamma: Expr,
+    beta: Expr,
+    channel_axis: int,
+    axes: int | Sequence[int],
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    *,
+    span: Any = None,
+) -> Call:
+    """Each channel of each sample with mean 0 and variance 1, then scaled and shifted by channel.
+
+    Args:
+        data: Any shape with an axis of size `c`; a float dtype.
+        gamma: `(c,)`, the new scale; same dtype.
+        beta: `(c,)`, the new mean; same dtype.
+        channel_axis: The axis of the channels.
+        axes: The axes that are normalised over.
+        epsilon: Added to the variance.
+        center: Whether `beta` is added.
+        scale: Whether `gamma` is applied.
+        span: Python source of the call, for errors.
+
+    Returns:
+        Shape and dtype of `data`.
+
+    Raises:
+        TypeInferenceError: not one float dtype, no such axis, or parameters of other sizes.
+
+    Accuracy: computed in float64 and rounded once.
+    Reference: torch.nn.functional.instance_norm; TVM relax.nn.instance_norm.
+    """
+    channel, inner = int_of(channel_axis, "channel_axis"), ints_of(axes, "axes")
+    attrs = InstanceNormAttrs(channel, inner, float(epsilon), bool(center), bool(scale))
+    return call(_instance_norm, data, gamma, beta, attrs=attrs, span=span)
+
+
+@_instance_norm.infer
+def _infer_instance_norm(c: Call) -> TensorStructInfo:
+    attrs = attrs_of(c, InstanceNormAttrs)
+    data, (channel,) = _check(c, (attrs.channel_axis,))
+    _check_inner(c, data, channel, attrs.axes)
+    return like(data)
+
+
+@_instance_norm.reference
+def _reference_instance_norm(attrs: InstanceNormAttrs, x: Array, gamma: Array, beta: Array) -> Array:
+    out = _normalised(x, attrs.axes, attrs.epsilon)
+    return cast(_affine(out, gamma, beta, (attrs.channel_axis % x.ndim,), attrs), dtype_of(x))
+
+
+def rms_norm(
+    data: Expr, weight: Expr, axes: int | Sequence[int] = -1, epsilon: float = 1e-5, *, span: Any = None
+) -> Call:
+    """`data` divided by its root mean square over some axes, then scaled element by element of those axes.
+
+    Args:
+        data: Any shape; a float dtype.
+        weight: The sizes of `axes`, same dtype.
+        axes: The axes that are normalised over.
+        epsilon: Added to the mean square.
+        span: Python source of the call, for errors.
+
+    Returns:
+        Shape and dtype of `data`.
+
+    Raises:
+        TypeInferenceError: not one float dtype, no such axis, or a weight of other sizes.
+
+    Accuracy: computed in float64 and rounded once.
+    Reference: torch.nn.functional.rms_norm; TVM relax.nn.rms_norm.
+    """
+    return call(_rms_norm, data, weight, attrs=RMSNormAttrs(ints_of(axes, "axes"), float(epsilon)), span=span)
+
+
+@_rms_norm.infer
+def _infer_rms_norm(c: Call) -> TensorStructInfo:
+    data, _ = _check(c, attrs_of(c, RMSNormAttrs).axes)
+    return like(data)
+
+
+@_rms_norm.reference
+def _reference_rms_norm(attrs: RMSNormAttrs, x: Array, weight: Array) -> Array:
+    wide = exact(x)
+    size = np.square(wide).mean(axis=attrs.axes, keepdims=True)
+    return cast(wide / np.sqrt(size + attrs.epsilon) * _along(weight, attrs.axes, x.ndim), dtype_of(x))

@@ -1,0 +1,206 @@
+"""How an operator is defined: one object per operator collects inference, meaning and lowering.
+
+The model file is `matmul.py`. An operator module calls `define_op`, and hangs on
+the result: `infer` (struct info of a call), `reference` (its meaning in NumPy) and
+`legalize` (its tensor program; step by step filled in by the lowering).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any, Final, Literal, NoReturn, TypeVar
+
+import numpy as np
+
+from eutectic.ir.attrs import Attrs
+from eutectic.ir.op import Op, register_op
+from eutectic.ir.span import Span, caller_span
+from eutectic.relax.base import Expr, StructInfo
+from eutectic.relax.expr import Call, const, convert, describe_info
+from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.support.errors import TypeInferenceError
+
+Fusion = Literal["elementwise", "broadcast", "injective", "reduction", "out_fusible", "opaque"]
+Infer = Callable[[Call], StructInfo]
+Reference = Callable[..., Any]
+A = TypeVar("A", bound=Attrs)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class OpDef:
+    """One operator: its `Op`, arity, fusion kind, and the functions that give it meaning.
+
+    Attributes:
+        op: The registered operator.
+        arity: Number of arguments, a (least, most) pair, or None for any.
+        fusion: How it may be fused; the vocabulary of `FuseOps`.
+        pure: Whether calls have no side effects.
+    """
+
+    def __init__(self, op: Op, arity: int | tuple[int, int] | None, fusion: Fusion, pure: bool) -> None:
+        self.op, self.arity, self.fusion, self.pure = op, arity, fusion, pure
+        self.infer_fn: Infer | None = None
+        self.reference_fn: Reference | None = None
+        self.legalize_fn: Callable[..., Any] | None = None
+
+    def infer(self, function: F) -> F:
+        """Decorator: `function(call) -> StructInfo`; refuses with `refuse`."""
+        self.infer_fn = function
+        return function
+
+    def reference(self, function: F) -> F:
+        """Decorator: `function(attrs, *args)` computes the result with NumPy.
+
+        Tensors arrive as arrays, tuples as tuples of arrays, shapes as tuples of
+        int, scalars as Python numbers. What the wrapper around it returns are
+        C-contiguous arrays that share no memory with the arguments; floating-point
+        warnings are silent, as IEEE results are what is asked for.
+        """
+        self.reference_fn = _finished(function)
+        return function
+
+    def legalize(self, function: F) -> F:
+        """Decorator: `function(builder, call)` lowers a call to tensor programs."""
+        self.legalize_fn = function
+        return function
+
+
+def _finished(function: Reference) -> Reference:
+    @wraps(function)
+    def run(attrs: Any, *args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return _own(function(attrs, *args), tuple(_arrays(args)))
+
+    return run
+
+
+def _arrays(value: Any) -> Iterator[Any]:
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _arrays(item)
+
+
+def _own(result: Any, given: tuple[Any, ...]) -> Any:
+    """Numbers of NumPy as arrays, views as copies; everything else as it is."""
+    if isinstance(result, tuple) and any(isinstance(item, (np.ndarray, np.generic)) for item in result):
+        return tuple(_own(item, given) for item in result)
+    if not isinstance(result, (np.ndarray, np.generic)):
+        return result
+    shared = isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in given)
+    return np.array(result, order="C", copy=True) if shared else np.asarray(result, order="C")
+
+
+_DEFS: Final[dict[str, OpDef]] = {}
+
+
+def define_op(
+    name: str, *, arity: int | tuple[int, int] | None = None, fusion: Fusion = "opaque", pure: bool = True
+) -> OpDef:
+    """Register an operator; each name once."""
+    if name in _DEFS:
+        raise ValueError(f"operator {name} is defined twice")
+    _DEFS[name] = made = OpDef(register_op(name), arity, fusion, pure)
+    return made
+
+
+def op_def(op: Op | str) -> OpDef | None:
+    """The definition of an operator, or None when only its name is registered."""
+    return _DEFS.get(op if isinstance(op, str) else op.name)
+
+
+def all_ops() -> dict[str, OpDef]:
+    """Every defined operator by name."""
+    return dict(_DEFS)
+
+
+def call(definition: OpDef, *args: Any, attrs: Attrs | None = None, span: Span | None = None) -> Call:
+    """A call with its struct info inferred, when that of all arguments is known.
+
+    Raises:
+        TypeInferenceError: wrong number of arguments, or the operator refuses them.
+    """
+    made = Call(definition.op, tuple(convert(arg) for arg in args), attrs, (), span)
+    if any(arg.struct_info is None for arg in made.args):
+        return made
+    return infer_call(made)
+
+
+def infer_call(c: Call) -> Call:
+    """`c` with the struct info its operator infers."""
+    definition = op_def(c.op)
+    if definition is None or definition.infer_fn is None:
+        raise TypeInferenceError(f"operator {c.op.name} has no inference rule")
+    _check_arity(definition, c)
+    return Call(c.op, c.args, c.attrs, c.sinfo_args, c.span, struct_info=definition.infer_fn(c))
+
+
+def _check_arity(definition: OpDef, c: Call) -> None:
+    arity, given = definition.arity, len(c.args)
+    if arity is None:
+        return
+    least, most = (arity, arity) if isinstance(arity, int) else arity
+    if not least <= given <= most:
+        refuse(c, f"{short_name(c)} takes {least if least == most else f'{least} to {most}'} arguments, got {given}")
+
+
+def refuse(c: Call, message: str, *, help: str | None = None) -> NoReturn:
+    """Raise a `TypeInferenceError` with the user's source line and the types of all arguments."""
+    span = c.span or caller_span()
+    notes = [f"argument {i} has type {describe(arg)}" for i, arg in enumerate(c.args)]
+    raise TypeInferenceError(message, at=span.excerpt() if span else None, notes=notes, help=help)
+
+
+def describe(arg: Any) -> str:
+    """The type of an argument, as the text form writes it."""
+    info = getattr(arg, "struct_info", None)
+    return describe_info(info) if info is not None else f"unknown ({type(arg).__name__})"
+
+
+def short_name(c: Call) -> str:
+    """Operator name without the dialect prefix."""
+    return str(c.op.name).removeprefix("relax.")
+
+
+def attrs_of(c: Call, kind: type[A]) -> A:
+    """The attributes of a call as their own class.
+
+    Raises:
+        TypeInferenceError: the call carries other attributes, or none.
+    """
+    if not isinstance(c.attrs, kind):
+        refuse(
+            c,
+            f"{short_name(c)} needs {kind.__name__}, got {type(c.attrs).__name__}",
+            help="build it with its constructor",
+        )
+    return c.attrs
+
+
+def tensor_args(c: Call, indices: Sequence[int] | None = None) -> list[TensorStructInfo]:
+    """Struct info of the tensor arguments.
+
+    Args:
+        c: The call.
+        indices: Which arguments must be tensors; None means all.
+
+    Raises:
+        TypeInferenceError: one of them is not a tensor.
+    """
+    found = []
+    for i in range(len(c.args)) if indices is None else indices:
+        info = c.args[i].struct_info
+        if not isinstance(info, TensorStructInfo):
+            refuse(c, f"argument {i} of {short_name(c)} must be a tensor")
+        found.append(info)
+    return found
+
+
+def number_like(value: Any, like: Expr) -> Expr:
+    """A Python number as a rank-0 constant of the dtype of `like`; expressions pass unchanged."""
+    if isinstance(value, (bool, int, float)):
+        info = like.struct_info
+        return const(value, info.dtype if isinstance(info, TensorStructInfo) and info.dtype else None)
+    return convert(value)

@@ -1,0 +1,39 @@
+"""Graph passes; one file per pass, named like it."""
+
+from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
+from eutectic.relax.transform.bind_params import BindParams, bind_params, bind_symbolic_vars
+from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
+from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
+from eutectic.relax.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from eutectic.relax.transform.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
+from eutectic.relax.transform.fold_constant import FoldConstant
+from eutectic.relax.transform.fold_pad_into_conv import FoldPadIntoConv
+from eutectic.relax.transform.fuse_conv2d_reshape_add_relu import FuseConv2dReshapeAddRelu
+from eutectic.relax.transform.fuse_ops_by_pattern import FuseOpsByPattern, has_leaking_intermediate_variables
+from eutectic.relax.transform.infra import FunctionPass, dataflowblock_pass, function_pass
+from eutectic.relax.transform.merge_composite_functions import MergeCompositeFunctions
+from eutectic.relax.transform.normalize import Normalize
+from eutectic.relax.transform.run_codegen import RunCodegen
+
+__all__ = [
+    "BindParams",
+    "CanonicalizeBindings",
+    "DeadCodeElimination",
+    "EliminateCommonSubexpr",
+    "FoldBatchnormToConv2D",
+    "FoldConstant",
+    "FoldPadIntoConv",
+    "FunctionPass",
+    "FuseConv2dReshapeAddRelu",
+    "FuseOpsByPattern",
+    "FusionPattern",
+    "MergeCompositeFunctions",
+    "Normalize",
+    "PatternCheckContext",
+    "RunCodegen",
+    "bind_params",
+    "bind_symbolic_vars",
+    "dataflowblock_pass",
+    "function_pass",
+    "has_leaking_intermediate_variables",
+]

@@ -1,0 +1,143 @@
+"""FoldConstant: evaluate what depends on constants only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eutectic.ir.dtype import item_bytes, to_numpy
+from eutectic.ir.module import IRModule
+from eutectic.ir.op import Op
+from eutectic.ir.transform import PassContext, register_config_key
+from eutectic.relax.base import Expr, ShapeExpr
+from eutectic.relax.expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    Function,
+    PrimValue,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.interpret import Interpreter
+from eutectic.relax.op.registry import op_def
+from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.analysis.unused import remove_all_unused
+from eutectic.relax.transform.infra import FunctionPass
+
+register_config_key("relax.FoldConstant.max_bytes", 1 << 22)
+
+
+@dataclass(frozen=True)
+class FoldConstant(FunctionPass):
+    """Replace pure calls whose arguments are all constants by their value.
+
+    before:                                     after:
+        lv = reshape(const, (1, 64, 1, 1))          lv1 = add(x, const)
+        lv1 = add(x, lv)
+
+    A result larger than both its inputs and the option
+    `relax.FoldConstant.max_bytes` is not folded, so that `zeros` and `broadcast_to`
+    do not blow up the program.
+    """
+
+    def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Fold inside one function and drop the bindings that became unused."""
+        fresh = _Folder(mod, int(ctx.option("relax.FoldConstant.max_bytes"))).visit_expr(function)
+        assert isinstance(fresh, Function)
+        return remove_all_unused(fresh) if fresh is not function else function
+
+
+class _Folder(PyExprMutator):
+    def __init__(self, mod: IRModule, max_bytes: int) -> None:
+        super().__init__(mod)
+        self._interpreter = Interpreter(mod)
+        self._max_bytes = max_bytes
+
+    def visit_var_(self, var: Var) -> Expr:
+        """A variable bound to a constant is that constant."""
+        fresh = super().visit_var_(var)
+        value = self.lookup_binding(fresh)
+        return value if isinstance(value, (Constant, ShapeExpr, PrimValue)) else fresh
+
+    visit_dataflow_var_ = visit_var_
+
+    def visit_tuple_getitem_(self, expr: TupleGetItem) -> Expr:
+        """A field of a tuple that is known."""
+        fresh = super().visit_tuple_getitem_(expr)
+        if isinstance(fresh, TupleGetItem):
+            value = fresh.tuple_value
+            bound = self.lookup_binding(value) if isinstance(value, Var) else value
+            if isinstance(bound, Tuple) and isinstance(bound.fields[fresh.index], Constant):
+                return bound.fields[fresh.index]
+        return fresh
+
+    def visit_call_(self, call: Call) -> Any:
+        """Evaluate the call when everything it reads is known."""
+        call = self.visit_expr_post_order(call)
+        if not self._foldable(call):
+            return call
+        value = self._interpreter.evaluate(call, {}, {})
+        return _as_constants(value, call)
+
+    def _foldable(self, call: Call) -> bool:
+        if not isinstance(call.op, Op) or not call.args:
+            return False
+        definition = op_def(call.op)
+        if definition is None or not definition.pure or definition.reference_fn is None:
+            return False
+        if not all(_known(arg) for arg in call.args) or not any(_has_data(arg) for arg in call.args):
+            return False
+        return self._small_enough(call)
+
+    def _small_enough(self, call: Call) -> bool:
+        info = call.struct_info
+        if not isinstance(info, TensorStructInfo):
+            return True
+        if info.static_shape is None or not info.dtype:
+            return False
+        size = int(np.prod(info.static_shape, dtype=object)) * item_bytes(info.dtype)
+        return size <= max(self._max_bytes, sum(_bytes(arg) for arg in call.args))
+
+
+def _known(arg: Expr) -> bool:
+    match arg:
+        case Constant() | StringImm() | DataTypeImm():
+            return True
+        case ShapeExpr():
+            return arg.static is not None
+        case PrimValue():
+            return not _is_symbolic(arg)
+        case Tuple():
+            return all(_known(item) for item in arg.fields)
+        case _:
+            return False
+
+
+def _is_symbolic(value: PrimValue) -> bool:
+    return not hasattr(value.value, "value")
+
+
+def _has_data(arg: Expr) -> bool:
+    return isinstance(arg, Constant) or (isinstance(arg, Tuple) and any(map(_has_data, arg.fields)))
+
+
+def _bytes(arg: Expr) -> int:
+    if isinstance(arg, Constant):
+        return int(arg.data.nbytes)
+    return sum(map(_bytes, arg.fields)) if isinstance(arg, Tuple) else 0
+
+
+def _as_constants(value: Any, call: Call) -> Expr:
+    if isinstance(value, tuple):
+        return Tuple(tuple(Constant(np.asarray(item)) for item in value), span=call.span)
+    info = call.struct_info
+    array = np.asarray(value)
+    if isinstance(info, TensorStructInfo) and info.dtype and array.dtype != to_numpy(info.dtype):
+        array = array.astype(to_numpy(info.dtype))
+    return Constant(np.ascontiguousarray(array).reshape(array.shape), span=call.span)

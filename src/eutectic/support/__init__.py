@@ -1,0 +1,1 @@
+"""Services that know nothing about compilers: errors, configuration, spelling help."""
