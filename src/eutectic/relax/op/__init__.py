@@ -1,6 +1,6 @@
 """Constructors of graph operators, under the names of `tvm.relax.op`."""
 
-from eutectic.relax.op import nn
+from eutectic.relax.op import image, nn
 from eutectic.relax.op.binary import (
     add,
     bitwise_and,
@@ -34,8 +34,27 @@ from eutectic.relax.op.call_packed import (
     call_tir,
     call_tir_inplace,
 )
+from eutectic.relax.op.create import (
+    arange,
+    full,
+    full_like,
+    ones,
+    ones_like,
+    tril,
+    triu,
+    zeros,
+    zeros_like,
+)
 from eutectic.relax.op.datatype import (
     astype,
+)
+from eutectic.relax.op.einsum import (
+    einsum,
+)
+from eutectic.relax.op.index import (
+    gather_elements,
+    strided_slice,
+    take,
 )
 from eutectic.relax.op.manipulate import (
     broadcast_to,
@@ -70,6 +89,15 @@ from eutectic.relax.op.reshape import (
     flatten,
     reshape,
     squeeze,
+)
+from eutectic.relax.op.scan import (
+    cumprod,
+    cumsum,
+)
+from eutectic.relax.op.shape_value import (
+    shape_of,
+    shape_to_tensor,
+    tensor_to_shape,
 )
 from eutectic.relax.op.ternary import (
     clip,
@@ -115,6 +143,7 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "arange",
     "argmax",
     "argmin",
     "asin",
@@ -136,7 +165,10 @@ __all__ = [
     "concat",
     "cos",
     "cosh",
+    "cumprod",
+    "cumsum",
     "divide",
+    "einsum",
     "equal",
     "erf",
     "ewise_fma",
@@ -147,8 +179,12 @@ __all__ = [
     "floor",
     "floor_divide",
     "floor_mod",
+    "full",
+    "full_like",
+    "gather_elements",
     "greater",
     "greater_equal",
+    "image",
     "install_operators",
     "isfinite",
     "isinf",
@@ -174,6 +210,8 @@ __all__ = [
     "negative",
     "nn",
     "not_equal",
+    "ones",
+    "ones_like",
     "permute_dims",
     "power",
     "prod",
@@ -182,6 +220,8 @@ __all__ = [
     "right_shift",
     "round",
     "rsqrt",
+    "shape_of",
+    "shape_to_tensor",
     "sigmoid",
     "sign",
     "sin",
@@ -192,14 +232,21 @@ __all__ = [
     "squeeze",
     "stack",
     "std",
+    "strided_slice",
     "subtract",
     "sum",
+    "take",
     "tan",
     "tanh",
+    "tensor_to_shape",
     "tile",
+    "tril",
+    "triu",
     "trunc",
     "variance",
     "where",
+    "zeros",
+    "zeros_like",
 ]
 
 install_operators()

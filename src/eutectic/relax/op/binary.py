@@ -134,7 +134,7 @@ def _divide(a: Array, b: Array) -> Array:
     _no_zero(b)
     quotient = np.floor_divide(a, b)
     inexact = (quotient * b != a) & ((a < 0) != (b < 0))
-    return quotient + inexact.astype(a.dtype)
+    return np.asarray(quotient + inexact.astype(a.dtype))
 
 
 def _floor_divide(a: Array, b: Array) -> Array:

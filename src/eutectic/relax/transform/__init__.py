@@ -1,6 +1,7 @@
 """Graph passes; one file per pass, named like it."""
 
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
+from eutectic.relax.transform.batchnorm_to_scale_shift import BatchnormToScaleShift
 from eutectic.relax.transform.bind_params import BindParams, bind_params, bind_symbolic_vars
 from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
 from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
@@ -16,6 +17,7 @@ from eutectic.relax.transform.normalize import Normalize
 from eutectic.relax.transform.run_codegen import RunCodegen
 
 __all__ = [
+    "BatchnormToScaleShift",
     "BindParams",
     "CanonicalizeBindings",
     "DeadCodeElimination",

@@ -24,6 +24,9 @@ from eutectic.relax.op.nn.adaptive_pool import (
     adaptive_max_pool2d,
     adaptive_max_pool3d,
 )
+from eutectic.relax.op.nn.attention import (
+    attention,
+)
 from eutectic.relax.op.nn.conv import (
     conv1d,
     conv2d,
@@ -34,12 +37,18 @@ from eutectic.relax.op.nn.conv_transpose import (
     conv2d_transpose,
     conv3d_transpose,
 )
+from eutectic.relax.op.nn.dropout import (
+    dropout,
+)
 from eutectic.relax.op.nn.norm import (
     batch_norm,
     group_norm,
     instance_norm,
     layer_norm,
     rms_norm,
+)
+from eutectic.relax.op.nn.pad import (
+    pad,
 )
 from eutectic.relax.op.nn.pool import (
     avg_pool1d,
@@ -57,6 +66,7 @@ __all__ = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "attention",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -67,6 +77,7 @@ __all__ = [
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
+    "dropout",
     "elu",
     "gelu",
     "gelu_tanh",
@@ -80,6 +91,7 @@ __all__ = [
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
+    "pad",
     "prelu",
     "relu",
     "relu6",

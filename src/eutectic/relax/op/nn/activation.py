@@ -78,11 +78,11 @@ def _relu(x: Array) -> Array:
 
 def _gelu(x: Array) -> Array:
     wide = x.astype(np.float64)
-    return (0.5 * wide * (1 + erf(wide * math.sqrt(0.5)))).astype(x.dtype)
+    return np.asarray((0.5 * wide * (1 + erf(wide * math.sqrt(0.5)))).astype(x.dtype))
 
 
 def _gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))))
 
 
 def _selu(x: Array) -> Array:
@@ -91,7 +91,7 @@ def _selu(x: Array) -> Array:
 
 def _ramp(x: Array) -> Array:
     """A sixth of `x + 3`, limited to [0, 1]."""
-    return np.minimum(np.maximum(x + 3, 0), 6) / 6
+    return np.asarray(np.minimum(np.maximum(x + 3, 0), 6) / 6)
 
 
 relu = _activation("relu", _relu, "The larger of `data` and zero.", integers=True)
@@ -349,13 +349,13 @@ def _infer_softmax(c: Call) -> TensorStructInfo:
 
 def shifted(x: Array, axis: int) -> Array:
     """`x` minus its maximum along an axis; an empty axis stays empty."""
-    return x - np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    return np.asarray(x - np.max(x, axis=axis, keepdims=True, initial=-np.inf))
 
 
 def stable_softmax(x: Array, axis: int) -> Array:
     """Softmax in the dtype of `x`."""
     powers = np.exp(shifted(x, axis))
-    return powers / powers.sum(axis=axis, keepdims=True)
+    return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
 
 
 @_softmax.reference

@@ -40,7 +40,8 @@ def pad_spatial(x: Array, padding: Sequence[int], value: float) -> Array:
     before, after = padding[:count], padding[count:]
     sizes = [size + b + a for size, b, a in zip(x.shape[2:], before, after, strict=True)]
     out = np.full((*x.shape[:2], *sizes), value, x.dtype)
-    out[(..., *(slice(b, b + size) for size, b in zip(x.shape[2:], before, strict=True)))] = x
+    inside = (slice(b, b + size) for size, b in zip(x.shape[2:], before, strict=True))
+    out[(slice(None), slice(None), *inside)] = x
     return out
 
 
@@ -85,7 +86,8 @@ def _pointwise(x: Array, w: Array, groups: int) -> Array:
     n, c, *sizes = x.shape
     o = w.shape[0]
     rows = w.reshape(groups, o // groups, c // groups)
-    return np.matmul(rows, x.reshape(n, groups, c // groups, prod(sizes))).reshape(n, o, *sizes)
+    found: Array = np.matmul(rows, x.reshape(n, groups, c // groups, prod(sizes)))
+    return found.reshape(n, o, *sizes)
 
 
 def _by_patches(

@@ -1,0 +1,139 @@
+"""Whole networks, batch 1, float32: ours beside torch eager, torch.compile, ONNX Runtime and OpenVINO.
+
+All contenders live in one process, use the same number of threads and are measured in turns, so that their ratios
+mean something on a noisy machine. Before it is measured, each must agree with eager and with the model in float64.
+
+    python benchmarks/end_to_end.py --models resnet50,mlp --rounds 30 --json result.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from eutectic.testing.models import MODELS
+from eutectic.testing.models.eager import threads as torch_threads
+from eutectic.testing.timing import interleaved
+from machine import describe, usable_cpus
+from outcome import Outcome, Row, print_outcome
+from peers import OURS, PEERS, Array, Inputs, Prepared
+
+DEFAULT_MODELS = ("mobilenet_v2", "efficientnet_lite0", "resnet18", "resnet50", "mlp")
+TOLERANCE = 1e-4  # largest difference from float64, relative to the scale of the output
+
+
+def _error(got: Array, want: Array) -> float:
+    return float(np.abs(got - want).max() / np.abs(want).max())
+
+
+def _float64(model: torch.nn.Module, inputs: Inputs) -> Array:
+    with torch.no_grad():
+        out: torch.Tensor = copy.deepcopy(model).double()(*(x.double() for x in inputs))
+    return out.numpy()
+
+
+def run_model(name: str, peers: Sequence[str], *, rounds: int, threads: int, console: Console) -> Outcome:
+    """Measure the contenders on one model.
+
+    Args:
+        name: Key in the registry of models.
+        peers: Names of contenders.
+        rounds: Turns of each.
+        threads: For every contender.
+        console: Told what is being prepared.
+    """
+    model, inputs = MODELS[name].build()
+    exact = _float64(model, inputs)
+    eager = PEERS["eager"].prepare(model, inputs, threads).result()
+    ready: dict[str, tuple[Prepared, float]] = {}
+    errors: dict[str, tuple[float, float]] = {}
+    missing: dict[str, str] = {}
+    for peer in peers:
+        if (reason := PEERS[peer].missing()) is not None:
+            missing[peer] = reason
+            continue
+        console.print(f"{MODELS[name].title}: preparing {peer} ...", style="dim")
+        start = time.perf_counter()
+        try:
+            prepared = PEERS[peer].prepare(model, inputs, threads)
+            got = prepared.result()
+        except Exception as error:  # a contender that fails is reported, the others go on
+            missing[peer] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            continue
+        found = _error(got, eager), _error(got, exact)
+        if got.shape != exact.shape or not found[1] <= TOLERANCE:
+            missing[peer] = f"wrong result: error {found[1]:.1e} relative to the scale, against float64"
+            continue
+        ready[peer], errors[peer] = (prepared, time.perf_counter() - start), found
+    samples = interleaved({peer: prepared.call for peer, (prepared, _) in ready.items()}, rounds=rounds)
+    rows = tuple(_row(p, samples[p], errors[p], seconds, ready_.note) for p, (ready_, seconds) in ready.items())
+    return Outcome(name, MODELS[name].title, rows, missing)
+
+
+def _row(peer: str, samples: list[float], errors: tuple[float, float], seconds: float, note: str) -> Row:
+    low, median, high = (float(v) * 1e3 for v in np.percentile(samples, [10, 50, 90]))
+    return Row(peer, median, low, high, *errors, prepare_seconds=seconds, note=note)
+
+
+def _names(known: Sequence[str]) -> Any:
+    def parse(text: str) -> list[str]:
+        names = text.split(",")
+        if unknown := sorted(set(names) - set(known)):
+            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
+        return names
+
+    return parse
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--models", type=_names(list(MODELS)), default=list(DEFAULT_MODELS), help="comma-separated")
+    parser.add_argument("--peers", type=_names(list(PEERS)), default=list(PEERS), help="comma-separated")
+    parser.add_argument("--rounds", type=int, default=20, help="turns of each contender, three samples a turn")
+    parser.add_argument("--threads", type=int, default=usable_cpus(), help="for every contender")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here; - is standard output")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the benchmark; the exit status is 1 when a contender gave a wrong result or failed."""
+    arguments = _arguments(argv)
+    warnings.simplefilter("ignore")  # the exporters' own; ours would show in the tests
+    to_stdout = arguments.json is not None and str(arguments.json) == "-"
+    console = Console(stderr=to_stdout, soft_wrap=True)
+    outcomes: list[Outcome] = []
+    with torch_threads(arguments.threads):
+        for name in arguments.models:
+            if (reason := MODELS[name].missing()) is not None:
+                console.print(f"without {name}: {reason}", markup=False)
+                continue
+            peers, rounds, threads = arguments.peers, arguments.rounds, arguments.threads
+            outcomes.append(run_model(name, peers, rounds=rounds, threads=threads, console=console))
+            print_outcome(console, outcomes[-1], OURS)
+    document = {
+        "benchmark": "end_to_end",
+        "machine": describe(arguments.threads),
+        "rounds": arguments.rounds,
+        "models": [outcome.to_json(OURS) for outcome in outcomes],
+    }
+    if to_stdout:
+        print(json.dumps(document, indent=2))
+    elif arguments.json is not None:
+        arguments.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    failed = any(PEERS[peer].missing() is None for outcome in outcomes for peer in outcome.missing)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""What a measurement depends on: processor, threads, versions. Every benchmark's JSON carries it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "eutectic",
+    "torch",
+    "numpy",
+    "onednn-cpu-gomp",
+    "llvmlite",
+    "onnx",
+    "onnxscript",
+    "onnxruntime",
+    "openvino",
+)
+
+
+def usable_cpus() -> int:
+    """Processors that this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def processor() -> str:
+    """Name of the processor as Linux gives it; empty elsewhere."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
+
+def describe(threads: int) -> dict[str, Any]:
+    """Machine and versions as a JSON object."""
+    return {
+        "processor": processor() or platform.processor(),
+        "architecture": platform.machine(),
+        "cpus": usable_cpus(),
+        "threads": threads,
+        "load_average": os.getloadavg()[0],
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "versions": {name: version for name in PACKAGES if (version := _version(name)) is not None},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

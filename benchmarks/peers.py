@@ -1,0 +1,200 @@
+"""The contenders: each turns a torch model into a call to measure, in float32, with a given number of threads.
+
+The model file is `OnnxRuntime`: a name, a check for what is missing, `prepare`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+import eutectic
+
+Array = npt.NDArray[Any]
+Inputs = tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A contender ready to run one model on one input.
+
+    Attributes:
+        call: What is measured; returns the contender's own kind of output.
+        result: Runs once and gives the output as an array.
+        note: What a reader should know, such as how much was fused.
+    """
+
+    call: Callable[[], Any]
+    result: Callable[[], Array]
+    note: str = ""
+
+
+class Peer(Protocol):
+    """A contender."""
+
+    name: str
+
+    def missing(self) -> str | None:
+        """Why it cannot take part here; None when it can."""
+        ...
+
+    def prepare(self, model: torch.nn.Module, inputs: Inputs, threads: int) -> Prepared:
+        """Compile the model; torch's own number of threads is already set."""
+        ...
+
+
+def _needs(*modules: str) -> str | None:
+    gone = [m for m in modules if find_spec(m) is None]
+    return f"not installed: {', '.join(gone)}" if gone else None
+
+
+def _with_torch(function: Callable[..., torch.Tensor], inputs: Inputs, note: str = "") -> Prepared:
+    def call() -> torch.Tensor:
+        with torch.no_grad():
+            return function(*inputs)
+
+    return Prepared(call, lambda: call().numpy().copy(), note)
+
+
+class Eutectic:
+    """This project."""
+
+    name = "eutectic"
+
+    def missing(self) -> str | None:
+        """None once the compiler is there."""
+        return None if hasattr(eutectic, "compile") else "eutectic.compile does not exist yet"
+
+    def prepare(self, model: torch.nn.Module, inputs: Inputs, threads: int) -> Prepared:
+        """Compile with default precision."""
+        fast = eutectic.compile(model, inputs, threads=threads)
+        report = fast.report
+        note = (
+            f"{report.convolutions_fused}/{report.convolutions} convolutions fused, "
+            f"{len(report.regions)} native calls, {len(report.unfused)} unfused"
+        )
+        return _with_torch(fast, inputs, note)
+
+
+class Eager:
+    """torch without a compiler: the yardstick of correctness too."""
+
+    name = "eager"
+
+    def missing(self) -> str | None:
+        """It is always there."""
+        return None
+
+    def prepare(self, model: torch.nn.Module, inputs: Inputs, threads: int) -> Prepared:
+        """Nothing to do."""
+        return _with_torch(model, inputs)
+
+
+class Inductor:
+    """torch.compile with freezing really on: the option of that name has no effect, the global setting has."""
+
+    name = "inductor"
+
+    def missing(self) -> str | None:
+        """It wants a C++ compiler."""
+        from torch._inductor import config, cpp_builder
+
+        try:
+            cpp_builder.get_cpp_compiler()
+        except Exception as error:  # whatever goes wrong in the search, there is none to use
+            return f"no C++ compiler for {config.cpp.cxx}: {error}"
+        return None
+
+    def prepare(self, model: torch.nn.Module, inputs: Inputs, threads: int) -> Prepared:
+        """Compile with constant folding and oneDNN fusion, and count the fused calls in the generated code."""
+        from torch._inductor import config
+        from torch._inductor.utils import run_and_get_code
+
+        torch._dynamo.reset()
+        with config.patch(freezing=True), torch.no_grad():
+            fast = torch.compile(model)
+            _, sources = run_and_get_code(fast, *inputs)
+        lines = [line for source in sources for line in source.splitlines() if not line.lstrip().startswith("#")]
+        calls = [line for line in lines if re.search(r"mkldnn\._(convolution|linear)_pointwise\w*\.\w+\(", line)]
+        return _with_torch(fast, inputs, f"freezing on, {len(calls)} fused oneDNN calls")
+
+
+def _to_onnx(model: torch.nn.Module, inputs: Inputs, folder: Path) -> Path:
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)  # no torchvision here
+    path = folder / "model.onnx"
+    program = torch.onnx.export(model, inputs, dynamo=True, verbose=False)
+    if program is None:
+        raise RuntimeError("torch.onnx.export returned nothing")
+    program.save(str(path))
+    return path
+
+
+class OnnxRuntime:
+    """ONNX Runtime's CPU provider with all optimisations, from torch.onnx's export."""
+
+    name = "onnxruntime"
+
+    def missing(self) -> str | None:
+        """It wants the exporter's packages too."""
+        return _needs("onnxruntime", "onnx", "onnxscript")
+
+    def prepare(self, model: torch.nn.Module, inputs: Inputs, threads: int) -> Prepared:
+        """Export, then make a session."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.log_severity_level = 3
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(_to_onnx(model, inputs, Path(folder)))
+            session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        feed = {arg.name: x.numpy() for arg, x in zip(session.get_inputs(), inputs, strict=True)}
+        return Prepared(lambda: session.run(None, feed), lambda: np.array(session.run(None, feed)[0]))
+
+
+class OpenVino:
+    """OpenVINO's CPU plugin, float32 forced: on some processors its default is bfloat16."""
+
+    name = "openvino"
+
+    def missing(self) -> str | None:
+        """It wants the exporter's packages too."""
+        return _needs("openvino", "onnx", "onnxscript")
+
+    def prepare(self, model: torch.nn.Module, inputs: Inputs, threads: int) -> Prepared:
+        """Export to ONNX, read that, compile for latency."""
+        import openvino
+
+        config = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_NUM_THREADS": threads,
+            "PERFORMANCE_HINT": "LATENCY",
+            "NUM_STREAMS": 1,
+        }
+        core = openvino.Core()
+        with tempfile.TemporaryDirectory() as folder:
+            compiled = core.compile_model(core.read_model(str(_to_onnx(model, inputs, Path(folder)))), "CPU", config)
+        request = compiled.create_infer_request()
+        arrays = [x.numpy() for x in inputs]
+        precision = compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+
+        def call() -> Any:
+            return request.infer(arrays, share_inputs=True, share_outputs=True)
+
+        return Prepared(call, lambda: np.array(call()[0]), f"precision {precision}")
+
+
+PEERS: dict[str, Peer] = {peer.name: peer for peer in (Eutectic(), Eager(), Inductor(), OnnxRuntime(), OpenVino())}
+OURS = Eutectic.name

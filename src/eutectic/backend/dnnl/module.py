@@ -1,0 +1,122 @@
+"""A oneDNN region as a module that an executable calls, and the code generator that makes it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeAlias
+
+import numpy as np
+
+from eutectic.backend.dnnl.codegen import Lowered, lower_function
+from eutectic.backend.dnnl.engine import Region, compile_region
+from eutectic.ir.prim_expr import IntImm, PrimExpr
+from eutectic.ir.prim_expr import Var as ScalarVar
+from eutectic.relax.analysis.struct_info import bind_sizes, free_symbolic_vars
+from eutectic.relax.base import ShapeStructInfo
+from eutectic.relax.expr import Constant, Function
+from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.transform.bind_params import bind_symbolic_vars
+from eutectic.support.registry import register_global_func
+
+Array: TypeAlias = np.ndarray[Any, Any]
+KEPT_SHAPES: Final = 8  # compiled regions kept per function when sizes are symbolic
+
+
+class DnnlModule:
+    """One region; compiled for its shapes when it is loaded or, with symbolic sizes, when first called with them.
+
+    Attributes:
+        symbol: Name by which the program calls it.
+        function: The graph function it computes.
+    """
+
+    kind: ClassVar[str] = "dnnl"
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.symbol = str(function.attr("global_symbol"))
+        self.symbols = free_symbolic_vars([p.struct_info for p in function.params if p.struct_info is not None])
+        self.lowered: Lowered | None = None if self.symbols else lower_function(function)
+
+    def load(self, threads: int | None, runner: int | None) -> LoadedRegion:
+        """Build what can be built before the first call.
+
+        Raises:
+            LoadError: oneDNN is not there.
+            CodegenError: it refuses the region.
+        """
+        return LoadedRegion(self, threads, runner)
+
+    def specialise(self, shapes: Sequence[tuple[int, ...]]) -> Lowered:
+        """The region for concrete shapes of the arguments."""
+        if self.lowered is not None:
+            return self.lowered
+        sizes: dict[ScalarVar, PrimExpr] = {}
+        for param, shape in zip(self.function.params, shapes, strict=True):
+            info = param.struct_info
+            if isinstance(info, TensorStructInfo):
+                bind_sizes(info, TensorStructInfo(shape, info.dtype), sizes)  # type: ignore[arg-type]  # converted to a ShapeExpr
+            elif isinstance(info, ShapeStructInfo):
+                bind_sizes(info, ShapeStructInfo(tuple(IntImm("int64", n) for n in shape)), sizes)
+        return lower_function(bind_symbolic_vars(self.function, sizes))
+
+
+class LoadedRegion:
+    """A region ready to run; safe to call from several threads."""
+
+    def __init__(self, module: DnnlModule, threads: int | None, runner: int | None) -> None:
+        self._module, self._threads, self._runner = module, threads, runner
+        self._regions: OrderedDict[tuple[tuple[int, ...], ...], Region] = OrderedDict()
+        self._lock = threading.Lock()
+        self._static: Region | None = None
+        if module.lowered is not None:
+            self._static = self._compile(module.lowered)
+
+    def _compile(self, lowered: Lowered) -> Region:
+        return compile_region(lowered.spec, lowered.constants, threads=self._threads, runner=self._runner)
+
+    def region(self, inputs: Sequence[Any]) -> Region:
+        """The compiled region for the shapes of some inputs."""
+        if self._static is not None:
+            return self._static
+        key = tuple(_shape(value) for value in inputs)
+        with self._lock:
+            found = self._regions.get(key)
+            if found is None:
+                found = self._regions[key] = self._compile(self._module.specialise(key))
+                if len(self._regions) > KEPT_SHAPES:
+                    self._regions.popitem(last=False)
+            self._regions.move_to_end(key)
+            return found
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
+        """Fill `outputs`; all arrays C-contiguous, of the shapes the region was made for."""
+        if any(output.size == 0 for output in outputs):
+            return
+        tensors = [value for value in inputs if isinstance(value, np.ndarray)]
+        self.region(inputs).run(tensors, outputs)
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(value.shape) if isinstance(value, np.ndarray) else tuple(value)
+
+
+def compile_functions(
+    functions: Sequence[Function], options: Mapping[str, Any], constant_names: Mapping[Constant, str]
+) -> list[DnnlModule]:
+    """The `RunCodegen` backend for functions with `Codegen: "dnnl"`.
+
+    Args:
+        functions: Regions made by `MergeCompositeFunctions` or `FuseOpsByPattern`.
+        options: None are defined.
+        constant_names: Names of constants in the module; not needed, regions keep theirs.
+
+    Raises:
+        CodegenError: a composite holds something oneDNN cannot do.
+    """
+    return [DnnlModule(function) for function in functions]
+
+
+register_global_func("relax.ext.dnnl", compile_functions)

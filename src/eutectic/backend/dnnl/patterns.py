@@ -1,0 +1,235 @@
+"""What oneDNN takes over, the most specific pattern first.
+
+A pattern says what the graph looks like; the checks say what the library or the
+code generator cannot do, each with the sentence that the report shows. All of
+them are for float32. The code generator (`codegen.py`) reads the operators of a
+composite, never its name.
+
+Reference: oneDNN 3.2, primitives and "Post-ops and Attributes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from eutectic.backend.dnnl.activations import ACTIVATIONS, activation_refusal
+from eutectic.backend.dnnl.spec import NAN_PRESERVING
+from eutectic.relax.dpl.bias import channel_bias
+from eutectic.relax.dpl.pattern import DFPattern, is_const, is_op, wildcard
+from eutectic.relax.dpl.remarks import Refusal
+from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext, register_patterns
+from eutectic.relax.expr import Call, Constant, as_int, describe_info
+from eutectic.relax.struct_info import TensorStructInfo
+
+DTYPE: Final = "float32"
+MAX_RANK: Final = 12  # DNNL_MAX_NDIMS
+CONVOLUTIONS: Final = tuple(f"conv{n}d{t}" for n in (2, 1, 3) for t in ("", "_transpose"))
+PLAIN_LAYOUTS: Final = {"NCW", "NCHW", "NCDHW", "OIW", "OIHW", "OIDHW", "IOW", "IOHW", "IODHW"}
+
+Check = Callable[[PatternCheckContext], Refusal | None]
+
+
+def patterns(precision: str = "default") -> list[FusionPattern]:
+    """The table, in order of priority.
+
+    Args:
+        precision: `strict` leaves out activations and pools that lose NaN in oneDNN.
+    """
+    allowed = [a for a in ACTIVATIONS if precision != "strict" or ACTIVATIONS[a].algorithm in NAN_PRESERVING]
+    entries = [*_convolutions(allowed), *_matmuls(allowed), *_pools(precision), *_elementwise(allowed)]
+    return sorted(entries, key=lambda entry: -entry.name.count("_"))
+
+
+def _convolutions(activations: list[str]) -> Iterator[FusionPattern]:
+    for op in CONVOLUTIONS:
+        for bias in (True, False):
+            for residual in (True, False):
+                for activation in (*activations, None):
+                    yield _rooted(op, f"relax.nn.{op}", bias, residual, activation, _check_convolution)
+
+
+def _matmuls(activations: list[str]) -> Iterator[FusionPattern]:
+    for bias in (True, False):
+        for residual in (True, False):
+            for activation in (*activations, None):
+                yield _rooted("matmul", "relax.matmul", bias, residual, activation, _check_matmul)
+
+
+def _rooted(
+    label: str, op: str, bias: bool, residual: bool, activation: str | None, check_root: Check
+) -> FusionPattern:
+    """A convolution or matmul with what may follow it, in the order oneDNN applies it."""
+    weight = wildcard().named("weight")
+    out: DFPattern = is_op(op)(wildcard().named("data"), weight).named("root")
+    root = out
+    if bias:
+        plain = wildcard().named("bias")
+        operand = plain | is_op("relax.reshape")(is_const(), wildcard())
+        out = is_op("relax.add")(out, operand).where(channel_bias(root, operand))
+    if residual:
+        out = is_op("relax.add")(out, wildcard().named("residual"))
+    if activation is not None:
+        out = ACTIVATIONS[activation].pattern(out).named("activation")
+    parts = (label, "bias" if bias else None, "add" if residual else None, activation)
+
+    def check(context: PatternCheckContext) -> Refusal | None:
+        return (
+            _check_members(context)
+            or check_root(context)
+            or (_check_residual(context) if residual else None)
+            or (activation_refusal(context.parts["activation"]) if activation else None)
+        )
+
+    return FusionPattern("dnnl." + "_".join(filter(None, parts)), out, {}, check)
+
+
+def _pools(precision: str) -> Iterator[FusionPattern]:
+    kinds = ["avg_pool", "adaptive_avg_pool"] if precision == "strict" else ["max_pool", "avg_pool", "adaptive_avg_pool"]
+    for kind in kinds:
+        for n in (1, 2, 3):
+            pattern = is_op(f"relax.nn.{kind}{n}d")(wildcard().named("data")).named("root")
+            yield FusionPattern(f"dnnl.{kind}{n}d", pattern, {}, _check_pool)
+    mean = is_op("relax.mean")(wildcard().named("data")).named("root")
+    yield FusionPattern("dnnl.mean", mean, {}, _check_mean)
+
+
+def _elementwise(activations: list[str]) -> Iterator[FusionPattern]:
+    for op in ("add", "multiply"):
+        for activation in (*activations, None):
+            out: DFPattern = is_op(f"relax.{op}")(wildcard().named("lhs"), wildcard().named("rhs")).named("root")
+            if activation is not None:
+                out = ACTIVATIONS[activation].pattern(out).named("activation")
+            yield FusionPattern("dnnl." + "_".join(filter(None, (op, activation))), out, {}, _check_elementwise)
+    for activation in activations:
+        out = ACTIVATIONS[activation].pattern(wildcard().named("data")).named("activation")
+        yield FusionPattern(f"dnnl.{activation}", out, {}, _check_elementwise)
+
+
+# ---- limits
+
+
+def _check_members(context: PatternCheckContext) -> Refusal | None:
+    """Every value of the group is a float32 tensor of known rank that is not empty."""
+    for value in context.matched_bindings.values():
+        for part in (value, *(value.args if isinstance(value, Call) else ())):
+            refusal = _check_tensor(part)
+            if refusal is not None:
+                return refusal
+    return None
+
+
+def _check_tensor(value: Any) -> Refusal | None:
+    info = value.struct_info
+    if not isinstance(info, TensorStructInfo):
+        return None
+    if info.dtype != DTYPE:
+        return Refusal(f"oneDNN is used for {DTYPE} only, this is {describe_info(info)}", value)
+    if info.dims is None:
+        return Refusal("the shape is not known", value)
+    if info.ndim > MAX_RANK:
+        return Refusal(f"rank {info.ndim} is above oneDNN's {MAX_RANK}", value)
+    if any(as_int(size) == 0 for size in info.dims):
+        return Refusal(f"{describe_info(info)} has no elements", value)
+    return None
+
+
+def _check_convolution(context: PatternCheckContext) -> Refusal | None:
+    conv = context.parts["root"]
+    assert isinstance(conv, Call) and conv.attrs is not None
+    for key in ("data_layout", "kernel_layout", "out_layout"):
+        if conv.attrs[key] not in PLAIN_LAYOUTS:
+            return Refusal(f"{key} {conv.attrs[key]} is not handed to oneDNN; only channels-first layouts are", conv)
+    if any(width < 0 for width in conv.attrs["padding"]):
+        return Refusal(f"negative padding {conv.attrs['padding']}", conv)
+    weight = context.parts["weight"].struct_info
+    assert isinstance(weight, TensorStructInfo)
+    if weight.static_shape is None:
+        return Refusal("the weights have a symbolic size", conv)
+    return None
+
+
+def _check_matmul(context: PatternCheckContext) -> Refusal | None:
+    x, w = context.parts["data"].struct_info, context.parts["weight"].struct_info
+    assert isinstance(x, TensorStructInfo) and isinstance(w, TensorStructInfo)
+    if min(x.ndim, w.ndim) < 2:
+        return Refusal(f"matmul of {describe_info(x)} with {describe_info(w)} has an operand without two axes")
+    if x.ndim != w.ndim and not isinstance(context.parts["weight"], Constant):
+        return Refusal(f"matmul of ranks {x.ndim} and {w.ndim} needs a constant right operand")
+    return None
+
+
+def _check_residual(context: PatternCheckContext) -> Refusal | None:
+    """The other side of the second add is a whole tensor that is not made by the group itself."""
+    residual, root = context.parts["residual"], context.parts["root"]
+    if any(residual is value for value in context.matched_bindings.values()):
+        return Refusal("the residual is a value inside the group", residual)
+    if residual.struct_info != root.struct_info:
+        return Refusal(
+            f"{describe_info(residual.struct_info)} is added to {describe_info(root.struct_info)}: not the same shape", residual
+        )
+    return None
+
+
+def _check_pool(context: PatternCheckContext) -> Refusal | None:
+    pool = context.parts["root"]
+    refusal = _check_members(context)
+    if refusal is not None:
+        return refusal
+    assert isinstance(pool, Call) and pool.attrs is not None
+    if pool.attrs["layout"] not in PLAIN_LAYOUTS or pool.attrs["out_layout"] not in PLAIN_LAYOUTS:
+        return Refusal(f"layout {pool.attrs['layout']} is not handed to oneDNN", pool)
+    if "pool_size" in pool.attrs:
+        return _check_windows(pool)
+    sizes = pool.attrs["output_size"]
+    info = pool.args[0].struct_info
+    if sizes is None or any(size != 1 for size in sizes):
+        return Refusal(f"adaptive pooling to {sizes} has windows of different sizes; only (1, ...) is one pooling", pool)
+    if not isinstance(info, TensorStructInfo) or any(as_int(size) is None for size in (info.dims or ())[2:]):
+        return Refusal("the pooled axes have symbolic sizes", pool)
+    return None
+
+
+def _check_windows(pool: Call) -> Refusal | None:
+    """Padding that torch allows and oneDNN means the same by."""
+    assert pool.attrs is not None
+    attrs, rank = pool.attrs, len(pool.attrs["pool_size"])
+    is_average = "avg" in pool.op.name
+    if any(width < 0 for width in attrs["padding"]):
+        return Refusal(f"negative padding {attrs['padding']}", pool)
+    if is_average and any(d != 1 for d in attrs["dilation"]):
+        return Refusal("oneDNN has no dilated average pooling", pool)
+    if attrs["ceil_mode"] and is_average and attrs["count_include_pad"]:
+        return Refusal("with ceil_mode the last windows count fewer padded elements than oneDNN's", pool)
+    if any(2 * w > k for k, w in zip(attrs["pool_size"] * 2, attrs["padding"], strict=True)) and rank:
+        return Refusal(f"padding {attrs['padding']} is more than half of the window {attrs['pool_size']}", pool)
+    return None
+
+
+def _check_mean(context: PatternCheckContext) -> Refusal | None:
+    mean = context.parts["root"]
+    assert isinstance(mean, Call) and mean.attrs is not None
+    refusal = _check_members(context)
+    info = mean.args[0].struct_info
+    if refusal is not None or not isinstance(info, TensorStructInfo):
+        return refusal or Refusal("the operand is not a tensor", mean)
+    axes = mean.attrs["axis"]
+    if not 3 <= info.ndim <= 5 or axes is None or sorted(a % info.ndim for a in axes) != list(range(2, info.ndim)):
+        return Refusal("only a mean over all spatial axes is a pooling", mean)
+    if not mean.attrs["keepdims"]:
+        return Refusal("a mean that drops its axes ends in a reshape, which oneDNN regions do not have", mean)
+    if any(as_int(size) is None for size in (info.dims or ())[2:]):
+        return Refusal("the pooled axes have symbolic sizes", mean)
+    return None
+
+
+def _check_elementwise(context: PatternCheckContext) -> Refusal | None:
+    refusal = _check_members(context)
+    if refusal is None and "activation" in context.parts:
+        refusal = activation_refusal(context.parts["activation"])
+    if refusal is None and "lhs" in context.parts and context.parts["lhs"] is context.parts["rhs"]:
+        refusal = Refusal("both operands are the same value", context.matched_expr)
+    return refusal
+
+
+register_patterns(reversed(patterns()))

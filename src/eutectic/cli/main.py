@@ -1,0 +1,34 @@
+"""The program `eutectic`: collects the verbs."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Annotated
+
+import typer
+
+from eutectic.cli.demo import demo
+
+app = typer.Typer(
+    name="eutectic",
+    help="An operator-fusion compiler: a PyTorch model in, fused native kernels out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"eutectic {metadata.version('eutectic')}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """An operator-fusion compiler: a PyTorch model in, fused native kernels out."""

@@ -1,0 +1,159 @@
+"""compile(): a model in, something that runs out."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, Final
+
+from eutectic.backend.dnnl import pipeline as dnnl
+from eutectic.backend.dnnl.library import availability
+from eutectic.driver.compiled import ArraySignature, CompiledModel, Signature
+from eutectic.driver.link import link
+from eutectic.driver.records import region_records, unfused_records
+from eutectic.driver.report import CompileReport
+from eutectic.ir.module import IRModule
+from eutectic.ir.transform import Pass, PassContext
+from eutectic.relax.expr import Function
+from eutectic.support.config import default_threads
+from eutectic.support.errors import EutecticAdvice, EutecticError, FrontendError, PassError
+
+Progress = Callable[[str, int, int], None]
+PRECISIONS: Final = ("default", "strict")
+
+
+def compile(
+    model: Any,
+    inputs: Sequence[Any] | None = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    threads: int | None = None,
+    precision: str = "default",
+    verify: bool = False,
+    progress: Progress | None = None,
+) -> CompiledModel:
+    """Compile a model to native code.
+
+    Args:
+        model: `torch.nn.Module` in inference mode, `torch.export.ExportedProgram`, or
+            `IRModule` with a function `main`.
+        inputs: Example arguments of a torch module; they fix dtypes and sizes.
+        kwargs: Example keyword arguments of a torch module.
+        dynamic_shapes: Sizes that may change from call to call, as `torch.export.export` takes them.
+        threads: Threads of each call; None takes `EUTECTIC_THREADS`, else what OpenMP would use.
+        precision: `default`, or `strict`: nothing that loses NaN or infinities of eager is handed to a library.
+        verify: Check the module after every pass.
+        progress: Called with (step, done, total) as compilation goes on.
+
+    Returns:
+        A callable that takes what the model takes and gives what it gives.
+
+    Raises:
+        FrontendError: the model cannot be imported; lists everything unsupported at once.
+        EutecticError: another stage refused it.
+    """
+    start = time.perf_counter()
+    if precision not in PRECISIONS:
+        raise PassError(f"unknown precision {precision!r}", help=f"one of {', '.join(PRECISIONS)}")
+    threads = threads if threads is not None else default_threads()
+    if threads is not None and threads < 1:
+        raise PassError(f"threads={threads}: expected a positive number, or None")
+    steps = _Steps(progress)
+    mod, signature = _import(model, inputs, kwargs, dynamic_shapes, steps)
+    with PassContext(remarks=True, verify=verify) as ctx:
+        mod = steps.run(dnnl.prepare(), mod)
+        found = availability()
+        notes: list[str] = []
+        if found.ok:
+            mod = steps.run(dnnl.partition(precision), mod)
+            regions = region_records(mod)
+            lowered = steps.run(dnnl.lower(), mod)
+        else:
+            notes.append(f"oneDNN is not used: {found.reason}; operators run through their NumPy reference")
+            warnings.warn(notes[0], EutecticAdvice, stacklevel=2)
+            regions, lowered = (), mod
+        unfused = unfused_records(lowered, ctx.remarks, "dnnl")
+        steps.begin("load")
+        executable = link(lowered, _load_regions(lowered, threads))
+        steps.done()
+    seconds = time.perf_counter() - start
+    report = CompileReport(regions, unfused, tuple(notes), seconds, tuple(steps.times))
+    return CompiledModel(executable, signature, report, mod)
+
+
+def _import(
+    model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, steps: _Steps
+) -> tuple[IRModule, Signature]:
+    """The model as a module with `main`, and how to call it."""
+    steps.begin("import")
+    if isinstance(model, IRModule):
+        main = model.get("main")
+        if not isinstance(main, Function):
+            raise FrontendError("the module has no graph function main", help='name the entry function "main"')
+        steps.done()
+        return model, ArraySignature([p.name_hint for p in main.params], main.ret_struct_info or main.body.body.struct_info)  # type: ignore[arg-type]  # set by normalisation
+    if find_spec("torch") is None:
+        raise FrontendError(
+            f"cannot compile a {type(model).__name__}: torch is not installed",
+            help="pip install 'eutectic[torch]', or give an IRModule",
+        )
+    from eutectic.relax.frontend.torch import (  # heavy, and only for torch models
+        TorchSignature,
+        export_model,
+        from_exported_program,
+    )
+
+    program = export_model(model, inputs, kwargs, dynamic_shapes)
+    mod = from_exported_program(program)
+    steps.done()
+    return mod, TorchSignature(program)
+
+
+def _load_regions(mod: IRModule, threads: int | None) -> dict[str, Any]:
+    runner = _native_runner()
+    return {m.symbol: m.load(threads, runner) for m in mod.attrs.get("external_mods", ())}
+
+
+def _native_runner() -> int | None:
+    """Address of the native loop over a region's steps; None where LLVM is not installed."""
+    if find_spec("llvmlite") is None:
+        return None
+    from eutectic.backend.llvm.sequence import native_sequence_runner  # optional dependency
+
+    return native_sequence_runner()
+
+
+class _Steps:
+    """Runs passes and reports progress and seconds."""
+
+    _TOTAL: Final = 2 + len(dnnl.prepare()) + len(dnnl.partition()) + len(dnnl.lower())
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress, self._count = progress, 0
+        self._name, self._start = "", 0.0
+        self.times: list[tuple[str, float]] = []
+
+    def begin(self, name: str) -> None:
+        self._name, self._start = name, time.perf_counter()
+        if self._progress is not None:
+            self._progress(name, self._count, self._TOTAL)
+
+    def done(self) -> None:
+        self._count += 1
+        self.times.append((self._name, time.perf_counter() - self._start))
+        if self._progress is not None:
+            self._progress(self._name, self._count, self._TOTAL)
+
+    def run(self, passes: Sequence[Pass], mod: IRModule) -> IRModule:
+        for step in passes:
+            self.begin(step.info.name)
+            try:
+                mod = step(mod)
+            except EutecticError as error:
+                error.with_note(f"while compiling, in step {step.info.name}")
+                raise
+            self.done()
+        return mod

@@ -1,0 +1,101 @@
+"""CompiledModel: what `eutectic.compile` gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from eutectic.driver.report import CompileReport
+from eutectic.ir.module import IRModule
+from eutectic.relax.base import StructInfo
+from eutectic.relax.struct_info import TupleStructInfo
+from eutectic.runtime.executable import Executable, KernelTime
+
+
+class Signature(Protocol):
+    """How a user's arguments become arrays, and arrays the user's results."""
+
+    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
+        """Arguments as arrays, in the order of the executable's parameters."""
+
+    def unflatten(
+        self, results: list[np.ndarray[Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Results in the user's structure and kind of tensor."""
+
+
+class CompiledModel:
+    """A compiled model; call it like the original.
+
+    Safe to call from several threads at once. Results belong to the caller.
+
+    Attributes:
+        report: What was fused, what was not, and why.
+        module: The module as it was before linking, for `show()`.
+        executable: What runs.
+    """
+
+    def __init__(
+        self, executable: Executable, signature: Signature, report: CompileReport, module: IRModule
+    ) -> None:
+        self.executable, self.report, self.module = executable, report, module
+        self._signature = signature
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Results for some inputs: torch tensors for torch tensors, arrays for arrays.
+
+        Raises:
+            CallError: an argument does not fit; names it, what was expected and what was given.
+        """
+        results = self.executable.run(self._signature.flatten(args, kwargs))
+        return self._signature.unflatten(results, args, kwargs)
+
+    def profile(self, *args: Any, **kwargs: Any) -> list[KernelTime]:
+        """Seconds per instruction of one call."""
+        return self.executable.profile(self._signature.flatten(args, kwargs))[1]
+
+    def script(self) -> str:
+        """The module as text."""
+        return self.module.script()
+
+    def show(self) -> None:
+        """Print the module, with syntax colours on a terminal."""
+        self.module.show()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(param.name for param in self.executable.params)
+        regions = len(self.report.regions)
+        return f"CompiledModel({inputs}; {regions} native region{'' if regions == 1 else 's'})"
+
+
+class ArraySignature:
+    """Arrays (or DLPack tensors) in, arrays out, in the structure of the function's result."""
+
+    def __init__(self, names: Sequence[str], result: StructInfo) -> None:
+        self._names, self._result = tuple(names), result
+
+    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
+        """Positional arguments, then keyword arguments by parameter name."""
+        rest = dict(kwargs)
+        values = [*args, *(rest.pop(name) for name in self._names[len(args) :] if name in rest)]
+        if rest:
+            raise TypeError(f"unexpected argument {next(iter(rest))!r}; the function takes {', '.join(self._names)}")
+        return [value if isinstance(value, np.ndarray) else _as_array(value) for value in values]
+
+    def unflatten(
+        self, results: list[np.ndarray[Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The result's tuples around the arrays."""
+        return _nest(self._result, iter(results))
+
+
+def _as_array(value: Any) -> Any:
+    return np.from_dlpack(value) if hasattr(value, "__dlpack__") else value
+
+
+def _nest(info: StructInfo, results: Any) -> Any:
+    if isinstance(info, TupleStructInfo):
+        return tuple(_nest(part, results) for part in info.fields)
+    return next(results)

@@ -1,0 +1,286 @@
+"""From a lowered module to an executable: slots for variables, instructions for bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from eutectic.ir.dtype import to_numpy
+from eutectic.ir.module import GlobalVar, IRModule
+from eutectic.ir.op import Op
+from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr, evaluate
+from eutectic.ir.prim_expr import Var as ScalarVar
+from eutectic.relax.analysis.struct_info import free_symbolic_vars
+from eutectic.relax.analysis.uses import walk_bindings
+from eutectic.relax.base import ShapeExpr, StructInfo
+from eutectic.relax.expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    PrimValue,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from eutectic.relax.interpret import Interpreter, apply_op, check_value
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.runtime.executable import Executable, Instruction, Size, TensorParam
+from eutectic.runtime.instructions import Bind, CallFunction, CallRegion, Literal, Operand
+from eutectic.support.errors import CodegenError
+
+Region = Callable[[Sequence[Any], Sequence[Any]], None]
+
+
+def link(mod: IRModule, regions: Mapping[str, Region], name: str = "main") -> Executable:
+    """An executable of one function.
+
+    Args:
+        mod: Module after `RunCodegen`.
+        regions: Loaded regions by symbol.
+        name: The function.
+
+    Raises:
+        CodegenError: the function takes something that is not a tensor, or calls a region that is not there.
+    """
+    function = mod[name]
+    if not isinstance(function, Function):
+        raise CodegenError(f"{name} is a {type(function).__name__}; only graph functions are linked")
+    if _has_control_flow(function):
+        return _interpreted(mod, regions, function, name)
+    return _Linker(mod, regions, function).run()
+
+
+def _has_control_flow(function: Function) -> bool:
+    """Whether a function has values that are not straight-line code: conditionals, closures."""
+    return any(isinstance(binding.value, (If, Function)) for binding in walk_bindings(function))
+
+
+def _interpreted(mod: IRModule, regions: Mapping[str, Region], function: Function, name: str) -> Executable:
+    """An executable that interprets the function as a whole; regions are still native."""
+
+    def external(symbol: str, args: Sequence[Any], infos: Sequence[StructInfo]) -> Any:
+        made = [np.empty(info.static_shape or (), to_numpy(info.dtype)) for info in infos if isinstance(info, TensorStructInfo)]
+        regions[symbol](args, made)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    linker = _Linker(mod, regions, function)
+    linker.name_symbols()
+    params = [linker.param(param) for param in function.params]
+    whole = linker.new_slot()
+    run = partial(Interpreter(mod, external).run, name)
+    linker.instructions.append(CallFunction(name, run, tuple(range(len(params))), whole))
+    results = linker.results_of(whole, function.ret_struct_info)
+    return Executable(params, linker.instructions, linker.count, {}, results, results)
+
+
+@dataclass
+class _Linker:
+    mod: IRModule
+    regions: Mapping[str, Region]
+    function: Function
+    slots: dict[Var, int] = field(default_factory=dict)
+    constants: dict[int, Any] = field(default_factory=dict)
+    constant_slots: dict[int, int] = field(default_factory=dict)
+    instructions: list[Instruction] = field(default_factory=list)
+    symbols: dict[ScalarVar, str] = field(default_factory=dict)
+    shared: set[int] = field(default_factory=set)  # slots that may share memory with a constant
+    tuples: dict[Var, Operand] = field(default_factory=dict)  # variables that need no slot of their own
+    count: int = 0
+
+    def run(self) -> Executable:
+        self.name_symbols()
+        params = [self.param(param) for param in self.function.params]
+        for block in self.function.body.blocks:
+            for binding in block.bindings:
+                if isinstance(binding, MatchCast):
+                    self.match_cast(binding)
+                else:
+                    self.bind(binding.var, binding.value)
+        body = self.function.body.body
+        results = self.results_of(self.operand(body), body.struct_info)
+        copied = [slot for slot in results if slot in self.shared or slot in self.constants]
+        return Executable(params, self.instructions, self.count, self.constants, results, copied)
+
+    def results_of(self, value: Operand, info: StructInfo | None) -> list[int]:
+        """Slots of the tensors of a result, nested tuples flattened."""
+        if not isinstance(info, TupleStructInfo):
+            return [self.as_slot(value, "result")]
+        parts = value if isinstance(value, tuple) else tuple(self.get_item(value, i) for i in range(len(info.fields)))
+        return [slot for part, inner in zip(parts, info.fields, strict=True) for slot in self.results_of(part, inner)]
+
+    def name_symbols(self) -> None:
+        """Symbolic sizes are known to the runtime by name; equal names get numbers."""
+        taken: dict[str, int] = {}
+        for var in free_symbolic_vars(self.function):
+            number = taken.get(var.name, 0)
+            taken[var.name] = number + 1
+            self.symbols[var] = f"{var.name}_{number}" if number else var.name
+
+    def new_slot(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def param(self, param: Var) -> TensorParam:
+        info = param.struct_info
+        if not isinstance(info, TensorStructInfo) or not info.dtype:
+            raise CodegenError(f"parameter {param.name_hint} is not a tensor of known dtype")
+        self.slots[param] = self.new_slot()
+        low = self.function.attr("tir_var_lower_bound") or {}
+        high = self.function.attr("tir_var_upper_bound") or {}
+        ranges = {
+            self.symbols[var]: (_bound(low, var.name) or 0, _bound(high, var.name)) for var in free_symbolic_vars(info)
+        }
+        shape = None if info.dims is None else tuple(map(self.size, info.dims))
+        return TensorParam(param.name_hint, to_numpy(info.dtype), shape, info.ndim, ranges)
+
+    def size(self, value: PrimExpr) -> Size:
+        if isinstance(value, IntImm):
+            return value.value
+        if isinstance(value, ScalarVar):
+            return self.symbols[value]
+        return partial(_evaluate, value, self.symbols)
+
+    def bind(self, var: Var, value: Any) -> None:
+        """Give a variable its value: an alias, a field, or the result of an instruction."""
+        match value:
+            case Call():
+                self.call(var, value)
+            case _:
+                self.tuples[var] = self.operand(value)
+
+    def operand(self, expr: Any) -> Operand:
+        match expr:
+            case Var():
+                return self.tuples[expr] if expr in self.tuples else self.slots[expr]
+            case Constant():
+                return self.constant(expr)
+            case Tuple():
+                return tuple(self.operand(item) for item in expr.fields)
+            case TupleGetItem():
+                whole = self.operand(expr.tuple_value)
+                return whole[expr.index] if isinstance(whole, tuple) else self.get_item(whole, expr.index)
+            case ShapeExpr():
+                return Literal(tuple(map(self.size, expr.values)))
+            case PrimValue():
+                return self.scalar(expr.value)
+            case StringImm() | DataTypeImm():
+                return Literal(expr.value)
+            case _:
+                raise CodegenError(f"{type(expr).__name__} cannot be an operand")
+
+    def scalar(self, value: PrimExpr) -> Operand:
+        if isinstance(value, FloatImm):
+            return Literal(value.value)
+        if isinstance(value, IntImm):
+            return Literal(bool(value.value) if value.dtype == "bool" else value.value)
+        slot = self.new_slot()
+        used = [self.symbols[var] for var in free_symbolic_vars(value)]
+        symbols = self.symbols
+        self.instructions.append(
+            CallFunction(
+                "size",
+                lambda sizes: _evaluate(value, symbols, dict(zip(used, sizes, strict=True))),
+                (Literal(tuple(used)),),
+                slot,
+            )
+        )
+        return slot
+
+    def constant(self, expr: Constant) -> int:
+        if id(expr) not in self.constant_slots:
+            slot = self.constant_slots[id(expr)] = self.new_slot()
+            self.constants[slot] = expr.data
+        return self.constant_slots[id(expr)]
+
+    def get_item(self, whole: Operand, index: int) -> int:
+        slot = self.new_slot()
+        self.instructions.append(CallFunction("getitem", lambda value: value[index], (whole,), slot))
+        return slot
+
+    def as_slot(self, operand: Operand, what: str) -> int:
+        if isinstance(operand, int):
+            return operand
+        raise CodegenError(f"the {what} is not a tensor")
+
+    def call(self, var: Var, call: Call) -> None:
+        op = call.op
+        if isinstance(op, Op) and op.name == "relax.call_dps_packed":
+            self.region(var, call)
+            return
+        operands = tuple(self.operand(arg) for arg in call.args)
+        slot = self.slots[var] = self.new_slot()
+        if isinstance(op, Op):
+            name, function = op.name, partial(_apply, call)
+            if any(o in self.shared or o in self.constants for o in _slots_in(operands)):
+                self.shared.add(slot)
+        elif isinstance(op, GlobalVar):
+            name, function = op.name_hint, partial(Interpreter(self.mod).run, op.name_hint)
+        else:
+            raise CodegenError(f"{var.name_hint}: a call of a {type(op).__name__} cannot be linked")
+        self.instructions.append(CallFunction(name, function, operands, slot))
+
+    def region(self, var: Var, call: Call) -> None:
+        target = call.args[0]
+        assert isinstance(target, ExternFunc)
+        region = self.regions.get(target.global_symbol)
+        if region is None:
+            raise CodegenError(f"external function {target.global_symbol} is in no module", help="run RunCodegen first")
+        inputs = self.operand(call.args[1])
+        infos = [self.output(info) for info in call.sinfo_args]
+        slots = tuple(self.new_slot() for _ in infos)
+        given = inputs if isinstance(inputs, tuple) else (inputs,)
+        self.instructions.append(CallRegion(target.global_symbol, region, given, tuple(infos), slots))
+        if len(slots) == 1 and not isinstance(var.struct_info, TupleStructInfo):
+            self.slots[var] = slots[0]
+        else:
+            self.tuples[var] = slots
+
+    def output(self, info: StructInfo) -> tuple[tuple[Size, ...], np.dtype[Any]]:
+        if not isinstance(info, TensorStructInfo) or info.dims is None:
+            raise CodegenError("an external function has a result of unknown shape")
+        return tuple(map(self.size, info.dims)), to_numpy(info.dtype)
+
+    def match_cast(self, binding: MatchCast) -> None:
+        source = self.as_slot(self.operand(binding.value), f"value of {binding.var.name_hint}")
+        slot = self.slots[binding.var] = self.new_slot()
+        check = partial(_match, binding.struct_info, self.symbols, binding.var.name_hint)
+        self.instructions.append(Bind("match_cast", source, slot, check))
+
+
+def _slots_in(operands: Sequence[Operand]) -> list[int]:
+    out: list[int] = []
+    for operand in operands:
+        if isinstance(operand, int):
+            out.append(operand)
+        elif isinstance(operand, tuple):
+            out += _slots_in(operand)
+    return out
+
+
+def _apply(call: Call, *args: Any) -> Any:
+    return apply_op(call, args)
+
+
+def _evaluate(value: PrimExpr, symbols: Mapping[ScalarVar, str], sizes: Mapping[str, int]) -> int:
+    return evaluate(value, {var: sizes[name] for var, name in symbols.items() if name in sizes})
+
+
+def _match(info: StructInfo, symbols: Mapping[ScalarVar, str], name: str, value: Any, sizes: dict[str, int]) -> Any:
+    known = {var: sizes[label] for var, label in symbols.items() if label in sizes}
+    check_value(value, info, known, name)
+    sizes.update({symbols[var]: size for var, size in known.items()})
+    return value
+
+
+def _bound(bounds: Any, name: str) -> int | None:
+    found = bounds.get(name) if hasattr(bounds, "get") else None
+    return getattr(found, "value", found)

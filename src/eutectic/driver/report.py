@@ -1,0 +1,133 @@
+"""What became of every operator of a compiled model: plain data, without nodes, so that any tool can read it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class CompositeRecord:
+    """Operators that one kernel computes.
+
+    Attributes:
+        name: Name of the pattern that matched, such as `dnnl.conv2d_bias_clip`.
+        ops: Operator names in the order of execution, such as `relax.nn.conv2d`.
+        symbol: The function in the module that the operators were moved into.
+        modules: Paths of the user's modules they came from, without repetition.
+        sources: `file:line` of the user's code they came from, without repetition.
+    """
+
+    name: str
+    ops: tuple[str, ...]
+    symbol: str
+    modules: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RegionRecord:
+    """Composites that one backend runs in one native call.
+
+    Attributes:
+        symbol: The external function that the executable calls.
+        codegen: The backend that made it, such as `dnnl`.
+        composites: What it computes, in the order of execution.
+    """
+
+    symbol: str
+    codegen: str
+    composites: tuple[CompositeRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnfusedRecord:
+    """An operator that runs on its own.
+
+    Attributes:
+        op: Its name.
+        variable: The variable in the graph that holds its result.
+        module: Path of the user's module it came from; empty when unknown.
+        source: `file:line` of the user's code it came from; empty when unknown.
+        reason: Why nothing took it, as a sentence.
+    """
+
+    op: str
+    variable: str
+    module: str
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompositeCount:
+    """How often one kind of composite occurs.
+
+    Attributes:
+        count: Number of composites of that name.
+        variants: The different sequences of operators under that name, in order of first appearance.
+    """
+
+    count: int
+    variants: tuple[tuple[str, ...], ...]
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """The first sequence of operators, usually the only one."""
+        return self.variants[0]
+
+
+@dataclass(frozen=True, slots=True)
+class CompileReport:
+    """What one compilation did.
+
+    Attributes:
+        regions: Native call sequences, in the order of execution.
+        unfused: Operators outside of every composite, in the order of execution.
+        notes: Sentences about the compilation as a whole, such as a kernel library that is missing here.
+        seconds: Wall time of the compilation.
+        passes: Name and seconds of each step, in the order they ran.
+    """
+
+    regions: tuple[RegionRecord, ...] = ()
+    unfused: tuple[UnfusedRecord, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    passes: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def composites(self) -> tuple[CompositeRecord, ...]:
+        """All composites of all regions, in the order of execution."""
+        return tuple(c for region in self.regions for c in region.composites)
+
+    @property
+    def convolutions(self) -> int:
+        """How many convolutions the model has, fused or not; transposed ones count too."""
+        return self.convolutions_fused + sum(is_convolution(u.op) for u in self.unfused)
+
+    @property
+    def convolutions_fused(self) -> int:
+        """How many convolutions are inside a composite."""
+        return sum(is_convolution(op) for c in self.composites for op in c.ops)
+
+    def by_composite(self) -> dict[str, CompositeCount]:
+        """Count composites by name; the most frequent first, then in order of appearance."""
+        found: dict[str, list[tuple[str, ...]]] = {}
+        for c in self.composites:
+            found.setdefault(c.name, []).append(c.ops)
+        counts = {name: CompositeCount(len(ops), tuple(dict.fromkeys(ops))) for name, ops in found.items()}
+        return dict(sorted(counts.items(), key=lambda item: -item[1].count))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything in the report as a tree that `json.dumps` takes, with the totals beside it."""
+        tree: dict[str, Any] = asdict(self)
+        tree["passes"] = [{"name": name, "seconds": seconds} for name, seconds in self.passes]
+        tree["convolutions"] = self.convolutions
+        tree["convolutions_fused"] = self.convolutions_fused
+        return tree
+
+
+def is_convolution(op: str) -> bool:
+    """Whether an operator name such as `relax.nn.conv2d_transpose` is that of a convolution."""
+    name = op.rpartition(".")[2]
+    return name.startswith("conv") and not name.startswith("convert")

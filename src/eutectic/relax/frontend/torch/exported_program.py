@@ -1,0 +1,198 @@
+"""from_exported_program: an ExportedProgram of torch as an IRModule with one function, `main`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
+
+from eutectic.ir.module import IRModule
+from eutectic.relax.block_builder import BlockBuilder
+from eutectic.relax.expr import Constant, Expr, Tuple, Var
+from eutectic.relax.frontend.torch import ops
+from eutectic.relax.frontend.torch.decompose import functional
+from eutectic.relax.frontend.torch.importer import Importer
+from eutectic.relax.frontend.torch.params import Parameters
+from eutectic.relax.frontend.torch.spans import module_path
+from eutectic.relax.frontend.torch.symbols import Symbols
+from eutectic.support.errors import FrontendError, UnsupportedTypeError
+
+ops.load()
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    keep_params_as_input: bool
+    unwrap_unit_return_tuple: bool
+    no_bind_return_tuple: bool
+
+
+def from_exported_program(
+    exported_program: ExportedProgram,
+    *,
+    keep_params_as_input: bool = False,
+    unwrap_unit_return_tuple: bool = False,
+    no_bind_return_tuple: bool = False,
+    custom_convert_map: Mapping[Any, Callable[..., Any]] | None = None,
+    run_ep_decomposition: bool = True,
+) -> IRModule:
+    """An exported program as a graph module.
+
+    Args:
+        exported_program: The result of `torch.export.export`.
+        keep_params_as_input: Whether parameters and buffers stay parameters of `main`, after the
+            user's inputs; their values are then the attribute `params`, and `num_input` is the
+            number of the others.
+        unwrap_unit_return_tuple: Whether a single output is returned as it is, not in a tuple.
+        no_bind_return_tuple: Whether the tuple of outputs is returned without a variable of its own.
+        custom_convert_map: Converters by operator (`aten.relu.default`, `relu.default`, `relu`, or the
+            overload itself), called with the node and a `Context`; they go before the built-in ones.
+        run_ep_decomposition: Whether in-place operators and views are made functional first; switch
+            off for a program that has been through `run_decompositions` already.
+
+    Returns:
+        A module whose `main` takes the tensor inputs under their names in the graph and returns a tuple
+        of the tensor outputs, new values of mutated inputs first. Every value carries the
+        module path and source line of the user's program. Sizes that vary are variables, whose ranges are
+        in the attributes `tir_var_lower_bound` and `tir_var_upper_bound`. Parameters are copied.
+
+    Raises:
+        UnsupportedOperatorError: operators without converter; lists all of them.
+        UnsupportedTypeError: inputs or parameters that are not dense CPU tensors of a supported dtype.
+        FrontendError: not an exported program, or it changes a buffer.
+
+    Reference: TVM relax.frontend.torch.from_exported_program.
+    """
+    if not isinstance(exported_program, ExportedProgram):
+        raise FrontendError(
+            f"from_exported_program needs a torch.export.ExportedProgram, got {type(exported_program).__name__}",
+            help="export the model first: torch.export.export(model.eval(), example_inputs)",
+        )
+    program = functional(exported_program) if run_ep_decomposition else exported_program
+    options = _Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple)
+    return _Builder(program, options, custom_convert_map or {}).build()
+
+
+class _Builder:
+    """Builds `main` of one program."""
+
+    def __init__(self, program: ExportedProgram, options: _Options, custom: Mapping[Any, Callable[..., Any]]) -> None:
+        self.program, self.options = program, options
+        self.symbols = Symbols(program.range_constraints)
+        self.block_builder = BlockBuilder()
+        self.importer = Importer(self.block_builder, self.symbols, custom)
+        self.parameters = Parameters()
+        self.inputs: list[Var] = []
+        self.kept: list[tuple[Var, Constant]] = []
+
+    def build(self) -> IRModule:
+        nodes = {node.name: node for node in self.program.graph.nodes}
+        refuse_buffer_mutation(self.program)
+        for spec in self.program.graph_signature.input_specs:
+            if spec.arg.name in nodes:
+                self._input(spec, nodes[spec.arg.name])
+        params = [*self.inputs, *(var for var, _ in self.kept)]
+        builder = self.block_builder
+        with builder.function("main", params):
+            with builder.dataflow():
+                self.importer.run(self.program.graph)
+                output = self._output()
+            builder.emit_func_output(output)
+        return self._annotated(builder.finalize())
+
+    def _input(self, spec: InputSpec, node: fx.Node) -> None:
+        if spec.kind is InputKind.USER_INPUT:
+            if isinstance(spec.arg, TensorArgument):
+                self.inputs.append(self._parameter(node, f"input {node.name}"))
+            elif isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                raise UnsupportedTypeError(
+                    f"input {node.name} is a number that may vary", help="pass it as a tensor, or export it as a constant"
+                )
+            return
+        if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            name = spec.target or node.name
+            constant = self.parameters.constant(tensor_of(self.program, spec), f"{spec.kind.name.lower()} {name}")
+            if self.options.keep_params_as_input and spec.kind is not InputKind.CONSTANT_TENSOR:
+                self.kept.append((self._parameter(node, name), constant))
+            else:
+                self.importer.env[node] = constant
+            return
+        raise UnsupportedTypeError(
+            f"input {node.name} of the exported program is a {spec.kind.name.lower().replace('_', ' ')}",
+            help="use tensors only",
+        )
+
+    def _parameter(self, node: fx.Node, what: str) -> Var:
+        var = Var(node.name, self.importer.info(node.meta["val"], what))
+        self.importer.env[node] = var
+        return var
+
+    def _output(self) -> Expr:
+        fields = [self.importer.env[node] for node in tensor_outputs(self.program)]
+        if self.options.unwrap_unit_return_tuple and len(fields) == 1:
+            return self.block_builder.emit_output(fields[0])
+        if self.options.no_bind_return_tuple:
+            return Tuple(tuple(self.block_builder.emit_output(item) for item in fields))
+        return self.block_builder.emit_output(Tuple(tuple(fields)))
+
+    def _annotated(self, mod: IRModule) -> IRModule:
+        attrs: dict[str, Any] = {}
+        lower, upper = self.symbols.bounds()
+        if lower:
+            attrs["tir_var_lower_bound"] = lower
+        if upper:
+            attrs["tir_var_upper_bound"] = upper
+        if self.options.keep_params_as_input:
+            attrs["num_input"] = len(self.inputs)
+            attrs["params"] = tuple(constant for _, constant in self.kept)
+        if attrs:
+            mod["main"] = mod["main"].with_attr(attrs)
+        return mod
+
+
+def tensor_of(program: ExportedProgram, spec: InputSpec) -> torch.Tensor:
+    """The tensor that a lifted input of a program stands for."""
+    name = spec.target or ""
+    found = program.constants.get(name) if name not in program.state_dict else program.state_dict[name]
+    if not isinstance(found, torch.Tensor):
+        raise FrontendError(f"the exported program has no tensor for {name or spec.arg.name}")
+    return found
+
+
+def tensor_outputs(program: ExportedProgram) -> list[fx.Node]:
+    """The nodes that `main` returns: the tensors among the outputs of the graph, in order."""
+    output = next(node for node in program.graph.nodes if node.op == "output")
+    return [node for node in output.args[0] if is_tensor_node(node)]
+
+
+def is_tensor_node(node: Any) -> bool:
+    """Whether an entry of a graph's output is a tensor."""
+    return isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def refuse_buffer_mutation(program: ExportedProgram) -> None:
+    """Refuse programs that change their own state.
+
+    Raises:
+        FrontendError: names the buffers and the modules that own them.
+    """
+    outputs = program.graph_signature.output_specs
+    nodes = {node.name: node for node in program.graph.nodes}
+    notes, names = [], []
+    for spec in outputs:
+        if spec.kind in (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION", None)):
+            names.append(str(spec.target))
+            node = nodes.get(spec.arg.name)
+            path = (module_path(node) if node is not None else None) or str(spec.target).rpartition(".")[0]
+            notes.append(f"{spec.target} is changed in module {path or '(the root)'}")
+    if names:
+        raise FrontendError(
+            f"the model changes its own state when called: {', '.join(names)}",
+            notes=notes,
+            help="return the new value as an output and pass it in with the next call",
+        )

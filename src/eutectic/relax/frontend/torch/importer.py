@@ -1,0 +1,206 @@
+"""Walks an exported graph node by node and builds the graph function `main`; collects what it cannot import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import getitem
+from typing import Any
+
+import torch
+from torch import fx
+
+from eutectic.arith import prove_equal, prove_unequal
+from eutectic.relax.base import Expr, ShapeExpr, StructInfo
+from eutectic.relax.block_builder import BlockBuilder
+from eutectic.relax.expr import Constant, Var, describe_info
+from eutectic.relax.frontend.torch.dtypes import dtype_name
+from eutectic.relax.frontend.torch.spans import span_of
+from eutectic.relax.frontend.torch.symbols import Symbols
+from eutectic.relax.frontend.torch.table import TABLE, Context, Refused
+from eutectic.relax.frontend.torch.unsupported import Unsupported
+from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
+from eutectic.support.errors import FrontendError, InternalError, TypeInferenceError
+
+UserConverter = Callable[[fx.Node, Context], Any]
+
+# Checks that torch inserts for itself; calls check what they need against the signature.
+_CHECKS = (
+    "_assert_async",
+    "_assert_scalar",
+    "_assert_tensor_metadata",
+    "_guards_fn",
+    "_functional_assert",
+    "_functional_sym_constrain",
+    "sym_constrain_range",
+)
+
+
+class Importer:
+    """Converts the nodes of one graph.
+
+    Args:
+        block_builder: Receives the bindings; a dataflow block must be open.
+        symbols: Symbolic sizes of the program.
+        custom: Converters that go before the table, by operator name.
+    """
+
+    def __init__(self, block_builder: BlockBuilder, symbols: Symbols, custom: Mapping[Any, UserConverter]) -> None:
+        self.block_builder, self.symbols = block_builder, symbols
+        self.custom = {key if isinstance(key, str) else str(key): converter for key, converter in custom.items()}
+        self.env: dict[fx.Node, Any] = {}
+        self.unsupported = Unsupported()
+
+    def run(self, graph: fx.Graph) -> None:
+        """Convert every node that is not a placeholder or the output.
+
+        Raises:
+            UnsupportedOperatorError: some nodes cannot be converted; lists all of them.
+        """
+        for node in graph.nodes:
+            if node in self.env or node.op in ("placeholder", "output", "get_attr") or _is_check(node):
+                continue
+            self.env[node] = self._convert(node)
+        self.unsupported.raise_if_any()
+
+    def _convert(self, node: fx.Node) -> Any:
+        value = node.meta.get("val")
+        if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
+            return self.symbols.size(value)
+        if isinstance(value, (torch.SymBool, torch.SymFloat)):
+            return None
+        context = Context(node, span_of(node), self.block_builder, self.env, self.symbols)
+        try:
+            made = self._dispatch(node, context)
+            if node.target is getitem:
+                return self._checked(node, context.emit(made) if not _is_leaf(made) else made)
+            return made if isinstance(made, list) else self._checked(node, made)
+        except Refused as refused:
+            self.unsupported.add(node, str(refused))
+        except TypeInferenceError as error:
+            self.unsupported.add(node, error.message)
+        return self._stand_in(node)
+
+    def _dispatch(self, node: fx.Node, context: Context) -> Any:
+        name = operator_name(node)
+        custom = self._custom(name)
+        if custom is not None:
+            return custom(node, context)
+        if node.target is getitem:
+            return self._getitem(node, context)
+        converter = TABLE.get(name)
+        if converter is None:
+            raise Refused("")
+        args, kwargs = _arguments(node)
+        found = {key: self._operand(value) for key, value in kwargs.items()}
+        return converter(context, *[self._operand(arg) for arg in args], **found)
+
+    def _custom(self, name: str) -> UserConverter | None:
+        base, _, overload = name.rpartition(".")
+        for key in (name, f"{base.rpartition('.')[2]}.{overload}", base, base.rpartition(".")[2]):
+            if key and key in self.custom:
+                return self.custom[key]
+        return None
+
+    def _operand(self, arg: Any) -> Any:
+        if isinstance(arg, fx.Node):
+            if arg not in self.env:
+                raise Refused(f"it reads {arg.target}, which has no value")
+            return self.env[arg]
+        if isinstance(arg, (list, tuple)):
+            return [self._operand(item) for item in arg]
+        return arg
+
+    def _getitem(self, node: fx.Node, context: Context) -> Any:
+        source, index = node.args
+        assert isinstance(source, fx.Node) and isinstance(index, int)
+        fields = self.env[source]
+        if not isinstance(fields, list):
+            raise Refused(f"it takes result {index} of {source.target}")
+        if fields[index] is None:
+            raise Refused(f"result {index} of {operator_name(source)} is used, which cannot be imported")
+        if not _is_leaf(fields[index]):
+            fields[index] = context.emit(fields[index])
+        return fields[index]
+
+    def _checked(self, node: fx.Node, made: Any) -> Any:
+        """The value after comparing its struct info with what torch says; sizes only torch knows are cast in."""
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or not isinstance(made, Expr):
+            return made
+        wanted = self.info(value, str(node.target))
+        given = made.struct_info
+        if not isinstance(given, TensorStructInfo) or given.dtype != wanted.dtype or given.ndim != wanted.ndim:
+            raise _disagreement(node, given, wanted)
+        if given.dims is not None and wanted.dims is not None:
+            pairs = list(zip(given.dims, wanted.dims, strict=True))
+            if any(prove_unequal(a, b) for a, b in pairs):
+                raise _disagreement(node, given, wanted)
+            if all(prove_equal(a, b) for a, b in pairs):
+                return made
+        return self.block_builder.match_cast(made, wanted)
+
+    def info(self, value: torch.Tensor, what: str) -> TensorStructInfo:
+        """Struct info of an example value."""
+        return TensorStructInfo(ShapeExpr(self.symbols.shape(value.shape)), dtype_name(value.dtype, what))
+
+    def _stand_in(self, node: fx.Node) -> Any:
+        """A value of the right type for a node that cannot be converted, so that the walk can go on."""
+        value = node.meta.get("val")
+        if isinstance(value, (list, tuple)):
+            return [Var(node.name, self._stand_in_info(item)) for item in value]
+        return Var(node.name, self._stand_in_info(value))
+
+    def _stand_in_info(self, value: Any) -> StructInfo:
+        if not isinstance(value, torch.Tensor):
+            return ObjectStructInfo()
+        try:
+            return self.info(value, "")
+        except FrontendError:
+            return ObjectStructInfo()
+
+
+def operator_name(node: fx.Node) -> str:
+    """Name of the operator of a node, such as `aten.relu.default`."""
+    target = node.target
+    if isinstance(target, str):
+        return target
+    if isinstance(target, torch._ops.OperatorBase):
+        return str(target)
+    return f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
+
+
+def _is_check(node: fx.Node) -> bool:
+    name = operator_name(node)
+    return any(check in name for check in _CHECKS)
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, (Var, Constant)) or not isinstance(value, Expr)
+
+
+def _arguments(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
+    """Positional arguments in the order of the schema with defaults filled in, and keyword-only ones."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return list(node.args), dict(node.kwargs)
+    args, kwargs = [], {}
+    for place, argument in enumerate(schema.arguments):
+        if place < len(node.args):
+            value = node.args[place]
+        else:
+            value = node.kwargs.get(argument.name, argument.default_value if argument.has_default_value() else None)
+        if argument.kwarg_only:
+            kwargs[argument.name] = value
+        else:
+            args.append(value)
+    return args, kwargs
+
+
+def _disagreement(node: fx.Node, given: StructInfo | None, wanted: StructInfo) -> InternalError:
+    span = span_of(node)
+    found = describe_info(given) if given is not None and not isinstance(given, TupleStructInfo) else str(given)
+    return InternalError(
+        f"{operator_name(node)} was imported as {found}, but torch says {describe_info(wanted)}",
+        at=span.excerpt() if span else None,
+        help="this is a fault of the importer: please report it with the model",
+    )

@@ -1,0 +1,46 @@
+"""Where a node of an exported graph comes from: the user's module path and innermost source line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import fx
+
+from eutectic.ir.span import Span
+
+_FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
+_LIBRARY: Final = str(Path(torch.__file__).resolve().parent)
+_REPEATED: Final = re.compile(r"@\d+$")
+
+
+def span_of(node: fx.Node) -> Span | None:
+    """The span of a node; None when torch recorded neither line nor module."""
+    module = module_path(node)
+    file, line = _user_line(str(node.meta.get("stack_trace") or ""))
+    return Span(file, line, module=module) if file or module else None
+
+
+def module_path(node: fx.Node) -> str | None:
+    """Path of the innermost module, such as `features.3.conv`; None for the root or when not recorded."""
+    stack: dict[str, Any] = node.meta.get("nn_module_stack") or {}
+    for entry in reversed(list(stack.values())):
+        path = str(entry[0] if isinstance(entry, tuple) else entry)
+        if "_empty_nn_module_stack" in path:
+            continue
+        path = _REPEATED.sub("", path.removeprefix("L['self']").lstrip("."))
+        return path or None
+    return None
+
+
+def _user_line(trace: str) -> tuple[str, int]:
+    """File and line of the innermost frame outside torch; an empty name when there is none."""
+    frames = [(file, int(line)) for file, line in _FRAME.findall(trace)]
+    own = [frame for frame in frames if not _is_library(frame[0])]
+    return own[-1] if own else ("", 0)
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith((_LIBRARY, "torch/", "<"))

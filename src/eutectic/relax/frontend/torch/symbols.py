@@ -1,0 +1,93 @@
+"""Sizes that torch knows as symbols, as scalar expressions of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, Final
+
+import sympy
+import torch
+
+from eutectic.ir.prim_expr import Max, Min, PrimExpr, Var, add, as_prim, floordiv, floormod, mul
+from eutectic.support.errors import FrontendError
+
+_FOLDS: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
+    "Add": add,
+    "Mul": mul,
+    "FloorDiv": floordiv,
+    "CleanDiv": floordiv,
+    "Mod": floormod,
+    "PythonMod": floormod,
+    "Max": Max,
+    "Min": Min,
+}
+
+
+class Symbols:
+    """The symbolic sizes of one program; each symbol of torch is one int64 variable.
+
+    Args:
+        ranges: Range per symbol, as `ExportedProgram.range_constraints` gives it.
+    """
+
+    def __init__(self, ranges: Mapping[Any, Any]) -> None:
+        self._ranges = {str(symbol): bounds for symbol, bounds in ranges.items()}
+        self.variables: dict[str, Var] = {}
+
+    def size(self, value: Any) -> PrimExpr:
+        """A Python int or a `SymInt` as a scalar expression.
+
+        Raises:
+            FrontendError: the expression has a form that shapes here cannot have.
+        """
+        if isinstance(value, torch.SymInt):
+            return self._convert(value.node.expr)
+        return as_prim(int(value), "int64")
+
+    def shape(self, sizes: Iterable[Any]) -> tuple[PrimExpr, ...]:
+        """All sizes of a shape."""
+        return tuple(self.size(size) for size in sizes)
+
+    def _convert(self, expr: Any) -> PrimExpr:
+        if isinstance(expr, sympy.Symbol):
+            return self.variables.setdefault(str(expr), Var(str(expr), "int64"))
+        if isinstance(expr, sympy.Integer):
+            return as_prim(int(expr), "int64")
+        kind = type(expr).__name__
+        if kind in _FOLDS:
+            return reduce(_FOLDS[kind], [self._convert(arg) for arg in expr.args])
+        if kind in ("Pow", "PowByNatural") and isinstance(expr.args[1], sympy.Integer) and int(expr.args[1]) > 0:
+            return reduce(mul, [self._convert(expr.args[0])] * int(expr.args[1]))
+        raise FrontendError(
+            f"a size of the model is {expr}, which is not an integer expression of sums, products and divisions",
+            help="export the model with that size fixed",
+        )
+
+    def bounds(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Lower and upper bounds of the variables in use, as far as they are finite."""
+        lower: dict[str, int] = {}
+        upper: dict[str, int] = {}
+        for name in self.variables:
+            known = self._ranges.get(name)
+            if known is None:
+                continue
+            for found, bound in ((lower, known.lower), (upper, known.upper)):
+                value = finite(bound)
+                if value is not None:
+                    found[name] = value
+        return lower, upper
+
+
+def finite(bound: Any) -> int | None:
+    """A bound of a range as a Python int, or None when there is none."""
+    text = str(bound)
+    digits = text.removeprefix("-")
+    value = int(text) if digits.isdigit() else None
+    return value if value is not None and abs(value) < 2**62 else None
+
+
+def static_sizes(dims: Sequence[PrimExpr]) -> list[int] | None:
+    """Sizes as Python ints, or None when one is symbolic."""
+    found = [getattr(size, "value", None) for size in dims]
+    return None if any(not isinstance(size, int) for size in found) else [int(size) for size in found if size is not None]

@@ -1,0 +1,165 @@
+"""relax.image.resize2d: an image under another height and width, by nearest element or linear interpolation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from eutectic.ir.attrs import Attrs
+from eutectic.ir.dtype import is_float
+from eutectic.ir.node import node
+from eutectic.ir.prim_expr import PrimExpr
+from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
+from eutectic.relax.expr import Call
+from eutectic.relax.op.layout import arrange, arrange_dims, check_layout
+from eutectic.relax.op.nn.conv import check_ranks
+from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
+from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, tensor_args
+from eutectic.relax.op.shapes import dims_text, reject, static, tensor_info
+from eutectic.relax.struct_info import TensorStructInfo
+
+_resize = define_op("relax.image.resize2d", arity=2, fusion="injective")
+
+METHODS: Final = ("nearest_neighbor", "linear")
+COORDINATES: Final = ("half_pixel", "align_corners", "asymmetric")
+ROUNDINGS: Final[dict[str, Callable[[Array], Array]]] = {
+    "round": lambda x: np.ceil(x - np.float32(0.5)),
+    "round_prefer_floor": lambda x: np.ceil(x - np.float32(0.5)),
+    "round_prefer_ceil": lambda x: np.floor(x + np.float32(0.5)),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+@node("relax.attrs.Resize2DAttrs")
+class Resize2DAttrs(Attrs):
+    """Options of resize2d; see its constructor."""
+
+    roi: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
+    layout: str = "NCHW"
+    method: str = "linear"
+    coordinate_transformation_mode: str = "half_pixel"
+    rounding_method: str = "round"
+    cubic_alpha: float = -0.75
+    cubic_exclude: int = 0
+    extrapolation_value: float = 0.0
+    out_dtype: str = "void"
+
+
+def resize2d(
+    data: Expr,
+    size: int | PrimExpr | Sequence[int | PrimExpr] | Expr,
+    roi: Sequence[float] | None = None,
+    layout: str = "NCHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "round",
+    cubic_alpha: float = -0.75,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+    out_dtype: str | None = None,
+    *,
+    span: Any = None,
+) -> Call:
+    """An image under another height and width.
+
+    Args:
+        data: `(n, c, h, w)` in `layout`; numbers, for `linear` floats.
+        size: New height and width, or one value for both.
+        roi: Accepted as TVM does; cropping is not supported and it must be zeros.
+        layout: Order of the axes.
+        method: `nearest_neighbor` or `linear`.
+        coordinate_transformation_mode: Where element i of m lies among n: `half_pixel`
+            `(i + 0.5) * n / m - 0.5`, `align_corners` `i * (n - 1) / (m - 1)`, `asymmetric` `i * n / m`.
+        rounding_method: For `nearest_neighbor`: `round` (halves down), `round_prefer_floor`,
+            `round_prefer_ceil`, `floor` or `ceil`.
+        cubic_alpha: Without effect; cubic interpolation is not supported.
+        cubic_exclude: Without effect.
+        extrapolation_value: Without effect, as nothing lies outside.
+        out_dtype: Dtype of the result; None takes that of `data`.
+        span: Python source of the call, for errors.
+
+    Returns:
+        `(n, c, *size)` in `layout`.
+
+    Raises:
+        TypeInferenceError: another rank, an unknown method or mode, or integers with `linear`.
+
+    Accuracy: coordinates in float32 as torch's; interpolation in no less than float32.
+    Reference: TVM relax.image.resize2d; torch.nn.functional.interpolate.
+    """
+    shape = as_shape((size, size) if isinstance(size, (int, PrimExpr)) else size)
+    choices = ((method, METHODS), (coordinate_transformation_mode, COORDINATES), (rounding_method, tuple(ROUNDINGS)))
+    for given, known in choices:
+        if given not in known:
+            reject(f"resize2d does not know {given!r}", help=f"choose one of {', '.join(known)}")
+    if any(roi or ()):
+        reject(f"resize2d with a region of interest {list(roi or ())}", help="crop with strided_slice first")
+    attrs = Resize2DAttrs(
+        tuple(float(x) for x in roi or (0, 0, 0, 0)),
+        check_layout(layout, "NCHW", "layout"),
+        method,
+        coordinate_transformation_mode,
+        rounding_method,
+        float(cubic_alpha),
+        int(cubic_exclude),
+        float(extrapolation_value),
+        out_dtype or "void",
+    )
+    return call(_resize, data, shape, attrs=attrs, span=span)
+
+
+@_resize.infer
+def _infer(c: Call) -> TensorStructInfo:
+    (info,) = tensor_args(c, (0,))
+    attrs, size = attrs_of(c, Resize2DAttrs), c.args[1].struct_info
+    check_ranks(c, 2, info)
+    if not isinstance(size, ShapeStructInfo) or size.ndim not in (-1, 2):
+        refuse(c, "the size of resize2d must be a shape of two values", help="pass (height, width)")
+    if attrs.method == "linear" and info.dtype and not is_float(info.dtype):
+        refuse(c, f"resize2d with method linear needs a float dtype, got {info.dtype}", help="cast with astype first")
+    dtype = info.dtype if attrs.out_dtype == "void" else attrs.out_dtype
+    if info.dims is None or size.values is None:
+        return tensor_info(None, dtype, 4)
+    n, channels, *space = arrange_dims(info.dims, attrs.layout, "NCHW")
+    if any(static(value) == 0 for value in (*space, *size.values)):
+        refuse(c, f"resize2d of {dims_text(info.dims)} to {dims_text(size.values)}: a size is zero")
+    return tensor_info(arrange_dims((n, channels, *size.values), "NCHW", attrs.layout), dtype)
+
+
+def _coordinates(attrs: Resize2DAttrs, size: int, count: int) -> Array:
+    """Where each of `count` new elements lies among `size` old ones."""
+    places, one = np.arange(count, dtype=np.float32), np.float32(1)
+    if attrs.coordinate_transformation_mode == "align_corners":
+        return places * (np.float32(size - 1) / np.float32(count - 1) if count > 1 else np.float32(0))
+    ratio = np.float32(size) / np.float32(count)
+    if attrs.coordinate_transformation_mode == "asymmetric":
+        return places * ratio
+    return (places + one / 2) * ratio - one / 2
+
+
+def _resampled(attrs: Resize2DAttrs, x: Array, axis: int, count: int) -> Array:
+    size = x.shape[axis]
+    at = _coordinates(attrs, size, count)
+    if attrs.method == "nearest_neighbor":
+        places = np.clip(ROUNDINGS[attrs.rounding_method](at), 0, size - 1).astype(np.intp)
+        return np.take(x, places, axis=axis)
+    at = np.clip(at, 0, size - 1)
+    low = np.floor(at).astype(np.intp)
+    high = np.minimum(low + 1, size - 1)
+    spread = [1] * x.ndim
+    spread[axis] = count
+    weight = (at - low).astype(x.dtype).reshape(spread)
+    return np.asarray(np.take(x, low, axis=axis) * (1 - weight) + np.take(x, high, axis=axis) * weight)
+
+
+@_resize.reference
+def _reference(attrs: Resize2DAttrs, data: Array, size: tuple[int, ...]) -> Array:
+    dtype = dtype_of(data) if attrs.out_dtype == "void" else attrs.out_dtype
+    x = arrange(data, attrs.layout, "NCHW")
+    x = widen(x) if attrs.method == "linear" else x
+    for axis, count in zip((2, 3), size, strict=True):
+        x = _resampled(attrs, x, axis, count)
+    return cast(arrange(x, "NCHW", attrs.layout), dtype)

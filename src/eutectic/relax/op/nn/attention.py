@@ -1,0 +1,143 @@
+"""relax.nn.attention: scaled dot-product attention over (batch, sequence, heads, features)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from eutectic.ir.attrs import Attrs
+from eutectic.ir.node import node
+from eutectic.ir.prim_expr import as_prim, floormod
+from eutectic.relax.base import Expr
+from eutectic.relax.expr import Call
+from eutectic.relax.op.nn.activation import need_float, stable_softmax
+from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
+from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.shapes import differ, dims_text, int_of, is_one, reject, tensor_info
+from eutectic.relax.struct_info import TensorStructInfo
+
+_attention = define_op("relax.nn.attention", arity=3, fusion="opaque")
+_attention_bias = define_op("relax.nn.attention_bias", arity=4, fusion="opaque")
+
+MASKS: Final = ("TopLeft", "BottomRight")
+
+
+@node("relax.attrs.AttentionAttrs")
+class AttentionAttrs(Attrs):
+    """Factor of the scores, kind of causal mask, and width of a sliding window."""
+
+    scale: float | None = None
+    causal_mask: str | None = None
+    window_size: int | None = None
+
+
+def attention(
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    bias: Expr | None = None,
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+    *,
+    span: Any = None,
+) -> Call:
+    """Weighted means of values, by the similarity of queries and keys.
+
+    Args:
+        query: `(b, s, n, h)`; a float dtype.
+        key: `(b, t, m, h)`, same dtype; `m` divides `n`, and consecutive heads share keys.
+        value: `(b, t, m, v)`, same dtype.
+        bias: Broadcasts to `(b, n, s, t)`, added to the scaled scores; same dtype.
+        scale: Factor of the scores; None means `1 / sqrt(h)`.
+        causal_mask: `TopLeft` lets query i see keys up to i, `BottomRight` up to `i + t - s`; None sees all.
+        window_size: How many keys a query sees at most, with `BottomRight` only.
+        span: Python source of the call, for errors.
+
+    Returns:
+        `(b, s, n, v)`, dtype of `query`.
+
+    Raises:
+        TypeInferenceError: ranks, dtypes or sizes disagree, an unknown mask, or a window without its mask.
+
+    Accuracy: 16-bit floats are computed in float32; the softmax subtracts the maximum.
+    Reference: TVM relax.nn.attention; torch.nn.functional.scaled_dot_product_attention with axes 1 and 2 swapped.
+    """
+    if causal_mask is not None and causal_mask not in MASKS:
+        reject(f"attention has no causal mask {causal_mask!r}", help=f"choose one of {', '.join(MASKS)}, or None")
+    if window_size is not None and causal_mask != "BottomRight":
+        reject("attention with a window needs the causal mask BottomRight")
+    attrs = AttentionAttrs(
+        None if scale is None else float(scale),
+        causal_mask,
+        None if window_size is None else int_of(window_size, "window_size"),
+    )
+    if bias is None:
+        return call(_attention, query, key, value, attrs=attrs, span=span)
+    return call(_attention_bias, query, key, value, bias, attrs=attrs, span=span)
+
+
+def _infer(c: Call) -> TensorStructInfo:
+    infos = tensor_args(c)
+    query, key, value = infos[:3]
+    attrs_of(c, AttentionAttrs)
+    need_float(c, query)
+    if len({info.dtype for info in infos if info.dtype}) > 1:
+        refuse(c, f"{short_name(c)} of {' and '.join(info.dtype for info in infos)}", help="cast with astype")
+    if any(info.ndim not in (-1, 4) for info in infos):
+        refuse(c, f"{short_name(c)} needs four axes everywhere, got {_shapes(infos)}")
+    if query.dims is None or key.dims is None or value.dims is None:
+        return tensor_info(None, query.dtype, 4)
+    (b, s, n, h), (kb, t, m, kh), (vb, vt, vm, features) = query.dims, key.dims, value.dims
+    pairs = ((b, kb), (b, vb), (h, kh), (t, vt), (m, vm), (floormod(n, m), as_prim(0)))
+    if any(differ(*pair) for pair in pairs):
+        refuse(
+            c,
+            f"{short_name(c)} of {_shapes(infos)}: sizes disagree",
+            help="query (b, s, n, h), key (b, t, m, h), value (b, t, m, v), where m divides n",
+        )
+    if len(infos) == 4 and infos[3].dims is not None:
+        wanted = zip(infos[3].dims, (b, n, s, t), strict=True)
+        if any(differ(size, want) and not is_one(size) for size, want in wanted):
+            refuse(c, f"{short_name(c)}: the bias {dims_text(infos[3].dims)} does not broadcast to (b, n, s, t)")
+    return tensor_info((b, s, n, features), query.dtype)
+
+
+def _shapes(infos: Sequence[TensorStructInfo]) -> str:
+    return ", ".join(dims_text(info.dims) for info in infos)
+
+
+def _visible(attrs: AttentionAttrs, queries: int, keys: int) -> Array | None:
+    """Which keys each query sees, or None when all."""
+    if attrs.causal_mask is None:
+        return None
+    last = np.arange(queries)[:, None] + (keys - queries if attrs.causal_mask == "BottomRight" else 0)
+    places = np.arange(keys)[None, :]
+    seen = places <= last
+    return seen if attrs.window_size is None else seen & (places > last - attrs.window_size)
+
+
+def _reference(attrs: AttentionAttrs, query: Array, key: Array, value: Array, bias: Array | None = None) -> Array:
+    q, k, v = (widen(x).transpose(0, 2, 1, 3) for x in (query, key, value))
+    shared = q.shape[1] // k.shape[1]
+    k, v = (np.repeat(x, shared, axis=1) if shared > 1 else x for x in (k, v))
+    scale = 1 / math.sqrt(q.shape[-1]) if attrs.scale is None else attrs.scale
+    scores = np.matmul(q, k.transpose(0, 1, 3, 2)) * np.asarray(scale, q.dtype)
+    if bias is not None:
+        scores = scores + widen(bias)
+    seen = _visible(attrs, q.shape[2], k.shape[2])
+    if seen is not None:
+        scores = np.where(seen, scores, -np.inf)
+    return cast(np.matmul(stable_softmax(scores, -1), v).transpose(0, 2, 1, 3), dtype_of(query))
+
+
+def _define(op: OpDef) -> None:
+    op.infer(_infer)
+    op.reference(_reference)
+
+
+for _op in (_attention, _attention_bias):
+    _define(_op)

@@ -1,0 +1,174 @@
+"""Executable: a compiled function as a list of instructions over numbered slots.
+
+Knows nothing of the compiler: instructions are callables that somebody linked.
+All state of a call is local to it, so any number of threads may call at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from eutectic.support.errors import CallError
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Sizes: TypeAlias = dict[str, int]
+Size: TypeAlias = int | str | Callable[[Mapping[str, int]], int]
+Slots: TypeAlias = list[Any]
+
+
+class Instruction(Protocol):
+    """One step of an executable."""
+
+    @property
+    def name(self) -> str:
+        """What profiles and errors call it."""
+
+    def __call__(self, slots: Slots, sizes: Sizes) -> None:
+        """Read operands from `slots`, write results to `slots`."""
+
+
+@dataclass(frozen=True)
+class TensorParam:
+    """A tensor argument.
+
+    Attributes:
+        name: The parameter's name.
+        dtype: NumPy dtype expected.
+        shape: Per axis a size, or the name of a symbolic size that the argument defines or must repeat,
+            or a function of those sizes. None when only the rank is known.
+        rank: Number of axes; -1 when unknown.
+        ranges: Least and largest value of symbolic sizes, by name.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[Size, ...] | None
+    rank: int
+    ranges: Mapping[str, tuple[int, int | None]]
+
+    def check(self, value: Any, sizes: Sizes) -> Array:
+        """The argument as a C-contiguous array.
+
+        Raises:
+            CallError: it does not fit.
+        """
+        if not isinstance(value, np.ndarray):
+            raise CallError(f"argument {self.name} must be an array, got {type(value).__name__}")
+        if value.dtype != self.dtype:
+            raise CallError(
+                f"argument {self.name} must be {self.dtype.name}, got {value.dtype.name}",
+                help=f"convert it to {self.dtype.name} first",
+            )
+        if self.rank >= 0 and value.ndim != self.rank:
+            raise CallError(f"argument {self.name} must have {self.rank} axes, got {value.ndim}: shape {value.shape}")
+        if self.shape is not None:
+            self._check_sizes(self.shape, value.shape, sizes)
+        if value.flags.c_contiguous and value.flags.aligned:
+            return value
+        return np.array(value, order="C", copy=True)
+
+    def _check_sizes(self, wanted: tuple[Size, ...], given: tuple[int, ...], sizes: Sizes) -> None:
+        for axis, (want, size) in enumerate(zip(wanted, given, strict=True)):
+            if isinstance(want, str):
+                if want not in sizes:
+                    self._check_range(want, axis, size)
+                    sizes[want] = size
+                    continue
+                want = sizes[want]
+            elif callable(want):
+                want = want(sizes)
+            if want != size:
+                raise CallError(
+                    f"argument {self.name} must have size {want} on axis {axis}, got {size}",
+                    notes=[f"its shape is {given}"],
+                    help="compile again for this shape, or with a dynamic size there",
+                )
+
+    def _check_range(self, symbol: str, axis: int, size: int) -> None:
+        low, high = self.ranges.get(symbol, (0, None))
+        if size < low or (high is not None and size > high):
+            top = "more" if high is None else str(high)
+            raise CallError(
+                f"argument {self.name} has size {size} on axis {axis}; the model was exported for {symbol} from {low} to {top}"
+            )
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """Seconds that one instruction took."""
+
+    name: str
+    seconds: float
+
+
+class Executable:
+    """A compiled function.
+
+    Args:
+        params: Its tensor arguments, in order.
+        instructions: What it does, in order.
+        slot_count: Slots a call needs; arguments take the first ones.
+        constants: Values of slots that are the same in every call.
+        results: Slots of the results, in order.
+        copied: Results that are copied, because they may share memory with a constant.
+    """
+
+    def __init__(
+        self,
+        params: Sequence[TensorParam],
+        instructions: Sequence[Instruction],
+        slot_count: int,
+        constants: Mapping[int, Any],
+        results: Sequence[int],
+        copied: Sequence[int] = (),
+    ) -> None:
+        self.params = tuple(params)
+        self.instructions = tuple(instructions)
+        self.results = tuple(results)
+        self._copied = frozenset(copied)
+        self._template: Slots = [None] * slot_count
+        for slot, value in constants.items():
+            self._template[slot] = value
+
+    def __call__(self, *args: Array) -> list[Array]:
+        """Results for some arguments, each owned by the caller.
+
+        Raises:
+            CallError: wrong number of arguments, or one that does not fit.
+        """
+        return self.run(args)
+
+    def run(self, args: Sequence[Array]) -> list[Array]:
+        """The same for a sequence of arguments."""
+        slots, sizes = self._start(args)
+        for instruction in self.instructions:
+            instruction(slots, sizes)
+        return self._finish(slots)
+
+    def profile(self, args: Sequence[Array]) -> tuple[list[Array], list[KernelTime]]:
+        """Results, and the seconds of each instruction of this one call."""
+        slots, sizes = self._start(args)
+        times = []
+        for instruction in self.instructions:
+            start = time.perf_counter()
+            instruction(slots, sizes)
+            times.append(KernelTime(instruction.name, time.perf_counter() - start))
+        return self._finish(slots), times
+
+    def _start(self, args: Sequence[Array]) -> tuple[Slots, Sizes]:
+        if len(args) != len(self.params):
+            names = ", ".join(param.name for param in self.params)
+            raise CallError(f"expected {len(self.params)} tensors ({names}), got {len(args)}")
+        slots = self._template.copy()
+        sizes: Sizes = {}
+        for i, (param, arg) in enumerate(zip(self.params, args, strict=True)):
+            slots[i] = param.check(arg, sizes)
+        return slots, sizes
+
+    def _finish(self, slots: Slots) -> list[Array]:
+        return [slots[i].copy() if i in self._copied else slots[i] for i in self.results]

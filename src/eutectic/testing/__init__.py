@@ -1,0 +1,1 @@
+"""What tests, demo and benchmarks share: networks with known weights, timing, builders and strategies."""

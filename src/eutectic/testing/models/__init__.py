@@ -1,0 +1,14 @@
+"""Networks for tests, demo and benchmarks, by name. Imports torch; the models are definitions of our own."""
+
+from __future__ import annotations
+
+from eutectic.testing.models import crepe, digits, efficientnet_lite, mlp, mobilenet_v2, resnet, vgg
+from eutectic.testing.models.entry import Built, ModelEntry, WeightsMissing
+
+MODELS: dict[str, ModelEntry] = {
+    entry.name: entry
+    for module in (mobilenet_v2, efficientnet_lite, resnet, vgg, mlp, crepe, digits)
+    for entry in module.ENTRIES
+}
+
+__all__ = ["MODELS", "Built", "ModelEntry", "WeightsMissing"]

@@ -1,0 +1,68 @@
+"""What all tests share: hypothesis profiles, golden files, one thread per parallel worker, skips of GPU tests."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from difflib import unified_diff
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # read by OpenMP when the first kernel library loads, hence before any test
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+TESTS = Path(__file__).parent
+GOLDEN = TESTS / "golden"
+
+_common = {"deadline": None, "print_blob": True, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("dev", max_examples=50, derandomize=True, database=None, **_common)
+settings.register_profile("ci", max_examples=300, derandomize=True, database=None, **_common)
+settings.register_profile("nightly", max_examples=5000, **_common)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+Golden = Callable[..., None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not Path("/dev/nvidiactl").exists():
+        skip = pytest.mark.skip(reason="no CUDA device (/dev/nvidiactl is missing)")
+        for item in items:
+            if "gpu" in item.keywords:
+                item.add_marker(skip)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compare text with `tests/golden/<path of the test module>/<test>[.<part>].txt`; see `--update-golden`.
+
+    A test that has several texts gives each a `part`; without parts it calls the fixture once.
+    """
+    folder = GOLDEN / request.path.relative_to(TESTS).with_suffix("")
+    test = re.sub(r"[^\w.,=+-]+", "_", request.node.name).strip("_")
+    seen: set[str] = set()
+
+    def check(text: str, part: str = "") -> None:
+        assert part not in seen, f"golden text {part!r} given twice by one test: name the parts"
+        seen.add(part)
+        path = folder / f"{test}{'.' + part if part else ''}.txt"
+        text = text if text.endswith("\n") else text + "\n"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            return
+        if not path.exists():
+            pytest.fail(f"no golden file {path.relative_to(TESTS)}; write it with pytest --update-golden:\n{text}")
+        want = path.read_text(encoding="utf-8")
+        if text != want:
+            lines = (want.splitlines(), text.splitlines())
+            diff = unified_diff(*lines, fromfile=str(path.relative_to(TESTS)), tofile="this run", lineterm="")
+            pytest.fail("golden text differs:\n" + "\n".join(diff))
+
+    return check

@@ -1,0 +1,185 @@
+"""House rules that no other tool checks: who may import whom, sizes, names, what must not appear in the sources."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src" / "eutectic"
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "support": set(),
+    "target": {"support"},
+    "runtime": {"support", "target"},
+    "ir": {"support"},
+    "arith": {"support", "ir"},
+    "tir": {"support", "ir", "arith", "target"},
+    "te": {"support", "ir", "arith", "tir"},
+    "topi": {"support", "ir", "arith", "tir", "te"},
+    "relax": {"support", "ir", "arith", "tir", "te", "topi", "target"},
+    "script": {"support", "ir", "arith", "tir", "te", "relax"},
+    "backend": {"support", "ir", "arith", "tir", "te", "relax", "target", "runtime"},
+}
+ON_TOP = {"driver", "tune", "cli", "viz", "compat", "testing", "demo"}  # may import anything below
+LAYERS = {*MAY_IMPORT, *ON_TOP}
+
+# Optional dependency -> the folders of src/eutectic that may import it.
+OWNERS: dict[str, tuple[str, ...]] = {
+    "torch": ("relax/frontend/torch", "testing"),
+    "llvmlite": ("backend/llvm",),
+    "cuda": ("backend/cuda",),
+    "tvm_ffi": ("runtime",),
+}
+
+# (importing file, imported package) -> why this import against the table is right.
+LAYER_EXCEPTIONS: dict[tuple[str, str], str] = {}
+
+MAX_FILE_LINES, MAX_FUNCTION_LINES = 500, 60
+# path, or path::function -> why it may be larger.
+SIZE_EXCEPTIONS: dict[str, str] = {}
+
+BANNED_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
+BANNED_TEXT = re.compile(r"\bpickle\b|(?<![\w.])(?:eval|exec)\(|\bos\.system\b|\bshell=True")
+# path -> why it contains what is banned.
+TEXT_EXCEPTIONS: dict[str, str] = {}
+UNFINISHED = re.compile(r"\b(?:TODO|FIXME|XXX)\b")
+
+SOURCES = sorted(SRC.rglob("*.py"))
+EVERYTHING = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "benchmarks").rglob("*.py"))]
+
+
+def _name(path: Path) -> str:
+    base = SRC if path.is_relative_to(SRC) else ROOT
+    return path.relative_to(base).as_posix()
+
+
+@functools.cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """Dotted names of all modules that a file imports, at any depth; `from a import b` also gives `a.b`."""
+    for n in ast.walk(_tree(path)):
+        if isinstance(n, ast.Import):
+            yield from (alias.name for alias in n.names)
+        elif isinstance(n, ast.ImportFrom) and n.module is not None:
+            yield n.module
+            yield from (f"{n.module}.{alias.name}" for alias in n.names)
+
+
+def _layer_faults(path: Path) -> Iterator[str]:
+    parts = path.relative_to(SRC).parts
+    layer = parts[0].removesuffix(".py")
+    if layer in ON_TOP or layer == "__init__":
+        return
+    for name in _imports(path):
+        target = name.split(".")
+        if target[0] != "eutectic" or len(target) < 2:
+            continue
+        allowed = target[1] not in LAYERS or target[1] == layer or target[1] in MAY_IMPORT[layer]
+        if layer == target[1] == "backend" and len(target) > 2 and len(parts) > 2:
+            allowed = target[2] == parts[1] or not (SRC / "backend" / target[2]).is_dir()
+        if not allowed and (_name(path), target[1]) not in LAYER_EXCEPTIONS:
+            yield f"{_name(path)} imports {name}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_imports_point_down(path: Path):
+    assert path.relative_to(SRC).parts[0].removesuffix(".py") in {*LAYERS, "__init__"}
+    assert not sorted(set(_layer_faults(path)))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_optional_dependencies_have_one_owner(path: Path):
+    wrong = {
+        name
+        for name in _imports(path)
+        if (top := name.split(".")[0]) in OWNERS and not _name(path).startswith(OWNERS[top])
+    }
+    assert not wrong, f"{_name(path)} imports {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_private_names_stay_in_their_package(path: Path):
+    package = ["eutectic", *path.relative_to(SRC).parts[:-1]]
+    private = {
+        name
+        for name in _imports(path)
+        if name.startswith("eutectic.")
+        and any(p.startswith("_") and not p.startswith("__") for p in name.split("."))
+        and name.split(".")[: len(package)] != package
+    }
+    assert not private
+
+
+def _function_lines(f: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines from `def` to the end, without the docstring."""
+    lines = (f.end_lineno or f.lineno) - f.lineno + 1
+    if ast.get_docstring(f) is not None:
+        lines -= (f.body[0].end_lineno or 0) - f.body[0].lineno + 1
+    return lines
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=_name)
+def test_sizes(path: Path):
+    name = _name(path)
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= MAX_FILE_LINES or name in SIZE_EXCEPTIONS, f"{name} has {lines} lines"
+    for f in ast.walk(_tree(path)):
+        if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef) and f"{name}::{f.name}" not in SIZE_EXCEPTIONS:
+            assert _function_lines(f) <= MAX_FUNCTION_LINES, f"{name}::{f.name} has {_function_lines(f)} lines"
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=_name)
+def test_names_have_a_subject(path: Path):
+    base = SRC if path.is_relative_to(SRC) else ROOT
+    assert not BANNED_NAMES & {p.removesuffix(".py") for p in path.relative_to(base).parts}
+    if path.is_relative_to(SRC):
+        assert len(path.relative_to(SRC).parts) <= 4, "folders are at most three deep below eutectic/"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_nothing_banned(path: Path):
+    if _name(path) in TEXT_EXCEPTIONS:
+        return
+    found = [
+        f"{_name(path)}:{number}: {line.strip()}"
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if BANNED_TEXT.search(line)
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=_name)
+def test_nothing_unfinished(path: Path):
+    if path == Path(__file__):
+        return
+    assert not UNFINISHED.findall(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", EVERYTHING, ids=_name)
+def test_modules_say_what_they_are(path: Path):
+    assert len(ast.get_docstring(_tree(path)) or "") >= 10, f"{_name(path)} does not say what it is for"
+
+
+def test_exceptions_are_still_needed():
+    """An exception for a file that is gone would hide the next fault of that name."""
+    names = {_name(p) for p in EVERYTHING}
+    listed = [*(f for f, _ in LAYER_EXCEPTIONS), *(s.split("::")[0] for s in SIZE_EXCEPTIONS), *TEXT_EXCEPTIONS]
+    assert not set(listed) - names
+
+
+def test_documented_extras_exist():
+    """The extras that the documentation tells users to install are the ones the package declares."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    table = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8"), re.M)
+    assert table
+    for extra in table:
+        assert re.search(rf"^{extra} = \[", project, re.M), extra
