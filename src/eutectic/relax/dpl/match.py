@@ -67,6 +67,27 @@ def match_expr(
     return None
 
 
+def required_ops(pattern: DFPattern) -> frozenset[str]:
+    """Operators that every match must contain; lets a search skip patterns that cannot match."""
+    match pattern:
+        case ExprPattern() if isinstance(pattern.expr, Op):
+            return frozenset([pattern.expr.name])
+        case CallPattern():
+            return frozenset().union(required_ops(pattern.op), *map(required_ops, pattern.args))
+        case TuplePattern() | UnorderedTuplePattern():
+            return frozenset().union(*map(required_ops, pattern.fields))
+        case TupleGetItemPattern():
+            return required_ops(pattern.tuple)
+        case OrPattern():
+            return required_ops(pattern.left) & required_ops(pattern.right)
+        case AndPattern():
+            return required_ops(pattern.left) | required_ops(pattern.right)
+        case StructInfoPattern() | DataTypePattern() | ShapePattern() | AttrPattern() | WherePattern():
+            return required_ops(pattern.pattern)
+        case _:
+            return frozenset()
+
+
 class Matcher:
     """State of one match.
 

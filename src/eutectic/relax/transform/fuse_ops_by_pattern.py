@@ -13,7 +13,7 @@ from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.analysis.uses import get_var2val, users_of, walk_blocks
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
-from eutectic.relax.dpl.match import Matcher
+from eutectic.relax.dpl.match import Matcher, required_ops
 from eutectic.relax.dpl.pattern import CallPattern, TupleGetItemPattern
 from eutectic.relax.dpl.remarks import FusionRemark, Member, Refusal
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext, as_fusion_pattern
@@ -76,15 +76,22 @@ class FuseOpsByPattern(Pass):
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Apply the patterns in order."""
+        known: dict[Function, _Facts] = {}
         for pattern in self.patterns:
-            mod = self._apply(pattern, mod, ctx)
+            mod = self._apply(pattern, mod, ctx, known)
         return mod
 
-    def _apply(self, pattern: FusionPattern, mod: IRModule, ctx: PassContext) -> IRModule:
+    def _apply(
+        self, pattern: FusionPattern, mod: IRModule, ctx: PassContext, known: dict[Function, _Facts]
+    ) -> IRModule:
         builder: BlockBuilder | None = None
         wrappers: dict[bytes, GlobalVar] = {}
         for gv, function in entry_functions_of(mod, self.entry_functions):
-            groups = _Search(pattern, function, self.multiple_outputs, ctx).groups()
+            if function not in known:
+                known[function] = _Facts(function)
+            if not required_ops(pattern.pattern) <= known[function].ops:
+                continue
+            groups = _Search(pattern, known[function], self.multiple_outputs, ctx).groups()
             if not groups:
                 continue
             if builder is None:
@@ -104,28 +111,32 @@ class _Candidate:
     remark: FusionRemark
 
 
+class _Facts:
+    """What a search needs to know of a function; made once per version of it."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.var2val = get_var2val(function)
+        self.val2var = {value: var for var, value in self.var2val.items()}
+        self.users = users_of(function)
+        calls = (value.op for value in self.var2val.values() if isinstance(value, Call))
+        self.ops = frozenset(op.name for op in calls if isinstance(op, Op))
+
+
 @dataclass
 class _Search:
     """Finds the groups of one pattern in one function."""
 
     pattern: FusionPattern
-    function: Function
+    facts: _Facts
     multiple_outputs: bool
     ctx: PassContext
-    var2val: dict[Var, Expr] = field(init=False)
-    val2var: dict[Expr, Var] = field(init=False)
-    users: dict[Var, list[Var | None]] = field(init=False)
     taken: list[_Candidate] = field(init=False, default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.var2val = get_var2val(self.function)
-        self.val2var = {value: var for var, value in self.var2val.items()}
-        self.users = users_of(self.function)
 
     def groups(self) -> dict[int, list[Group]]:
         """Groups per dataflow block, by the identity of the block."""
         found: dict[int, list[Group]] = {}
-        for block in walk_blocks(self.function.body):
+        for block in walk_blocks(self.facts.function.body):
             if not isinstance(block, DataflowBlock):
                 continue
             self.taken = []
@@ -146,7 +157,7 @@ class _Search:
         return note
 
     def _try(self, binding: VarBinding, order: Mapping[Var, int], block: DataflowBlock) -> None:
-        matcher = Matcher(self.var2val)
+        matcher = Matcher(self.facts.var2val)
         first: Refusal | None = None
         for _ in matcher.solve(self.pattern.pattern, binding.value):
             members = self._members(matcher)
@@ -166,8 +177,8 @@ class _Search:
         """Bindings matched by call and field patterns; wildcards never join."""
         out: dict[Var, Expr] = {}
         for pattern, value in matcher.found.items():
-            if isinstance(pattern, (CallPattern, TupleGetItemPattern)) and value in self.val2var:
-                out[self.val2var[value]] = value
+            if isinstance(pattern, (CallPattern, TupleGetItemPattern)) and value in self.facts.val2var:
+                out[self.facts.val2var[value]] = value
         return out
 
     def _refusal(
@@ -192,7 +203,7 @@ class _Search:
     def _leaks(self, var: Var, own: set[Var]) -> bool:
         if not isinstance(var, DataflowVar):
             return True
-        return any(user is None or user not in own for user in self.users.get(var, ()))
+        return any(user is None or user not in own for user in self.facts.users.get(var, ()))
 
     def _depends_on_itself(self, own: set[Var], block: DataflowBlock) -> bool:
         """Whether a path leaves the group and comes back, other groups counting as one step."""
@@ -207,8 +218,8 @@ class _Search:
             binding.value,
             self._annotated(matcher),
             members,
-            {v: [u for u in found if u is not None] for v, found in self.users.items()},
-            self.val2var,
+            {v: [u for u in found if u is not None] for v, found in self.facts.users.items()},
+            self.facts.val2var,
         )
         verdict = self.pattern.check(context)
         if isinstance(verdict, Refusal):

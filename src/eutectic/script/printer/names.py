@@ -1,0 +1,41 @@
+"""Names in printed text: hints made unique within a scope, and valid as identifiers."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable
+
+_RESERVED = frozenset({"R", "T", "I", "cls", "metadata"})
+
+
+def identifier(hint: str) -> str:
+    """`hint` as a Python identifier."""
+    text = re.sub(r"\W", "_", hint) or "v"
+    if text[0].isdigit() or keyword.iskeyword(text) or text in _RESERVED:
+        text = f"_{text}" if text[0].isdigit() else f"{text}_"
+    return text
+
+
+class Names:
+    """Gives each object of a scope its own name; duplicates get `_1`, `_2`."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._given: dict[int, str] = {}
+        self._keep: list[object] = []  # ids stay valid only while their objects live
+
+    def of(self, item: object, hint: str) -> str:
+        """The name of `item`, chosen at its first use."""
+        if id(item) not in self._given:
+            self._given[id(item)] = self._fresh(identifier(hint))
+            self._keep.append(item)
+        return self._given[id(item)]
+
+    def _fresh(self, base: str) -> str:
+        name, number = base, 0
+        while name in self._taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name)
+        return name

@@ -1,0 +1,322 @@
+"""The graph dialect as TVMScript text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from eutectic.ir.attrs import DictAttrs
+from eutectic.ir.dtype import from_numpy
+from eutectic.ir.module import GlobalVar
+from eutectic.ir.node import Node, fields_of
+from eutectic.ir.op import Op
+from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr
+from eutectic.ir.prim_expr import Var as ScalarVar
+from eutectic.relax.base import ShapeExpr, ShapeStructInfo
+from eutectic.relax.expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from eutectic.relax.struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from eutectic.script.printer.names import Names, identifier
+from eutectic.script.printer.prim import float_text, prim_text
+
+INDENT = "    "
+
+
+class RelaxPrinter:
+    """Prints graph functions and expressions of one module.
+
+    Args:
+        constants: Large constants met so far, in order; shared by the functions of a module.
+        module_alias: What calls of the module's functions are written on.
+    """
+
+    def __init__(self, constants: list[Constant] | None = None, module_alias: str = "cls") -> None:
+        self.constants = constants if constants is not None else []
+        self.alias = module_alias
+        self.names = Names()
+        self.uses_module = False
+        self._in_signature = False
+
+    # ---- functions and statements
+
+    def function(self, function: Function, name: str, *, local: bool = False) -> list[str]:
+        """Lines of a function definition."""
+        outer = self.names
+        if not local:
+            self.names = Names()
+        self._in_signature = True
+        params = ", ".join(f"{self.var(p)}: {self.info(p.struct_info)}" for p in function.params)
+        ret = self.info(function.ret_struct_info)
+        self._in_signature = False
+        lines = [self._decorator(function, local), f"def {identifier(name)}({params}) -> {ret}:"]
+        body = [*self._attrs(function, name), *self.body(function.body)]
+        if not local and self.uses_module:
+            body.insert(0, f"{self.alias} = Module")
+            self.uses_module = False
+        lines += [INDENT + line for line in body]
+        self.names = outer
+        return lines
+
+    def _decorator(self, function: Function, local: bool) -> str:
+        options = []
+        if not function.is_pure:
+            options.append("pure=False")
+        if not local and function.attr("global_symbol") is None:
+            options.append("private=True")
+        return "@R.function" + (f"({', '.join(options)})" if options else "")
+
+    def _attrs(self, function: Function, name: str) -> list[str]:
+        items = [(k, v) for k, v in function.attrs.items() if not (k == "global_symbol" and v == name)] if function.attrs else []
+        return [f"R.func_attr({{{', '.join(f'{quoted(k)}: {self.attr(v)}' for k, v in items)}}})"] if items else []
+
+    def body(self, body: SeqExpr) -> list[str]:
+        """Lines of a function's or branch's statements, the `return` last."""
+        return [*(line for block in body.blocks for line in self.block(block)), f"return {self.expr(body.body)}"]
+
+    def block(self, block: BindingBlock) -> list[str]:
+        """Lines of a block."""
+        lines = [line for binding in block.bindings for line in self.binding(binding)]
+        if not isinstance(block, DataflowBlock):
+            return lines
+        outputs = [self.var(b.var) for b in block.bindings if not isinstance(b.var, DataflowVar)]
+        return ["with R.dataflow():", *(INDENT + line for line in [*lines, f"R.output({', '.join(outputs)})"])]
+
+    def binding(self, binding: Binding) -> list[str]:
+        """Lines of one binding."""
+        value = binding.value
+        if isinstance(binding, MatchCast):
+            cast = f"R.match_cast({self.expr(value)}, {self.info(binding.struct_info)})"
+            return [f"{self.var(binding.var)}: {self.info(binding.var.struct_info)} = {cast}"]
+        if isinstance(value, Function):
+            return self.function(value, self.var(binding.var), local=True)
+        if isinstance(value, If):
+            return self._if(value, binding.var)
+        text = self.expr(value)
+        info = f": {self.info(binding.var.struct_info)}" if binding.var.struct_info is not None else ""
+        return [f"{self.var(binding.var)}{info} = {text}"]
+
+    def _if(self, value: If, var: Var) -> list[str]:
+        lines = [f"if {self.expr(value.cond)}:"]
+        for head, branch in (("", value.true_branch), ("else:", value.false_branch)):
+            assert isinstance(branch, SeqExpr)
+            if head:
+                lines.append(head)
+            inner = [line for block in branch.blocks for line in self.block(block)]
+            inner.append(f"{self.var(var)}: {self.info(var.struct_info)} = {self.expr(branch.body)}")
+            lines += [INDENT + line for line in inner]
+        return lines
+
+    # ---- expressions
+
+    def var(self, var: Var) -> str:
+        """Name of a variable."""
+        return self.names.of(var, var.name_hint)
+
+    def scalar_var(self, var: ScalarVar) -> str:
+        """Name of a symbolic size."""
+        return self.names.of(var, var.name)
+
+    def expr(self, expr: Any) -> str:
+        """An expression in one line."""
+        match expr:
+            case Var():
+                return self.var(expr)
+            case Call():
+                return self.call(expr)
+            case Constant():
+                return self.constant(expr)
+            case Tuple():
+                return tuple_text(self.expr(item) for item in expr.fields)
+            case TupleGetItem():
+                return f"{self.expr(expr.tuple_value)}[{expr.index}]"
+            case ShapeExpr():
+                return f"R.shape([{', '.join(map(self.prim, expr.values))}])"
+            case PrimValue():
+                return f"R.prim_value({self.prim_value(expr.value)})"
+            case StringImm():
+                return f"R.str({quoted(expr.value)})"
+            case DataTypeImm():
+                return f"R.dtype({quoted(expr.value)})"
+            case ExternFunc():
+                return f"R.ExternFunc({quoted(expr.global_symbol)})"
+            case GlobalVar():
+                self.uses_module = True
+                return f"{self.alias}.{identifier(expr.name_hint)}"
+            case Op():
+                return quoted(expr.name)
+            case SeqExpr():
+                return "; ".join(self.body(expr))
+            case _:
+                return f"<{type(expr).__name__}>"
+
+    def prim(self, value: PrimExpr) -> str:
+        """A size inside a shape literal."""
+        return prim_text(value, self.scalar_var)
+
+    def prim_value(self, value: PrimExpr) -> str:
+        """A scalar argument."""
+        if isinstance(value, FloatImm):
+            return f"T.{value.dtype}({float_text(value.value)})"
+        if isinstance(value, IntImm) and value.dtype == "bool":
+            return f"T.bool({bool(value.value)})"
+        return prim_text(value, self.scalar_var)
+
+    def constant(self, constant: Constant) -> str:
+        """A constant: inline when it is a number, else by its place in the metadata."""
+        if constant.data.ndim == 0:
+            dtype = from_numpy(constant.data.dtype)
+            value = constant.data.item()
+            text = float_text(float(value)) if not isinstance(value, (bool, int)) else str(value)
+            return f"R.const({text}, {quoted(dtype)})"
+        index = next((i for i, known in enumerate(self.constants) if known is constant), None)
+        if index is None:
+            index = len(self.constants)
+            self.constants.append(constant)
+        return f'metadata["relax.expr.Constant"][{index}]'
+
+    def call(self, call: Call) -> str:
+        """A call: operands by position, then every option by name."""
+        op = call.op
+        if isinstance(op, Op):
+            special = self._special_call(call)
+            if special is not None:
+                return special
+            parts = [self.argument(arg) for arg in call.args]
+            parts += [f"{key}={self.attr(value)}" for key, value in (call.attrs.items() if call.attrs else [])]
+            if call.sinfo_args:
+                parts.append(f"sinfo_args={tuple_text(map(self.info, call.sinfo_args))}")
+            name = op.name.removeprefix("relax.")
+            return f"R.{name}({', '.join(parts)})"
+        args = ", ".join(map(self.expr, call.args))
+        if isinstance(op, ExternFunc):
+            infos = f", sinfo_args={tuple_text(map(self.info, call.sinfo_args))}" if call.sinfo_args else ""
+            return f"R.call_packed({quoted(op.global_symbol)}{', ' + args if args else ''}{infos})"
+        return f"{self.expr(op)}({args})"
+
+    def argument(self, arg: Any) -> str:
+        """An operand of an operator: scalars are written bare."""
+        return self.prim_value(arg.value) if isinstance(arg, PrimValue) else self.expr(arg)
+
+    def _special_call(self, call: Call) -> str | None:
+        name = call.op.name
+        if name not in ("relax.call_dps_packed", "relax.call_tir", "relax.call_pure_packed"):
+            return None
+        head = call.args[0]
+        target = quoted(head.global_symbol) if isinstance(head, ExternFunc) else self.expr(head)
+        infos = list(map(self.info, call.sinfo_args))
+        if name == "relax.call_pure_packed":
+            args = "".join(f", {self.expr(arg)}" for arg in call.args[1:])
+            return f"R.call_pure_packed({target}{args}, sinfo_args={tuple_text(infos)})"
+        out = infos[0] if len(infos) == 1 else f"[{', '.join(infos)}]"
+        extra = f", tir_vars={self.expr(call.args[2])}" if len(call.args) > 2 else ""
+        return f"R.{name.removeprefix('relax.')}({target}, {self.expr(call.args[1])}, out_sinfo={out}{extra})"
+
+    def attr(self, value: Any) -> str:
+        """An option or annotation as a Python literal."""
+        match value:
+            case str():
+                return quoted(value)
+            case float():
+                return float_text(value)
+            case tuple() | list():
+                return "[" + ", ".join(map(self.attr, value)) + "]"
+            case dict() | DictAttrs():
+                return "{" + ", ".join(f"{quoted(str(k))}: {self.attr(v)}" for k, v in value.items()) + "}"
+            case PrimExpr():
+                return self.prim(value)
+            case Op() | GlobalVar() | Var() | Constant():
+                return self.expr(value)
+            case Node():
+                inner = ", ".join(f"{name}={self.attr(item)}" for name, _, item in fields_of(value))
+                return f"{type(value).__name__}({inner})"
+            case np.ndarray():
+                return f"<array {value.dtype}{value.shape}>"
+            case None | bool() | int():
+                return repr(value)
+            case _:
+                return f"<{type(value).__name__}>"
+
+    # ---- struct info
+
+    def info(self, info: Any) -> str:
+        """Struct info as an annotation."""
+        match info:
+            case TensorStructInfo():
+                return self._tensor(info)
+            case ShapeStructInfo():
+                if info.values is not None:
+                    return f"R.Shape([{', '.join(map(self._dim, info.values))}])"
+                return f"R.Shape(ndim={info.ndim})"
+            case PrimStructInfo():
+                return f"R.Prim(value={self._dim(info.value)})" if info.value is not None else f"R.Prim({quoted(str(info.dtype))})"
+            case TupleStructInfo():
+                return f"R.Tuple({', '.join(map(self.info, info.fields))})"
+            case FuncStructInfo():
+                return self._callable(info)
+            case ObjectStructInfo() | None:
+                return "R.Object"
+            case _:
+                return f"<{type(info).__name__}>"
+
+    def _tensor(self, info: TensorStructInfo) -> str:
+        parts = []
+        if info.dims is not None:
+            parts.append(tuple_text(map(self._dim, info.dims)))
+        elif info.shape is not None:
+            parts.append(self.expr(info.shape))
+        if info.dtype:
+            parts.append(f"dtype={quoted(info.dtype)}")
+        if info.vdevice is not None:
+            parts.append(f"vdevice={quoted(str(info.vdevice))}")
+        if info.shape is None and info.ndim >= 0:
+            parts.append(f"ndim={info.ndim}")
+        return f"R.Tensor({', '.join(parts)})" if parts else "R.Tensor"
+
+    def _callable(self, info: FuncStructInfo) -> str:
+        purity = "True" if info.purity else "False"
+        if info.params is None:
+            return f"R.Callable(ret={self.info(info.ret)}, purity={purity})"
+        return f"R.Callable({tuple_text(map(self.info, info.params))}, {self.info(info.ret)}, {purity})"
+
+    def _dim(self, value: PrimExpr | None) -> str:
+        """A size in an annotation; in a signature symbolic ones are quoted, which defines them."""
+        assert value is not None
+        text = self.prim(value)
+        return text if isinstance(value, IntImm) or not self._in_signature else quoted(text)
+
+
+def quoted(text: str) -> str:
+    """A string literal in double quotes."""
+    body = repr(text)[1:-1]
+    return '"' + (body if repr(text)[0] == '"' else body.replace("\\'", "'").replace('"', '\\"')) + '"'
+
+
+def tuple_text(items: Iterable[str]) -> str:
+    """Items as a tuple display."""
+    listed = list(items)
+    return f"({listed[0]},)" if len(listed) == 1 else f"({', '.join(listed)})"

@@ -1,0 +1,247 @@
+"""Cases of neural-network and image operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from tests.relax.op.oracle import FLOATS, Case, Feeds, covers, table
+
+from eutectic.relax.op import image, nn
+
+SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
+
+
+def _laid_out(f: Feeds, shape: tuple[int, ...], dtype: str, canonical: str, **options: Any) -> tuple[Any, Any, str]:
+    """A tensor in a random layout, and the same for torch in the canonical one."""
+    layout = "".join(f.rng.permutation(list(canonical))) if f.integer(0, 3) == 0 else canonical
+    x, t = f.tensor(tuple(shape[canonical.index(c)] for c in layout), dtype, **options)
+    return x, t.permute(*(layout.index(c) for c in canonical)), layout
+
+
+def _arranged(t: torch.Tensor, canonical: str, layout: str) -> torch.Tensor:
+    return t.permute(*(canonical.index(c) for c in layout)).contiguous()
+
+
+def _exact(function: Any, *tensors: torch.Tensor, **options: Any) -> torch.Tensor:
+    """In float64, rounded to the operands' dtype."""
+    return function(*(t.double() for t in tensors), **options).to(tensors[0].dtype)
+
+
+def _ints(f: Feeds, rank: int, low: int, high: int) -> list[int]:
+    return [f.integer(low, high) for _ in range(rank)]
+
+
+def _conv(f: Feeds, name: str, rank: int) -> Case:
+    dtype, groups = f.pick(*FLOATS, "int8", "int32"), f.pick(1, 1, 2, 3)
+    kernel, strides, dilation = _ints(f, rank, 1, 3), _ints(f, rank, 1, 2), _ints(f, rank, 1, 2)
+    pads = _ints(f, 2 * rank, 0, 2)
+    sizes = [d * (k - 1) + 1 + f.integer(0, 3) for d, k in zip(dilation, kernel, strict=True)]
+    per_group, out = f.integer(1, 3), groups * f.integer(1, 2)
+    space = SPATIAL[rank]
+    data = (f.integer(1, 2), groups * per_group, *sizes)
+    x, tx, data_layout = _laid_out(f, data, dtype, "NC" + space, low=-2, high=2)
+    w, tw, kernel_layout = _laid_out(f, (out, per_group, *kernel), dtype, "OI" + space, low=-2, high=2)
+    widths = [p for i in reversed(range(rank)) for p in (pads[i], pads[rank + i])]
+    function = (F.conv1d, F.conv2d, F.conv3d)[rank - 1]
+    padded = F.pad(tx.double(), widths)
+    result = function(padded, tw.double(), stride=strides, dilation=dilation, groups=groups)
+    out_dtype = "int32" if dtype == "int8" else None
+    want = result.to(torch.int32 if dtype == "int8" else tx.dtype)
+    out_layout = f.pick(None, "NC" + space)
+    call = getattr(nn, f"conv{rank}d")(
+        x, w, strides, pads, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype
+    )
+    return Case(call, _arranged(want, "NC" + space, out_layout or data_layout), slack=2, feeds=f.values)
+
+
+table({f"relax.nn.conv{rank}d": rank for rank in SPATIAL}, _conv)
+
+
+def _conv_transpose(f: Feeds, name: str, rank: int) -> Case:
+    dtype, groups = f.pick(*FLOATS), f.pick(1, 1, 2)
+    kernel, strides, dilation = _ints(f, rank, 1, 3), _ints(f, rank, 1, 3), _ints(f, rank, 1, 2)
+    extra = [f.integer(0, max(s, d) - 1) for s, d in zip(strides, dilation, strict=True)]
+    pads = [f.integer(0, d * (k - 1) // 2) for d, k in zip(dilation, kernel, strict=True)]
+    space = SPATIAL[rank]
+    shape = (f.integer(1, 2), groups * f.integer(1, 3), *_ints(f, rank, 1, 4))
+    x, tx, data_layout = _laid_out(f, shape, dtype, "NC" + space)
+    w, tw, kernel_layout = _laid_out(f, (shape[1], f.integer(1, 2), *kernel), dtype, "IO" + space)
+    function = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[rank - 1]
+    want = _exact(
+        function, tx, tw, stride=strides, padding=pads, output_padding=extra, groups=groups, dilation=dilation
+    )
+    call = getattr(nn, f"conv{rank}d_transpose")(
+        x, w, strides, pads, extra, dilation, groups, data_layout, kernel_layout, "NC" + space
+    )
+    return Case(call, want, slack=2, feeds=f.values)
+
+
+table({f"relax.nn.conv{rank}d_transpose": rank for rank in SPATIAL}, _conv_transpose)
+
+
+def _pool(f: Feeds, name: str, rank: int) -> Case:
+    largest = "max" in name
+    dtype = f.pick("float32", "float64") if not largest else f.pick("float32", "float64", "bfloat16", "int32")
+    kernel, strides = _ints(f, rank, 1, 3), _ints(f, rank, 1, 3)
+    dilation = _ints(f, rank, 1, 2) if largest else [1] * rank
+    pads = [f.integer(0, k // 2) for k in kernel]
+    sizes = [d * (k - 1) + 1 + f.integer(0, 4) for d, k in zip(dilation, kernel, strict=True)]
+    ceil_mode, include = f.flag(), f.flag()
+    space = SPATIAL[rank]
+    x, t, layout = _laid_out(f, (f.integer(1, 2), f.integer(1, 2), *sizes), dtype, "NC" + space, special=f.flag())
+    options: dict[str, Any] = {"ceil_mode": ceil_mode}
+    options |= {"dilation": dilation} if largest else {"count_include_pad": include}
+    function = getattr(F, name.removeprefix("relax.nn."))
+    want = function(t.double() if dtype == "int32" else t, kernel, strides, pads, **options).to(t.dtype)
+    call = getattr(nn, name.removeprefix("relax.nn."))(
+        x, kernel, strides, pads, dilation, ceil_mode, include, layout, "NC" + space
+    )
+    return Case(call, want, feeds=f.values)
+
+
+table({f"relax.nn.{kind}_pool{rank}d": rank for kind in ("max", "avg") for rank in SPATIAL}, _pool)
+
+
+def _adaptive(f: Feeds, name: str, rank: int) -> Case:
+    sizes, target = _ints(f, rank, 1, 6), _ints(f, rank, 1, 5)
+    x, t, layout = _laid_out(f, (f.integer(1, 2), f.integer(1, 2), *sizes), "float32", "NC" + SPATIAL[rank])
+    short = name.removeprefix("relax.nn.")
+    wanted = f.pick(tuple(target), target[0], None)
+    plain = {None: sizes}.get(wanted) or ([wanted] * rank if isinstance(wanted, int) else list(wanted))
+    want = getattr(F, short)(t, plain)
+    call = getattr(nn, short)(x, wanted, layout, "NC" + SPATIAL[rank])
+    return Case(call, want, feeds=f.values)
+
+
+table({f"relax.nn.adaptive_{kind}_pool{rank}d": rank for kind in ("max", "avg") for rank in SPATIAL}, _adaptive)
+
+
+@covers("relax.nn.batch_norm")
+def batch_norm(f: Feeds) -> Case:
+    dtype, shape = f.pick(*FLOATS), f.shape(least=2, low=2)
+    x, t = f.tensor(shape, dtype, special=f.flag())
+    parameters = [f.tensor((shape[1],), dtype, low=0.5, high=2) for _ in range(4)]
+    (g, tg), (b, tb), (m, tm), (v, tv) = parameters
+    training = f.flag()
+    wide = [value.double() for value in (t, tm, tv, tg, tb)]
+    want = F.batch_norm(*wide, training=False, eps=1e-3).to(t.dtype)
+    after = (tm, tv)
+    if training:
+        axes = [i for i in range(t.ndim) if i != 1]
+        want = F.batch_norm(wide[0], None, None, wide[3], wide[4], training=True, eps=1e-3).to(t.dtype)
+        statistics = (wide[0].mean(axes), wide[0].var(axes, correction=0))
+        after = tuple(
+            (0.7 * old.double() + 0.3 * new).to(t.dtype) for old, new in zip((tm, tv), statistics, strict=True)
+        )
+    call = nn.batch_norm(x, g, b, m, v, axis=1 - len(shape), epsilon=1e-3, momentum=0.3, training=training)
+    return Case(call, (want, *after), slack=5, feeds=f.values)
+
+
+@covers("relax.nn.layer_norm")
+def layer_norm(f: Feeds) -> Case:
+    dtype, shape = f.pick(*FLOATS), f.shape(least=1)
+    count = f.integer(1, len(shape))
+    x, t = f.tensor(shape, dtype)
+    (g, tg), (b, tb) = (f.tensor(shape[-count:], dtype) for _ in range(2))
+    want = _exact(lambda a, c, d: F.layer_norm(a, shape[-count:], c, d), t, tg, tb)
+    call = nn.layer_norm(x, g, b, axes=[i - count for i in range(count)])
+    return Case(call, want, slack=2, feeds=f.values)
+
+
+@covers("relax.nn.group_norm")
+def group_norm(f: Feeds) -> Case:
+    dtype, groups = f.pick(*FLOATS), f.integer(1, 3)
+    shape = (f.integer(1, 3), groups * f.integer(1, 3), *f.shape(least=1, most=2, low=2))
+    x, t = f.tensor(shape, dtype)
+    (g, tg), (b, tb) = (f.tensor((shape[1],), dtype) for _ in range(2))
+    want = _exact(lambda a, c, d: F.group_norm(a, groups, c, d), t, tg, tb)
+    call = nn.group_norm(x, g, b, groups, 1, list(range(2, len(shape))))
+    return Case(call, want, slack=2, feeds=f.values)
+
+
+@covers("relax.nn.instance_norm")
+def instance_norm(f: Feeds) -> Case:
+    dtype, shape = f.pick(*FLOATS), (*f.shape(least=2, most=2), *f.shape(least=1, most=2, low=2))
+    x, t = f.tensor(shape, dtype)
+    (g, tg), (b, tb) = (f.tensor((shape[1],), dtype) for _ in range(2))
+    want = _exact(lambda a, c, d: F.instance_norm(a, weight=c, bias=d), t, tg, tb)
+    call = nn.instance_norm(x, g, b, 1, list(range(2, len(shape))))
+    return Case(call, want, slack=2, feeds=f.values)
+
+
+@covers("relax.nn.rms_norm")
+def rms_norm(f: Feeds) -> Case:
+    dtype, shape = f.pick(*FLOATS), f.shape(least=1)
+    x, t = f.tensor(shape, dtype)
+    w, tw = f.tensor(shape[-1:], dtype)
+    want = _exact(lambda a, c: F.rms_norm(a, shape[-1:], c, 1e-5), t, tw)
+    return Case(nn.rms_norm(x, w), want, slack=2, feeds=f.values)
+
+
+@covers("relax.nn.pad")
+def pad(f: Feeds) -> Case:
+    mode = f.pick("constant", "reflect", "replicate", "circular")
+    if mode == "constant":
+        shape = f.shape(least=1, low=2)
+        widths = [f.integer(-1, 3) for _ in range(2 * len(shape))]
+        x, t = f.tensor(shape, f.pick("float32", "int32", "bfloat16"), special=True)
+        backwards = [w for i in reversed(range(len(shape))) for w in widths[2 * i : 2 * i + 2]]
+        value = f.pick(0, 2, -1)
+        return Case(nn.pad(x, widths, value), F.pad(t, backwards, value=value), exact=True, feeds=f.values)
+    shape = (*f.shape(least=2, most=2), *f.shape(least=1, most=2, low=3))
+    inner = [f.integer(0, 2) for _ in range(2 * (len(shape) - 2))]
+    x, t = f.tensor(shape, "float32", special=True)
+    backwards = [w for i in reversed(range(len(inner) // 2)) for w in inner[2 * i : 2 * i + 2]]
+    call = nn.pad(x, [0, 0, 0, 0, *inner], pad_mode=mode)
+    return Case(call, F.pad(t, backwards, mode=mode), exact=True, feeds=f.values)
+
+
+def _attention(f: Feeds, name: str, with_bias: bool) -> Case:
+    dtype = f.pick(*FLOATS)
+    b, s, extra, heads, shared, h, v = (f.integer(1, 3) for _ in range(7))
+    causal = f.pick(None, "TopLeft", "BottomRight")
+    t = s if causal == "TopLeft" else s + extra
+    q, tq = f.tensor((b, s, heads * shared, h), dtype)
+    k, tk = f.tensor((b, t, heads, h), dtype)
+    u, tv = f.tensor((b, t, heads, v), dtype)
+    scale = f.pick(None, 0.3)
+    bias, tb = f.tensor((f.pick(1, b), heads * shared, s, t), dtype) if with_bias else (None, None)
+    mask = torch.zeros(s, t, dtype=torch.float64)
+    if causal:
+        seen = torch.ones(s, t).tril(t - s if causal == "BottomRight" else 0).bool()
+        mask = mask.masked_fill(~seen, float("-inf"))
+    mask = mask + tb.double() if tb is not None else mask
+    wide = [x.double().transpose(1, 2) for x in (tq, tk, tv)]
+    wide[1:] = [x.repeat_interleave(shared, 1) for x in wide[1:]]
+    want = F.scaled_dot_product_attention(*wide, attn_mask=mask, scale=scale).transpose(1, 2).to(tq.dtype)
+    return Case(nn.attention(q, k, u, bias, scale, causal), want, slack=2, feeds=f.values)
+
+
+table({"relax.nn.attention": False, "relax.nn.attention_bias": True}, _attention)
+
+
+@covers("relax.nn.dropout")
+def dropout(f: Feeds) -> Case:
+    x, t = f.tensor(f.shape(low=0), f.pick(*FLOATS), special=True)
+    return Case(nn.dropout(x, 0.3), (t, torch.ones_like(t)), exact=True, feeds=f.values)
+
+
+@covers("relax.image.resize2d")
+def resize2d(f: Feeds) -> Case:
+    dtype = f.pick("float32", "float64")
+    shape, size = (1, 2, *_ints(f, 2, 1, 9)), tuple(_ints(f, 2, 1, 13))
+    layout = f.pick("NCHW", "NHWC")
+    x, t = f.tensor(tuple(shape["NCHW".index(c)] for c in layout), dtype)
+    plain = t.permute(*(layout.index(c) for c in "NCHW"))
+    choice = f.pick("nearest", "nearest-exact", "half_pixel", "align_corners")
+    if choice.startswith("nearest"):
+        coordinates, rounding = ("asymmetric", "floor") if choice == "nearest" else ("half_pixel", "round_prefer_ceil")
+        call = image.resize2d(x, size, None, layout, "nearest_neighbor", coordinates, rounding)
+        want = F.interpolate(plain, size, mode=choice)
+    else:
+        call = image.resize2d(x, size, None, layout, "linear", choice)
+        want = F.interpolate(plain, size, mode="bilinear", align_corners=choice == "align_corners")
+    slack = 1 if dtype == "float32" else 1e4
+    return Case(call, _arranged(want, "NCHW", layout), slack=slack, feeds=f.values)
