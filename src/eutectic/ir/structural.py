@@ -79,8 +79,7 @@ class _Comparison:
             self.push((x, y, f"{path}[{i}]", binding) for i, (x, y) in enumerate(zip(a, b, strict=True)))
             return None
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-            same = a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-            return None if same else f"arrays {a.dtype}{a.shape} and {b.dtype}{b.shape} differ"
+            return _array_difference(a, b)
         if isinstance(a, dict) and isinstance(b, dict):
             if set(a) != set(b):
                 return f"keys {sorted(map(str, a))} against {sorted(map(str, b))}"
@@ -233,6 +232,18 @@ def _plain_digest(value: Any) -> bytes:
     if isinstance(value, dict):
         return structural_digest(tuple((k, value[k]) for k in sorted(value)))
     return hashlib.blake2b(f"{type(value).__name__}:{value!r}".encode(), digest_size=32).digest()
+
+
+def _array_difference(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> str | None:
+    """The first element that differs by its bytes, or None."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return f"array {a.dtype}{list(a.shape)} against {b.dtype}{list(b.shape)}"
+    if a.tobytes() == b.tobytes():
+        return None
+    flat_a, flat_b = np.ravel(a), np.ravel(b)
+    index = next(i for i in range(a.size) if flat_a[i].tobytes() != flat_b[i].tobytes())
+    place = [int(i) for i in np.unravel_index(index, a.shape)]
+    return f"element {place}: {flat_a[index]} against {flat_b[index]}"
 
 
 def _same_plain(a: Any, b: Any) -> bool:

@@ -317,12 +317,11 @@ class PyExprMutator:
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
         """Rewrite the value; the variable is re-made when its struct info changed."""
-        value = self.visit_expr(binding.value)
+        value = self.builder_.normalize(self.visit_expr(binding.value))
         var = self.visit_var_def(binding.var)
         if value is binding.value and var is binding.var and value.struct_info is not None:
             self.builder_.emit_normalized(binding)
             return
-        value = self.builder_.normalize(value)
         fresh = self.with_struct_info(var, value.struct_info) if value.struct_info is not None else var
         if fresh is not binding.var:
             self._remap[binding.var] = fresh

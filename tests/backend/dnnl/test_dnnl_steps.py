@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.backend.dnnl.dnnl_regions import assert_close, compute, normal, region_of
 
 from eutectic.backend.dnnl.library import availability
 from eutectic.backend.dnnl.spec import (
@@ -21,7 +22,6 @@ from eutectic.backend.dnnl.spec import (
     PostEltwise,
     TensorSpec,
 )
-from tests.backend.dnnl.dnnl_regions import assert_close, compute, normal, region_of
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availability().reason}")
@@ -196,14 +196,14 @@ def eltwise(post: PostEltwise, x: np.ndarray) -> np.ndarray:
 
 
 # Largest absolute error over [-20, 20] (log, sqrt: (0, 20]) relative to max(1, |value|); measured, rounded up.
-ACCURACY = dict.fromkeys(ELTWISE, 1.5e-7) | {
+ACCURACY = dict.fromkeys(ELTWISE, 2e-7) | {
     "gelu_erf": 4e-7,
     "gelu_tanh": 4e-7,
     "silu": 4e-7,
     "exp": 4e-7,
     "mish": 1e-6,
     "softplus": 3e-6,
-    "log": 2e-6,
+    "log": 4e-6,
 }
 
 
