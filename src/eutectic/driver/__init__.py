@@ -1,1 +1,1 @@
-"""."""
+"""compile(): picks the pipeline, runs it, links the executable, reports."""

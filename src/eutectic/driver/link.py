@@ -68,7 +68,7 @@ def _interpreted(mod: IRModule, regions: Mapping[str, Region], function: Functio
     """An executable that interprets the function as a whole; regions are still native."""
 
     def external(symbol: str, args: Sequence[Any], infos: Sequence[StructInfo]) -> Any:
-        made = [np.empty(info.static_shape or (), to_numpy(info.dtype)) for info in infos if isinstance(info, TensorStructInfo)]
+        made = [np.empty(_static(info), to_numpy(info.dtype)) for info in tensor_infos(infos)]
         regions[symbol](args, made)
         return made[0] if len(made) == 1 else tuple(made)
 
@@ -235,7 +235,7 @@ class _Linker:
         if region is None:
             raise CodegenError(f"external function {target.global_symbol} is in no module", help="run RunCodegen first")
         inputs = self.operand(call.args[1])
-        infos = [self.output(info) for info in call.sinfo_args]
+        infos = [self.output(info) for info in tensor_infos(call.sinfo_args)]
         slots = tuple(self.new_slot() for _ in infos)
         given = inputs if isinstance(inputs, tuple) else (inputs,)
         self.instructions.append(CallRegion(target.global_symbol, region, given, tuple(infos), slots))
@@ -244,8 +244,8 @@ class _Linker:
         else:
             self.tuples[var] = slots
 
-    def output(self, info: StructInfo) -> tuple[tuple[Size, ...], np.dtype[Any]]:
-        if not isinstance(info, TensorStructInfo) or info.dims is None:
+    def output(self, info: TensorStructInfo) -> tuple[tuple[Size, ...], np.dtype[Any]]:
+        if info.dims is None:
             raise CodegenError("an external function has a result of unknown shape")
         return tuple(map(self.size, info.dims)), to_numpy(info.dtype)
 
@@ -254,6 +254,25 @@ class _Linker:
         slot = self.slots[binding.var] = self.new_slot()
         check = partial(_match, binding.struct_info, self.symbols, binding.var.name_hint)
         self.instructions.append(Bind("match_cast", source, slot, check))
+
+
+def tensor_infos(infos: Sequence[StructInfo]) -> list[TensorStructInfo]:
+    """The tensors among the results of an external function, tuples flattened."""
+    out: list[TensorStructInfo] = []
+    for info in infos:
+        if isinstance(info, TupleStructInfo):
+            out += tensor_infos(info.fields)
+        elif isinstance(info, TensorStructInfo):
+            out.append(info)
+        else:
+            raise CodegenError(f"an external function has a result of kind {type(info).__name__}")
+    return out
+
+
+def _static(info: TensorStructInfo) -> tuple[int, ...]:
+    if info.static_shape is None:
+        raise CodegenError("an external function has a result of unknown shape")
+    return info.static_shape
 
 
 def _slots_in(operands: Sequence[Operand]) -> list[int]:

@@ -1,1 +1,1 @@
-"""."""
+"""What every level of the IR shares: nodes, equality, modules, passes."""

@@ -1,1 +1,1 @@
-"""."""
+"""Runs what was compiled; importable without the compiler."""

@@ -59,6 +59,9 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: op.astype(t(2), "void"), "astype needs a dtype"),
     (lambda: op.matmul(t(2, 2), t(2, 2), "f32"), "unknown dtype 'f32'"),
     (lambda: op.full((2,), 1, "double"), "unknown dtype 'double'"),
+    (lambda: i(2) + 0.5, "int64 cannot hold 0.5"),
+    (lambda: t(2, dtype="uint8") * 300, "uint8 cannot hold 300"),
+    (lambda: b(2) + 2, "bool cannot hold 2"),
     # shapes
     (lambda: op.reshape(t(2, 3), (4, 2)), "reshape of (2, 3) to (4, 2): 6 elements against 8"),
     (lambda: op.reshape(t(2, 3), (4, -1)), "reshape of (2, 3) to (4, -1): 6 elements do not divide by 4"),
@@ -85,6 +88,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: op.split(t(4), 0), "split into 0 sections"),
     (lambda: op.split(t(2), 5), "split of 2 elements into 5 sections"),
     (lambda: op.split(t(4), (3, 1)), "split at [3, 1]: cuts must not decrease or be negative"),
+    (lambda: op.stack([t(2)], 2), "axis 2 of stack is out of range for a tensor with 2 axes"),
     (lambda: op.repeat(t(2), -1), "repeats must be at least 0, got [-1]"),
     (lambda: op.tile(t(2), (-1,)), "tile with negative repeats [-1]"),
     (lambda: op.flip(t(2), 1), "axis 1 of flip is out of range"),

@@ -59,12 +59,9 @@ from eutectic.relax.op.index import (
 from eutectic.relax.op.manipulate import (
     broadcast_to,
     concat,
-    flip,
     permute_dims,
-    repeat,
     split,
     stack,
-    tile,
 )
 from eutectic.relax.op.matmul import (
     linear,
@@ -83,6 +80,11 @@ from eutectic.relax.op.reduce import (
     std,
     sum,
     variance,
+)
+from eutectic.relax.op.repeat import (
+    flip,
+    repeat,
+    tile,
 )
 from eutectic.relax.op.reshape import (
     expand_dims,

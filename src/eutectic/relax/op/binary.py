@@ -168,7 +168,9 @@ def _mod(a: Array, b: Array) -> Array:
 def _power(a: Array, b: Array) -> Array:
     """Power; of integers by squaring with wrap-around, and a negative exponent truncates towards zero."""
     if is_float(dtype_of(a)):
-        return np.power(a, b)
+        out = np.power(a, b)
+        root = (b == 0.5) & ((a == 0) | (a == -np.inf))  # NumPy takes a square root, which differs at these two
+        return np.where(root, np.abs(a), out)
     negative = b < 0
     if not negative.any():
         return np.power(a, b)

@@ -17,7 +17,7 @@ from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call, PrimValue, const, convert
 from eutectic.relax.op.numerics import Array, cast, dtype_of
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
-from eutectic.relax.op.shapes import ceil_div, dims_text, like, reject, static, tensor_info
+from eutectic.relax.op.shapes import ceil_div, dims_text, dtype_option, like, reject, static, tensor_info
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo
 
 _full = define_op("relax.full", arity=2, fusion="broadcast")
@@ -57,7 +57,7 @@ def full(
 
     Reference: TVM relax.full; numpy.full.
     """
-    return call(_full, as_shape(shape), _fill_value(fill_value, dtype), attrs=InitAttrs(dtype or "void"), span=span)
+    return call(_full, as_shape(shape), _fill_value(fill_value, dtype), attrs=InitAttrs(dtype_option(dtype)), span=span)
 
 
 def full_like(x: Expr, fill_value: Any, dtype: str | None = None, *, span: Any = None) -> Call:
@@ -79,11 +79,12 @@ def full_like(x: Expr, fill_value: Any, dtype: str | None = None, *, span: Any =
     """
     info = x.struct_info
     wanted = dtype or (info.dtype if isinstance(info, TensorStructInfo) else None)
-    return call(_full_like, x, _fill_value(fill_value, wanted), attrs=InitAttrs(dtype or "void"), span=span)
+    return call(_full_like, x, _fill_value(fill_value, wanted), attrs=InitAttrs(dtype_option(dtype)), span=span)
 
 
 def _fill_value(value: Any, dtype: str | None) -> Expr:
-    return const(value, dtype or None) if isinstance(value, (bool, int, float)) else convert(value)
+    dtype = None if dtype_option(dtype) == "void" else dtype
+    return const(value, dtype) if isinstance(value, (bool, int, float)) else convert(value)
 
 
 def _need_scalar(c: Call) -> TensorStructInfo:
@@ -167,7 +168,7 @@ def ones(shape: Sequence[PrimExpr | int] | Expr, dtype: str, *, span: Any = None
 
 
 def _stated(dtype: str) -> str:
-    if not dtype or dtype == "void":
+    if dtype_option(dtype) == "void":
         reject("zeros and ones need a dtype", help='pass for example "float32"')
     return dtype
 
@@ -188,7 +189,7 @@ def zeros_like(x: Expr, dtype: str | None = None, *, span: Any = None) -> Call:
 
     Reference: TVM relax.zeros_like; numpy.zeros_like.
     """
-    return call(_zeros_like, x, attrs=InitAttrs(dtype or "void"), span=span)
+    return call(_zeros_like, x, attrs=InitAttrs(dtype_option(dtype)), span=span)
 
 
 def ones_like(x: Expr, dtype: str | None = None, *, span: Any = None) -> Call:
@@ -207,7 +208,7 @@ def ones_like(x: Expr, dtype: str | None = None, *, span: Any = None) -> Call:
 
     Reference: TVM relax.ones_like; numpy.ones_like.
     """
-    return call(_ones_like, x, attrs=InitAttrs(dtype or "void"), span=span)
+    return call(_ones_like, x, attrs=InitAttrs(dtype_option(dtype)), span=span)
 
 
 def _define_filled(op: OpDef, value: int) -> None:
@@ -260,7 +261,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, dtype: str | None = None,
     values = [convert(value) for value in (first, last, step)]
     if dtype is None:
         dtype = "float32" if any(_is_fraction(value) for value in values) else "int64"
-    return call(_arange, *values, attrs=InitAttrs(dtype), span=span)
+    return call(_arange, *values, attrs=InitAttrs(dtype_option(dtype)), span=span)
 
 
 def _is_fraction(value: Expr) -> bool:

@@ -10,7 +10,7 @@ from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.numerics import Array, cast
 from eutectic.relax.op.registry import attrs_of, call, define_op, tensor_args
-from eutectic.relax.op.shapes import like
+from eutectic.relax.op.shapes import dtype_option, like, reject
 from eutectic.relax.struct_info import TensorStructInfo
 
 _astype = define_op("relax.astype", arity=1, fusion="elementwise")
@@ -41,7 +41,13 @@ def astype(x: Expr, dtype: str, *, span: Any = None) -> Call:
     Accuracy: rounds to nearest, ties to even; floats outside an integer's range give an unspecified integer.
     Reference: TVM relax.astype.
     """
-    return call(_astype, x, attrs=AstypeAttrs(dtype), span=span)
+    return call(_astype, x, attrs=AstypeAttrs(_stated(dtype)), span=span)
+
+
+def _stated(dtype: str) -> str:
+    if dtype_option(dtype) == "void":
+        reject("astype needs a dtype", help='pass for example "float32"')
+    return dtype
 
 
 @_astype.infer

@@ -15,7 +15,7 @@ from eutectic.relax.op.binary import add
 from eutectic.relax.op.manipulate import permute_dims
 from eutectic.relax.op.numerics import Array, dtype_of, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, tensor_args
-from eutectic.relax.op.shapes import broadcast, differ, dims_text, size_text, tensor_info
+from eutectic.relax.op.shapes import broadcast, differ, dims_text, dtype_option, size_text, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 
 _matmul = define_op("relax.matmul", arity=2, fusion="out_fusible")
@@ -46,7 +46,7 @@ def matmul(x1: Expr, x2: Expr, out_dtype: str | None = None, *, span: Any = None
     Accuracy: 16-bit floats are summed in float32 and rounded once; integers wrap around in `out_dtype`.
     Reference: numpy.matmul; TVM relax.matmul.
     """
-    return call(_matmul, x1, x2, attrs=MatmulAttrs(out_dtype or "void"), span=span)
+    return call(_matmul, x1, x2, attrs=MatmulAttrs(dtype_option(out_dtype)), span=span)
 
 
 def linear(
@@ -86,9 +86,9 @@ def _infer(c: Call) -> TensorStructInfo:
     dtype = wanted if wanted != "void" else (a.dtype if b.dtype else "")
     if a.ndim < 0 or b.ndim < 0:
         return tensor_info(None, dtype)
-    ndim = max(a.ndim, b.ndim) - (a.ndim == 1) - (b.ndim == 1) if min(a.ndim, b.ndim) == 1 else max(a.ndim, b.ndim)
+    ndim = max(a.ndim, b.ndim, 2) - (a.ndim == 1) - (b.ndim == 1)
     if a.dims is None or b.dims is None:
-        return tensor_info(None, dtype, ndim)
+        return tensor_info(() if ndim == 0 else None, dtype, ndim)
     inner = (a.dims[-1], b.dims[-2] if b.ndim > 1 else b.dims[-1])
     if differ(*inner):
         refuse(

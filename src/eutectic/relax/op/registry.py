@@ -7,6 +7,7 @@ the result: `infer` (struct info of a call), `reference` (its meaning in NumPy) 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, Final, Literal, NoReturn, TypeVar
@@ -14,6 +15,7 @@ from typing import Any, Final, Literal, NoReturn, TypeVar
 import numpy as np
 
 from eutectic.ir.attrs import Attrs
+from eutectic.ir.dtype import is_float, to_numpy
 from eutectic.ir.op import Op, register_op
 from eutectic.ir.span import Span, caller_span
 from eutectic.relax.base import Expr, StructInfo
@@ -199,8 +201,31 @@ def tensor_args(c: Call, indices: Sequence[int] | None = None) -> list[TensorStr
 
 
 def number_like(value: Any, like: Expr) -> Expr:
-    """A Python number as a rank-0 constant of the dtype of `like`; expressions pass unchanged."""
-    if isinstance(value, (bool, int, float)):
-        info = like.struct_info
-        return const(value, info.dtype if isinstance(info, TensorStructInfo) and info.dtype else None)
-    return convert(value)
+    """A Python number as a rank-0 constant of the dtype of `like`; expressions pass unchanged.
+
+    Raises:
+        TypeInferenceError: an integer or bool dtype cannot hold the number.
+    """
+    if not isinstance(value, (bool, int, float)):
+        return convert(value)
+    info = like.struct_info
+    dtype = info.dtype if isinstance(info, TensorStructInfo) and info.dtype else None
+    made = const(value, dtype) if dtype is None or is_float(dtype) or _holds(dtype, value) else None
+    if made is None:
+        span = caller_span()
+        raise TypeInferenceError(
+            f"{dtype} cannot hold {value!r}, which is used together with a tensor of that dtype",
+            at=span.excerpt() if span else None,
+            help="cast the tensor with astype first",
+        )
+    return made
+
+
+def _holds(dtype: str, value: float) -> bool:
+    """Whether an integer or bool dtype has this value."""
+    if not math.isfinite(value) or value != int(value):
+        return False
+    if dtype == "bool":
+        return value in (0, 1)
+    bounds = np.iinfo(to_numpy(dtype))
+    return int(bounds.min) <= value <= int(bounds.max)

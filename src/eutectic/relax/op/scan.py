@@ -15,7 +15,7 @@ from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.numerics import Array, cast, dtype_of
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
-from eutectic.relax.op.shapes import axis_of, int_of, like, product, tensor_info
+from eutectic.relax.op.shapes import axis_of, dtype_option, int_of, like, product, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 
 
@@ -57,7 +57,7 @@ def _scan(name: str, compute: Callable[..., Any], start: int, summary: str) -> S
         span: Any = None,
     ) -> Call:
         place = None if axis is None else int_of(axis, "axis")
-        return call(op, data, attrs=ScanopAttrs(place, dtype or "void", bool(exclusive)), span=span)
+        return call(op, data, attrs=ScanopAttrs(place, dtype_option(dtype), bool(exclusive)), span=span)
 
     @op.infer
     def _infer(c: Call) -> TensorStructInfo:

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, Final, NoReturn, TypeAlias
 
 from eutectic.arith import prove_equal, prove_unequal, simplify
+from eutectic.ir.dtype import KNOWN
 from eutectic.ir.prim_expr import BinaryExpr, IntImm, PrimExpr, Var, as_prim
 from eutectic.ir.span import caller_span
 from eutectic.relax.base import ShapeExpr
@@ -18,8 +19,10 @@ from eutectic.relax.expr import Call
 from eutectic.relax.op.registry import refuse, short_name
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.errors import TypeInferenceError
+from eutectic.support.spelling import did_you_mean
 
 Dims: TypeAlias = tuple[PrimExpr, ...]
+
 
 _SYMBOLS: Final = {
     "tir.Add": "+",
@@ -66,6 +69,21 @@ def dims_text(dims: Sequence[PrimExpr] | None) -> str:
     if dims is None:
         return "an unknown shape"
     return "(" + ", ".join(map(size_text, dims)) + ("," if len(dims) == 1 else "") + ")"
+
+
+def dtype_option(dtype: str | None) -> str:
+    """An optional dtype, with "void" for none.
+
+    Raises:
+        TypeInferenceError: the dtype is unknown.
+    """
+    if dtype is None or dtype in ("", "void"):
+        return "void"
+    if dtype not in KNOWN:
+        reject(
+            f"unknown dtype {dtype!r}", help=did_you_mean(dtype, KNOWN) or f"choose one of {', '.join(sorted(KNOWN))}"
+        )
+    return dtype
 
 
 def static(size: PrimExpr) -> int | None:

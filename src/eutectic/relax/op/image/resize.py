@@ -17,7 +17,7 @@ from eutectic.relax.op.layout import arrange, arrange_dims, check_layout
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, tensor_args
-from eutectic.relax.op.shapes import dims_text, reject, static, tensor_info
+from eutectic.relax.op.shapes import dims_text, dtype_option, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 
 _resize = define_op("relax.image.resize2d", arity=2, fusion="injective")
@@ -106,7 +106,7 @@ def resize2d(
         float(cubic_alpha),
         int(cubic_exclude),
         float(extrapolation_value),
-        out_dtype or "void",
+        dtype_option(out_dtype),
     )
     return call(_resize, data, shape, attrs=attrs, span=span)
 

@@ -91,7 +91,12 @@ def _adaptive(
         return arrange(out, canonical, attrs.out_layout)
 
     constructor.__name__ = constructor.__qualname__ = name
-    constructor.__doc__ = f"""{summary}
+    constructor.__doc__ = _documentation(name, rank, summary, floats)
+    return constructor
+
+
+def _documentation(name: str, rank: int, summary: str, floats: bool) -> str:
+    return f"""{summary}
 
     Window `i` of `m` along an axis of `n` elements is `[i * n // m, ceil((i + 1) * n / m))`.
 
@@ -111,7 +116,6 @@ def _adaptive(
     Accuracy: means are summed in float64.
     Reference: torch.nn.functional.{name}.
     """
-    return constructor
 
 
 def _bounds(size: int, count: int) -> list[tuple[int, int]]:

@@ -19,6 +19,7 @@ from eutectic.relax.op.shapes import (
     at_least,
     differ,
     dims_text,
+    dtype_option,
     paddings,
     per_axis,
     size_text,
@@ -190,7 +191,7 @@ def _conv(rank: int, data: Expr, weight: Expr, options: tuple[Any, ...], span: A
         check_layout(data_layout, "NC" + SPATIAL[rank], "data_layout"),
         check_layout(kernel_layout, "OI" + SPATIAL[rank], "kernel_layout"),
         check_layout(out_layout or data_layout, "NC" + SPATIAL[rank], "out_layout"),
-        out_dtype or "void",
+        dtype_option(out_dtype),
     )
     return call(_OPS[rank], data, weight, attrs=attrs, span=span)
 

@@ -20,6 +20,7 @@ from eutectic.relax.op.shapes import (
     at_least,
     differ,
     dims_text,
+    dtype_option,
     paddings,
     per_axis,
     reject,
@@ -201,7 +202,7 @@ def _conv_transpose(rank: int, data: Expr, weight: Expr, options: tuple[Any, ...
         check_layout(data_layout, "NC" + SPATIAL[rank], "data_layout"),
         check_layout(kernel_layout, "IO" + SPATIAL[rank], "kernel_layout"),
         check_layout(out_layout or data_layout, "NC" + SPATIAL[rank], "out_layout"),
-        out_dtype or "void",
+        dtype_option(out_dtype),
     )
     for extra, stride, step in zip(attrs.output_padding, attrs.strides, attrs.dilation, strict=True):
         if extra >= max(stride, step):

@@ -108,7 +108,12 @@ def _pool(
         return arrange(compute(attrs, x, sizes), canonical, attrs.out_layout)
 
     constructor.__name__ = constructor.__qualname__ = name
-    constructor.__doc__ = f"""{summary}
+    constructor.__doc__ = _documentation(name, rank, summary, floats)
+    return constructor
+
+
+def _documentation(name: str, rank: int, summary: str, floats: bool) -> str:
+    return f"""{summary}
 
     Args:
         data: `(n, c, {", ".join(SPATIAL[rank].lower())})` in `layout`; {"a float dtype" if floats else "numbers"}.
@@ -131,7 +136,6 @@ def _pool(
     Accuracy: means are summed in float64; NaN makes every window that holds it NaN.
     Reference: torch.nn.functional.{name}; TVM relax.nn.{name}, whose ceil_mode has no limit on the last window.
     """
-    return constructor
 
 
 def _check_dtype(c: Call, dtype: str, floats: bool) -> None:

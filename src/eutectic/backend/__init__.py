@@ -1,0 +1,1 @@
+"""Backends: one folder per library or target; they never import each other."""
