@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import resource
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def test_intermediates_share_the_arena():
 
 
 def test_zero_batch_returns_at_once():
-    inputs, constants, steps, _ = residual_network()
+    _, constants, steps, _ = residual_network()
     empty = (0, 16, 7, 7)
     steps = [conv("x", "a", "y", empty, RELU), Matmul("y", "y", None, TensorSpec("z", empty))]
     region = region_of({"x": normal(*empty)}, constants, steps, ["z", "y", "x"])
@@ -144,16 +145,18 @@ def small() -> Region:
     return region_of({"x": normal(3, 4)}, {}, steps, ["y"])
 
 
+SHARED = normal(3, 4)
 WRONG: dict[str, tuple[Callable[[], tuple[list[np.ndarray], list[np.ndarray]]], str]] = {
     "shape": (
         lambda: ([normal(4, 3)], [normal(3, 4)]),
         "input 'x' of 'region' is float32[4, 3], expected float32[3, 4]",
     ),
+    "type": (lambda: ([[[0.0] * 4] * 3], [normal(3, 4)]), "is a list, expected an array"),
     "dtype": (lambda: ([np.zeros((3, 4))], [normal(3, 4)]), "is float64[3, 4], expected float32[3, 4]"),
     "strides": (lambda: ([normal(4, 3).T], [normal(3, 4)]), "not contiguous"),
     "count": (lambda: ([], [normal(3, 4)]), "(inputs, outputs) = (0, 1), expected (1, 1)"),
     "read-only": (lambda: ([normal(3, 4)], [np.broadcast_to(normal(3, 4), (3, 4))]), "is read-only"),
-    "overlap": (lambda: [[normal(3, 4)] * 1] * 2, "overlaps another argument"),  # type: ignore[dict-item]
+    "overlap": (lambda: ([SHARED], [SHARED]), "overlaps another argument"),
 }
 
 
@@ -211,8 +214,6 @@ def test_profile_computes_and_names_the_steps():
 
 
 def test_a_call_keeps_no_reference_to_its_arrays():
-    import weakref
-
     region = small()
     x, y = normal(3, 4), normal(3, 4)
     gone = [weakref.ref(x), weakref.ref(y)]
@@ -240,7 +241,7 @@ def test_compiling_again_and_again_does_not_leak():
     assert resident_bytes() - before < 200 * 16 * 1024
 
 
-def test_a_reduction_in_another_region_is_independent():
+def test_closing_a_region_leaves_others_alone():
     regions = [small() for _ in range(3)]
     regions[1].close()
     x = normal(3, 4)

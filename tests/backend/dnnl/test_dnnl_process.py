@@ -16,9 +16,14 @@ from tests.backend.dnnl.dnnl_regions import assert_close, call, normal, region_o
 
 from eutectic.backend.dnnl.library import Library, availability, load
 from eutectic.backend.dnnl.spec import Convolution, Matmul, PostEltwise, TensorSpec
+from eutectic.backend.dnnl.threads import on_living_pool
 from eutectic.support.errors import LoadError
 
-pytestmark = pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availability().reason}")
+pytestmark = [
+    pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availability().reason}"),
+    # Python 3.12 and later warn at a fork beside other threads, which is what is tested.
+    pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),
+]
 
 
 def network(threads: int | None = None):
@@ -30,7 +35,7 @@ def network(threads: int | None = None):
 
 
 def test_eight_threads_share_a_region():
-    inputs, region = network()
+    _, region = network()
     arguments = [normal(1, 32, 14, 14, seed=i) for i in range(8)]
     wanted = [call(region, {"x": x})[0] for x in arguments]
     wrong: list[int] = []
@@ -121,12 +126,8 @@ def test_an_error_in_a_forked_child_arrives():
     call(region, inputs)
 
     def child() -> None:
-        w = normal(2, 2)
         with pytest.raises(ZeroDivisionError):
-            from eutectic.backend.dnnl.threads import on_living_pool
-
             on_living_pool(lambda: 1 / 0)
-        assert w.shape == (2, 2)
 
     assert in_child(child) == 0
 

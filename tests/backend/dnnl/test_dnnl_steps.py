@@ -155,7 +155,7 @@ PAIRS = [
 @pytest.mark.parametrize("constant", [False, True])
 def test_binary_broadcasts_as_in_numpy(kind: str, left: tuple[int, ...], right: tuple[int, ...], constant: bool):
     a = np.asarray(normal(*left), np.float32)
-    b = np.asarray(normal(*right, seed=1), np.float32) + np.float32(4)
+    b = np.asarray(normal(*right, seed=1) + np.float32(4), np.float32)
     want = OPS[kind](a.astype(np.float64), b)
     step = Binary(kind, "a", "b", TensorSpec("y", want.shape), (PostEltwise("linear", 2, 1),))
     inputs, constants = ({"a": a}, {"b": b}) if constant else ({"a": a, "b": b}, {})

@@ -173,7 +173,10 @@ class _Composite:
         return self.step.dst.name
 
     def fold(self, call: Call, values: Sequence[Value]) -> Array:
-        args = [tuple(a.static or ()) if isinstance(a, ShapeExpr) else v for a, v in zip(call.args, [*values, None], strict=False)]
+        args = [
+            tuple(a.static or ()) if isinstance(a, ShapeExpr) else v
+            for a, v in zip(call.args, [*values, None], strict=False)
+        ]
         return np.ascontiguousarray(apply_op(call, args))
 
     def start(self, call: Call, tensors: Sequence[Any], values: Sequence[Value], var: Var) -> None:
@@ -216,7 +219,12 @@ class _Composite:
 
     def is_bias(self, other: Value, step: Any) -> bool:
         """A constant with one value per channel, added before anything else."""
-        if isinstance(other, str) or not isinstance(step, (Convolution, Matmul)) or step.bias is not None or step.post_ops:
+        if (
+            isinstance(other, str)
+            or not isinstance(step, (Convolution, Matmul))
+            or step.bias is not None
+            or step.post_ops
+        ):
             return False
         shape = step.dst.shape
         axis = 1 if isinstance(step, Convolution) else len(shape) - 1

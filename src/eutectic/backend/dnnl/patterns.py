@@ -85,7 +85,9 @@ def _rooted(
 
 
 def _pools(precision: str) -> Iterator[FusionPattern]:
-    kinds = ["avg_pool", "adaptive_avg_pool"] if precision == "strict" else ["max_pool", "avg_pool", "adaptive_avg_pool"]
+    kinds = (
+        ["avg_pool", "adaptive_avg_pool"] if precision == "strict" else ["max_pool", "avg_pool", "adaptive_avg_pool"]
+    )
     for kind in kinds:
         for n in (1, 2, 3):
             pattern = is_op(f"relax.nn.{kind}{n}d")(wildcard().named("data")).named("root")
@@ -166,7 +168,8 @@ def _check_residual(context: PatternCheckContext) -> Refusal | None:
         return Refusal("the residual is a value inside the group", residual)
     if residual.struct_info != root.struct_info:
         return Refusal(
-            f"{describe_info(residual.struct_info)} is added to {describe_info(root.struct_info)}: not the same shape", residual
+            f"{describe_info(residual.struct_info)} is added to {describe_info(root.struct_info)}: not the same shape",
+            residual,
         )
     return None
 
@@ -184,7 +187,9 @@ def _check_pool(context: PatternCheckContext) -> Refusal | None:
     sizes = pool.attrs["output_size"]
     info = pool.args[0].struct_info
     if sizes is None or any(size != 1 for size in sizes):
-        return Refusal(f"adaptive pooling to {sizes} has windows of different sizes; only (1, ...) is one pooling", pool)
+        return Refusal(
+            f"adaptive pooling to {sizes} has windows of different sizes; only (1, ...) is one pooling", pool
+        )
     if not isinstance(info, TensorStructInfo) or any(as_int(size) is None for size in (info.dims or ())[2:]):
         return Refusal("the pooled axes have symbolic sizes", pool)
     return None

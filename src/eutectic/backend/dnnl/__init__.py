@@ -1,0 +1,1 @@
+"""The oneDNN backend: `engine.py` compiles and runs regions, `spec.py` describes them."""

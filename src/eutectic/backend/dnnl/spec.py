@@ -1,0 +1,159 @@
+"""`RegionSpec`: the neutral description of a region, with a JSON form.
+
+Whoever builds a region decides whether the library's numerics are good enough,
+so they are listed here: measured with oneDNN 3.2 on AVX2, the same alone and as
+post-operation of a convolution, matmul or binary step; tests check them.
+*error* is the largest absolute error against float64 over [-20, 20], relative
+to max(1, |value|).
+
+| algorithm    | error  | special values (NaN, infinities, signed zero, overflow) against torch     |
+|--------------|--------|---------------------------------------------------------------------------|
+| relu         | 0      | NaN becomes 0 (with a slope it stays NaN); -0 becomes +0                    |
+| clip         | 0      | NaN becomes the lower bound; -0 becomes +0 when that is a bound             |
+| linear       | 6e-8   | one rounding (FMA); -0 becomes +0 when beta is 0                            |
+| elu          | 2e-7   | -0 becomes +0; relative error up to 2e-4 next to 0                         |
+| sigmoid      | 9e-8   | same                                                                      |
+| tanh         | 7e-8   | same                                                                      |
+| silu         | 1e-7   | same                                                                      |
+| gelu_erf     | 2e-7   | same; torch's own error is as large                                       |
+| gelu_tanh    | 2e-7   | same                                                                      |
+| hardswish    | 1e-7   | right for |x| > 5e37, where torch's intermediate overflows to inf           |
+| hardsigmoid  | 4e-8   | NaN becomes 1                                                             |
+| softplus     | 2e-6   | same; relative error above 1 for x < -14, where torch keeps 1e-7           |
+| mish         | 3e-7   | same; 0 for x = -20                                                       |
+| abs          | 0      | same                                                                      |
+| square       | 6e-8   | same                                                                      |
+| exp          | 2e-7   | NaN becomes inf                                                           |
+| log          | 4e-6   | wrong for denormals; relative error near 1 (absolute 1e-7) for x next to 1 |
+| sqrt         | 6e-8   | same                                                                      |
+
+A maximum pool loses NaN, and gives the lowest finite number for a window of
+-inf only; average pools keep NaN. Binary `max` and `min` lose a NaN on the left
+side, or on the right where the left side is broadcast (they are swapped then).
+Binary `add`, `sub`, `mul` and `div` follow IEEE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eutectic.backend.dnnl.steps import (
+    PARAMETERS,
+    Binary,
+    Convolution,
+    Eltwise,
+    Json,
+    Matmul,
+    Pool,
+    PostBinary,
+    PostEltwise,
+    PostOp,
+    Step,
+    TensorSpec,
+    exactly,
+    operands,
+    post_ops,
+    refuse,
+    step_from_json,
+    step_to_json,
+    tensor_from_json,
+    tensor_to_json,
+)
+from eutectic.backend.dnnl.validate import check_region
+
+__all__ = [
+    "NAN_PRESERVING",
+    "PARAMETERS",
+    "SPECIALS_AS_TORCH",
+    "Binary",
+    "Convolution",
+    "Eltwise",
+    "Matmul",
+    "Pool",
+    "PostBinary",
+    "PostEltwise",
+    "PostOp",
+    "RegionSpec",
+    "Step",
+    "TensorSpec",
+    "operands",
+    "post_ops",
+]
+
+SPECIALS_AS_TORCH: Final[frozenset[str]] = frozenset(
+    {"sigmoid", "tanh", "silu", "gelu_erf", "gelu_tanh", "softplus", "mish", "abs", "square", "sqrt"}
+)
+"""Algorithms that treat NaN, infinities and signed zeros as torch does."""
+
+NAN_PRESERVING: Final[frozenset[str]] = SPECIALS_AS_TORCH | {"linear", "elu", "hardswish", "log"}
+"""Algorithms of which NaN comes out as NaN, with any parameters."""
+
+_FIELDS: Final = ("symbol", "inputs", "constants", "steps", "outputs", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSpec:
+    """A piece of a graph that oneDNN computes in one call.
+
+    Attributes:
+        symbol: Name of the region in its module.
+        inputs: Tensors given at every call, in the order of the arguments.
+        constants: Tensors given once, when the region is compiled.
+        steps: In an order in which every operand is known before it is read.
+        outputs: Names of the results, in the order they are returned. A name may
+            come twice, or be that of an input or constant: it is then copied.
+        source: Where the region comes from, for profiles and errors.
+
+    Raises:
+        CodegenError: names, shapes or parameters do not fit together.
+    """
+
+    symbol: str
+    inputs: tuple[TensorSpec, ...]
+    constants: tuple[TensorSpec, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[str, ...]
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        check_region(self.inputs, self.constants, self.steps, self.outputs)
+
+    def tensors(self) -> dict[str, TensorSpec]:
+        """Every tensor of the region by name, in order of definition."""
+        return {t.name: t for t in (*self.inputs, *self.constants, *(step.dst for step in self.steps))}
+
+    def to_json(self) -> Json:
+        """The region as data that `json.dumps` accepts."""
+        return {
+            "symbol": self.symbol,
+            "inputs": [tensor_to_json(t) for t in self.inputs],
+            "constants": [tensor_to_json(t) for t in self.constants],
+            "steps": [step_to_json(step) for step in self.steps],
+            "outputs": list(self.outputs),
+            "source": self.source,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> RegionSpec:
+        """Inverse of `to_json`, for data from outside.
+
+        Raises:
+            CodegenError: the data has other fields or types, or describes no valid region.
+        """
+        if not isinstance(data, dict) or set(data) != set(_FIELDS):
+            raise refuse(f"a region is described by an object with the fields {', '.join(_FIELDS)}")
+        try:
+            lists = {name: exactly(list, data[name]) for name in ("inputs", "constants", "steps", "outputs")}
+            texts = [exactly(str, data["symbol"]), exactly(str, data["source"])]
+            outputs = tuple(exactly(str, name) for name in lists["outputs"])
+        except TypeError as error:
+            raise refuse(f"a field of the region should be of type {error}") from error
+        return cls(
+            texts[0],
+            tuple(tensor_from_json(t) for t in lists["inputs"]),
+            tuple(tensor_from_json(t) for t in lists["constants"]),
+            tuple(step_from_json(s) for s in lists["steps"]),
+            outputs,
+            texts[1],
+        )

@@ -1,0 +1,1 @@
+"""Native code through LLVM: so far the loop that runs the steps of a region."""
