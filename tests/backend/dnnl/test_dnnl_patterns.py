@@ -270,6 +270,37 @@ def test_strict_keeps_special_values(activation: str):
     assert is_taken == (ACTIVATIONS[activation].algorithm in NAN_PRESERVING)
 
 
+@pytest.mark.parametrize("activation", ACTIVATE)
+def test_special_values_come_out_as_in_the_reference_by_default(activation: str):
+    mod = graph({"x": (1, 8)}, lambda bb, x: ACTIVATE[activation](op.add(x, const(0.0))))
+    model = eutectic.compile(mod)
+    x = np.array([[np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-42, -7.0, 7.0]], "float32")
+    if ACTIVATIONS[activation].algorithm in NAN_PRESERVING or activation == "leakyrelu":
+        assert_close(model(x), evaluate(mod, x))
+        return
+    with pytest.warns(eutectic.EutecticAdvice, match="oneDNN drops NaN"):
+        got = model(x)
+    np.testing.assert_array_equal(got, evaluate(mod, x))
+    np.testing.assert_array_equal(model(x), evaluate(mod, x))  # and warns only once
+
+
+def test_constants_that_are_not_finite_are_not_lost():
+    bad = const(np.array([1, np.nan, -np.inf, 2], "float32").reshape(1, 4, 1, 1))
+    mod = graph({"x": (1, 4, 2, 2)}, lambda bb, x: op.nn.relu(op.add(op.nn.conv2d(x, weights(4, 4, 1, 1)), bad)))
+    x = np.ones((1, 4, 2, 2), "float32")
+    with pytest.warns(eutectic.EutecticAdvice):
+        got = eutectic.compile(mod)(x)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(evaluate(mod, x)))
+
+
+def test_maximum_pooling_keeps_nan():
+    mod = graph({"x": (1, 1, 4, 4)}, lambda bb, x: op.nn.max_pool2d(x, 2, 2))
+    x = np.arange(16, dtype="float32").reshape(1, 1, 4, 4)
+    x[0, 0, 1, 2] = np.nan
+    with pytest.warns(eutectic.EutecticAdvice):
+        np.testing.assert_array_equal(eutectic.compile(mod)(x), evaluate(mod, x))
+
+
 def test_symbolic_batch_runs_for_every_size():
     n = SizeSymbol("n", "int64")
     mod = graph({"x": (n, 4, 5, 5)}, lambda bb, x: op.nn.relu(op.nn.conv2d(x, weights(6, 4, 3, 3))))

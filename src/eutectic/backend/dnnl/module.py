@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
 from eutectic.backend.dnnl.codegen import Lowered, lower_function
 from eutectic.backend.dnnl.engine import Region, compile_region
+from eutectic.backend.dnnl.special_values import all_finite, finite_constants, loses_nan
+from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.relax.analysis.struct_info import bind_sizes, free_symbolic_vars
 from eutectic.relax.base import ShapeStructInfo
 from eutectic.relax.expr import Constant, Function
+from eutectic.relax.interpret import Interpreter
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.bind_params import bind_symbolic_vars
+from eutectic.support.errors import EutecticAdvice
 from eutectic.support.registry import register_global_func
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -63,21 +69,43 @@ class DnnlModule:
         return lower_function(bind_symbolic_vars(self.function, sizes))
 
 
+@dataclass(frozen=True)
+class _Compiled:
+    """A region for certain shapes.
+
+    Attributes:
+        region: What runs.
+        guarded: Whether inputs must be finite for it to be right.
+        usable: False when its own constants make it wrong.
+    """
+
+    region: Region
+    guarded: bool
+    usable: bool
+
+
 class LoadedRegion:
     """A region ready to run; safe to call from several threads."""
 
     def __init__(self, module: DnnlModule, threads: int | None, runner: int | None) -> None:
         self._module, self._threads, self._runner = module, threads, runner
-        self._regions: OrderedDict[tuple[tuple[int, ...], ...], Region] = OrderedDict()
+        self._regions: OrderedDict[tuple[tuple[int, ...], ...], _Compiled] = OrderedDict()
         self._lock = threading.Lock()
-        self._static: Region | None = None
+        self._warned = False
+        self._static: _Compiled | None = None
         if module.lowered is not None:
             self._static = self._compile(module.lowered)
 
-    def _compile(self, lowered: Lowered) -> Region:
-        return compile_region(lowered.spec, lowered.constants, threads=self._threads, runner=self._runner)
+    def _compile(self, lowered: Lowered) -> _Compiled:
+        region = compile_region(lowered.spec, lowered.constants, threads=self._threads, runner=self._runner)
+        guarded = loses_nan(lowered.spec)
+        return _Compiled(region, guarded, not guarded or finite_constants(list(lowered.constants.values())))
 
     def region(self, inputs: Sequence[Any]) -> Region:
+        """The compiled region for the shapes of some inputs, for profiles and reports."""
+        return self._compiled(inputs).region
+
+    def _compiled(self, inputs: Sequence[Any]) -> _Compiled:
         """The compiled region for the shapes of some inputs."""
         if self._static is not None:
             return self._static
@@ -95,8 +123,26 @@ class LoadedRegion:
         """Fill `outputs`; all arrays C-contiguous, of the shapes the region was made for."""
         if any(output.size == 0 for output in outputs):
             return
+        compiled = self._compiled(inputs)
+        if not compiled.usable or (compiled.guarded and not all_finite(inputs)):
+            self._by_reference(inputs, outputs)
+            return
         tensors = [value for value in inputs if isinstance(value, np.ndarray)]
-        self.region(inputs).run(tensors, outputs)
+        compiled.region.run(tensors, outputs)
+
+    def _by_reference(self, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
+        """Compute a call that has NaN or infinities, which oneDNN would lose."""
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                "an input holds NaN, infinity or numbers near the largest: such calls run through the NumPy "
+                'reference, slowly, because oneDNN drops NaN; compile with precision="strict" if this is frequent',
+                EutecticAdvice,
+                stacklevel=6,
+            )
+        result = Interpreter(IRModule({self._module.symbol: self._module.function})).run(self._module.symbol, *inputs)
+        for output, value in zip(outputs, result if isinstance(result, tuple) else (result,), strict=True):
+            output[...] = value
 
 
 def _shape(value: Any) -> tuple[int, ...]:

@@ -1,1 +1,1 @@
-"""."""
+"""Importers of models of other frameworks; each is imported by itself, so that its framework stays optional."""

@@ -12,17 +12,18 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 
 from eutectic.ir.module import IRModule
+from eutectic.ir.prim_expr import Var as ScalarVar
+from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
-from eutectic.relax.expr import Constant, Expr, Tuple, Var
-from eutectic.relax.frontend.torch import ops
+from eutectic.relax.expr import Constant, Tuple, Var, describe_info
 from eutectic.relax.frontend.torch.decompose import functional
 from eutectic.relax.frontend.torch.importer import Importer
 from eutectic.relax.frontend.torch.params import Parameters
 from eutectic.relax.frontend.torch.spans import module_path
 from eutectic.relax.frontend.torch.symbols import Symbols
+from eutectic.relax.frontend.torch.table import dims_of
+from eutectic.relax.frontend.torch.training import refuse_training_operators
 from eutectic.support.errors import FrontendError, UnsupportedTypeError
-
-ops.load()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ def from_exported_program(
 
     Raises:
         UnsupportedOperatorError: operators without converter; lists all of them.
+        ModelStateError: the program was exported in training mode.
         UnsupportedTypeError: inputs or parameters that are not dense CPU tensors of a supported dtype.
         FrontendError: not an exported program, or it changes a buffer.
 
@@ -73,6 +75,7 @@ def from_exported_program(
             f"from_exported_program needs a torch.export.ExportedProgram, got {type(exported_program).__name__}",
             help="export the model first: torch.export.export(model.eval(), example_inputs)",
         )
+    refuse_training_operators(exported_program)
     program = functional(exported_program) if run_ep_decomposition else exported_program
     options = _Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple)
     return _Builder(program, options, custom_convert_map or {}).build()
@@ -96,6 +99,7 @@ class _Builder:
         for spec in self.program.graph_signature.input_specs:
             if spec.arg.name in nodes:
                 self._input(spec, nodes[spec.arg.name])
+        self._check_symbols()
         params = [*self.inputs, *(var for var, _ in self.kept)]
         builder = self.block_builder
         with builder.function("main", params):
@@ -111,7 +115,8 @@ class _Builder:
                 self.inputs.append(self._parameter(node, f"input {node.name}"))
             elif isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 raise UnsupportedTypeError(
-                    f"input {node.name} is a number that may vary", help="pass it as a tensor, or export it as a constant"
+                    f"input {node.name} is a number that may vary",
+                    help="pass it as a tensor, or export it as a constant",
                 )
             return
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
@@ -126,6 +131,17 @@ class _Builder:
             f"input {node.name} of the exported program is a {spec.kind.name.lower().replace('_', ' ')}",
             help="use tensors only",
         )
+
+    def _check_symbols(self) -> None:
+        """Refuse sizes that no axis of an input has by itself: nothing would give them a value at run time."""
+        given = {id(size) for var in self.inputs for size in dims_of(var) if isinstance(size, ScalarVar)}
+        missing = [name for name, var in self.symbols.variables.items() if id(var) not in given]
+        if missing:
+            raise FrontendError(
+                f"the size {missing[0]} is not the size of any axis of an input",
+                notes=[f"input {var.name_hint} is {describe_info(var.struct_info)}" for var in self.inputs],
+                help="export with a size of its own for each axis that varies, not with multiples of it",
+            )
 
     def _parameter(self, node: fx.Node, what: str) -> Var:
         var = Var(node.name, self.importer.info(node.meta["val"], what))

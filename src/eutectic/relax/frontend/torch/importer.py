@@ -14,9 +14,10 @@ from eutectic.relax.base import Expr, ShapeExpr, StructInfo
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Var, describe_info
 from eutectic.relax.frontend.torch.dtypes import dtype_name
+from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.spans import span_of
 from eutectic.relax.frontend.torch.symbols import Symbols
-from eutectic.relax.frontend.torch.table import TABLE, Context, Refused
+from eutectic.relax.frontend.torch.table import Context, Refused
 from eutectic.relax.frontend.torch.unsupported import Unsupported
 from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.support.errors import FrontendError, InternalError, TypeInferenceError
@@ -112,7 +113,8 @@ class Importer:
 
     def _getitem(self, node: fx.Node, context: Context) -> Any:
         source, index = node.args
-        assert isinstance(source, fx.Node) and isinstance(index, int)
+        assert isinstance(source, fx.Node)
+        assert isinstance(index, int)
         fields = self.env[source]
         if not isinstance(fields, list):
             raise Refused(f"it takes result {index} of {source.target}")

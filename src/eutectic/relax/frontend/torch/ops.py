@@ -1,14 +1,28 @@
-"""Brings all converters into the table."""
+"""All converters: importing this module fills the table."""
 
-from __future__ import annotations
+from eutectic.relax.frontend.torch import (
+    ops_conv,
+    ops_create,
+    ops_elementwise,
+    ops_index,
+    ops_matmul,
+    ops_nn,
+    ops_pool,
+    ops_reduce,
+    ops_shape,
+)
+from eutectic.relax.frontend.torch.table import TABLE
 
-from importlib import import_module
-from typing import Final
+FAMILIES = (
+    ops_conv,
+    ops_create,
+    ops_elementwise,
+    ops_index,
+    ops_matmul,
+    ops_nn,
+    ops_pool,
+    ops_reduce,
+    ops_shape,
+)
 
-_MODULES: Final = ("nn", "conv", "pool", "elementwise", "shape", "index", "reduce", "create", "matmul")
-
-
-def load() -> None:
-    """Import the modules that enter converters into the table; each of them once."""
-    for name in _MODULES:
-        import_module(f"eutectic.relax.frontend.torch.ops_{name}")
+__all__ = ["FAMILIES", "TABLE"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any, Final
 
-import sympy
+import sympy  # type: ignore[import-untyped]  # it ships no types
 import torch
 
 from eutectic.ir.prim_expr import Max, Min, PrimExpr, Var, add, as_prim, floordiv, floormod, mul
@@ -85,9 +85,3 @@ def finite(bound: Any) -> int | None:
     digits = text.removeprefix("-")
     value = int(text) if digits.isdigit() else None
     return value if value is not None and abs(value) < 2**62 else None
-
-
-def static_sizes(dims: Sequence[PrimExpr]) -> list[int] | None:
-    """Sizes as Python ints, or None when one is symbolic."""
-    found = [getattr(size, "value", None) for size in dims]
-    return None if any(not isinstance(size, int) for size in found) else [int(size) for size in found if size is not None]

@@ -61,4 +61,3 @@ def _note(name: str, reason: str, places: list[str]) -> str:
     shown = list(dict.fromkeys(places))[:PLACES]
     where = "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
     return f"{name}{': ' + reason if reason else ''}, at {where}"
-

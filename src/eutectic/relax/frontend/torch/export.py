@@ -1,0 +1,155 @@
+"""export_model: torch.export with the checks before it, and its errors told in terms of the user's model."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from eutectic.ir.span import Span
+from eutectic.relax.frontend.torch.arguments import PLAIN
+from eutectic.relax.frontend.torch.decompose import quiet
+from eutectic.relax.frontend.torch.dtypes import dtype_name, to_tensor
+from eutectic.relax.frontend.torch.params import check_dense
+from eutectic.relax.frontend.torch.training import refuse_training_mode
+from eutectic.support.errors import ExportFailedError, FrontendError, UnsupportedTypeError
+
+_OWN: Final = str(Path(__file__).resolve().parents[3])
+_TORCH: Final = str(Path(torch.__file__).resolve().parent)
+_LINES: Final = 3  # of torch's message that are shown
+
+
+def export_model(
+    model: Any,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """Export a module with `torch.export.export`; the module is not changed.
+
+    Args:
+        model: A module in inference mode; an exported program is returned as it is.
+        args: Example arguments: tensors, arrays, containers of them, and numbers, which become part of
+            the program.
+        kwargs: Example keyword arguments.
+        dynamic_shapes: Sizes that may vary, as `torch.export.export` takes them.
+
+    Returns:
+        The exported program.
+
+    Raises:
+        FrontendError: not a module, or no example arguments.
+        ModelStateError: a part that behaves differently in training is in training mode.
+        UnsupportedTypeError: parameters or inputs that are not dense CPU tensors of a supported dtype.
+        ExportFailedError: torch cannot export the model; its error is the cause.
+    """
+    if isinstance(model, ExportedProgram):
+        return model
+    module = _module(model)
+    examples = _examples(args, kwargs)
+    refuse_training_mode(module)
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        _check_tensor(tensor, f"parameter {name}" if isinstance(tensor, nn.Parameter) else f"buffer {name}")
+    try:
+        with quiet(), torch.no_grad():
+            return torch.export.export(module, *examples, dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        raise _explained(error) from error
+
+
+def _module(model: Any) -> nn.Module:
+    """The module to export; of a `torch.compile`d one the original.
+
+    Raises:
+        FrontendError: not a module that can be exported.
+    """
+    inner = getattr(model, "_orig_mod", model)
+    if isinstance(inner, torch.jit.ScriptModule):
+        raise FrontendError(
+            f"a {type(inner).__name__} of TorchScript cannot be exported",
+            help="pass the original torch.nn.Module",
+        )
+    if isinstance(inner, nn.Module):
+        return inner
+    if isinstance(inner, type) and issubclass(inner, nn.Module):
+        raise FrontendError(
+            f"expected a torch.nn.Module, got the class {inner.__name__}", help=f"pass an object: {inner.__name__}(...)"
+        )
+    raise FrontendError(
+        f"expected a torch.nn.Module or a torch.export.ExportedProgram, got {type(inner).__name__}",
+        help="wrap a function in the forward of a module" if callable(inner) else None,
+    )
+
+
+def _examples(args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Checked example arguments; arrays as tensors, and tensors without gradients.
+
+    Raises:
+        FrontendError: they are missing, or not in a sequence.
+        UnsupportedTypeError: one of them is something that cannot be an input.
+    """
+    if args is None and not kwargs:
+        raise FrontendError(
+            "a torch module needs example inputs", help="pass a tuple of them, such as (torch.randn(1, 3, 224, 224),)"
+        )
+    if args is not None and not isinstance(args, (tuple, list)):
+        raise FrontendError(
+            f"example inputs must be a tuple, got {type(args).__name__}", help="write (x,) for a single input x"
+        )
+    given = (tuple(args or ()), dict(kwargs or {}))
+    leaves, spec = pytree.tree_flatten(given)
+    names = [pytree.keystr(path[1:]) for path, _ in pytree.tree_flatten_with_path(given)[0]]
+    checked = [_example(leaf, f"input {name}") for leaf, name in zip(leaves, names, strict=True)]
+    positional, keywords = pytree.tree_unflatten(checked, spec)
+    return tuple(positional), dict(keywords)
+
+
+def _example(value: Any, name: str) -> Any:
+    if isinstance(value, np.ndarray):
+        try:
+            return to_tensor(value)
+        except ValueError as error:
+            raise UnsupportedTypeError(f"{name} has dtype {value.dtype}, which is not supported") from error
+    if isinstance(value, torch.Tensor):
+        _check_tensor(value, name)
+        return value.detach()
+    if value is None or isinstance(value, (bool, int, float, str, torch.dtype, torch.device)):
+        return value
+    raise UnsupportedTypeError(
+        f"{name} is a {type(value).__name__}, which cannot be an input",
+        help="inputs are tensors, NumPy arrays, numbers, text, None, and containers of these",
+    )
+
+
+def _check_tensor(tensor: torch.Tensor, name: str) -> None:
+    if type(tensor) not in PLAIN:
+        raise UnsupportedTypeError(
+            f"{name} is a {type(tensor).__name__}, a subclass of Tensor with a meaning of its own",
+            help="convert it to a plain tensor",
+        )
+    check_dense(tensor, name)
+    dtype_name(tensor.dtype, name)
+
+
+def _explained(error: Exception) -> ExportFailedError:
+    """torch's error with the innermost line of the user's model and the first lines of its message."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    frames = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith((_OWN, _TORCH, "<"))
+    ]
+    at = Span(*frames[-1]).excerpt() if frames else None
+    return ExportFailedError(
+        f"torch.export cannot export the model: {lines[0]}",
+        at=at,
+        notes=lines[1:_LINES],
+        help="torch's own error, with all details, is the cause of this one",
+    )

@@ -1,0 +1,161 @@
+"""Matrix products: linear, mm and its relatives, einsum, scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eutectic.relax.base import Expr
+from eutectic.relax.expr import Constant, as_int
+from eutectic.relax.frontend.torch.table import Context, converts, dims_of, dtype_of, ndim_of, number
+from eutectic.relax.op import (
+    add,
+    einsum,
+    equal,
+    matmul,
+    max,
+    multiply,
+    nn,
+    permute_dims,
+    repeat,
+    sum,
+    where,
+)
+
+
+def _product(ctx: Context, a: Expr, b: Expr) -> Expr:
+    return ctx.call(matmul, a, b, dtype_of(a))
+
+
+@converts("aten.linear.default")
+def linear(ctx: Context, x: Expr, weight: Expr, bias: Expr | None) -> Expr:
+    """`x @ weight.T + bias`: permute_dims, matmul, add."""
+    out = _product(ctx, x, ctx.call(permute_dims, weight))
+    return out if bias is None else ctx.call(add, out, bias)
+
+
+@converts("aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.mv.default")
+def product(ctx: Context, a: Expr, b: Expr) -> Expr:
+    """Products without a summand; of two vectors the inner product."""
+    return _product(ctx, a, b)
+
+
+@converts("aten.dot.default")
+def dot(ctx: Context, a: Expr, b: Expr) -> Expr:
+    """Inner product of two vectors."""
+    return ctx.call(sum, ctx.call(multiply, a, b)) if dims_of(a) == () else _product(ctx, a, b)
+
+
+@converts("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default", "aten.addbmm.default")
+def add_product(ctx: Context, summand: Expr, a: Expr, b: Expr, *, beta: float = 1, alpha: float = 1) -> Expr:
+    """`beta * summand + alpha * (a @ b)`; a summand times zero is left out, so its NaN does not count."""
+    if "addbmm" in str(ctx.node.target):
+        out: Expr = ctx.call(sum, _product(ctx, a, b), 0)
+    else:
+        out = _product(ctx, a, b)
+    if alpha != 1:
+        out = ctx.call(multiply, out, number(alpha, dtype_of(out)))
+    if beta == 0:
+        return out
+    if beta != 1:
+        summand = ctx.call(multiply, summand, number(beta, dtype_of(summand)))
+    return ctx.call(add, summand, out)
+
+
+@converts("aten.einsum.default")
+def einsum_(ctx: Context, equation: str, operands: list[Expr], path: Any = None) -> Expr:
+    """Sums of products by letters; one letter per axis, without ellipsis."""
+    if "." in equation:
+        ctx.refuse(f"the equation {equation!r} has an ellipsis")
+    dtype = ctx.out_dtype
+    return ctx.call(einsum, [ctx.cast(operand, dtype) for operand in operands], equation)
+
+
+@converts("aten.scaled_dot_product_attention.default")
+def attention(
+    ctx: Context,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    mask: Expr | None,
+    dropout: float,
+    is_causal: bool,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Expr:
+    """Attention; with a mask spelt out, because a query that sees nothing gives zeros."""
+    if dropout:
+        ctx.refuse(f"dropout_p={dropout} in attention; call model.eval()")
+    shared = ndim_of(query) == ndim_of(key) == ndim_of(value) == 4
+    if shared and enable_gqa and dims_of(key)[1] != dims_of(value)[1]:
+        ctx.refuse("keys and values have different numbers of heads")
+    if shared and mask is None and _same_batch(query, key, value) and _positive(dims_of(key)[2]):
+        order = (0, 2, 1, 3)
+        swapped = [ctx.call(permute_dims, x, order) for x in (query, key, value)]
+        causal = "TopLeft" if is_causal else None
+        return ctx.call(permute_dims, ctx.call(nn.attention, *swapped, scale=scale, causal_mask=causal), order)
+    if enable_gqa:
+        key, value = (_repeated(ctx, query, x) for x in (key, value))
+    return _masked_attention(ctx, (query, key, value), mask, is_causal, scale)
+
+
+def _same_batch(query: Expr, key: Expr, value: Expr) -> bool:
+    """Whether batch sizes agree without broadcasting, and heads agree or are shared."""
+    batches = {dims_of(x)[0] for x in (query, key, value)}
+    return len(batches) == 1 and dims_of(key)[1] == dims_of(value)[1] and _heads_fit(query, key)
+
+
+def _heads_fit(query: Expr, key: Expr) -> bool:
+    n, m = as_int(dims_of(query)[1]), as_int(dims_of(key)[1])
+    return n is not None and m is not None and m > 0 and n % m == 0 and (n == m or m > 1)
+
+
+def _positive(size: Any) -> bool:
+    known = as_int(size)
+    return known is not None and known > 0
+
+
+def _repeated(ctx: Context, query: Expr, x: Expr) -> Expr:
+    """Keys or values with each head repeated for the queries that share it."""
+    n, m = as_int(dims_of(query)[-3]), as_int(dims_of(x)[-3])
+    if n is None or m is None:
+        ctx.refuse("its number of heads varies")
+    return x if n == m else ctx.call(repeat, x, n // m, ndim_of(x) - 3)
+
+
+def _masked_attention(
+    ctx: Context, operands: tuple[Expr, Expr, Expr], mask: Expr | None, is_causal: bool, scale: float | None
+) -> Expr:
+    query, key, _ = operands
+    dtype = dtype_of(query)
+    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+    q, k, v = (ctx.cast(x, wide) for x in operands)
+    ndim = ndim_of(key)
+    width = as_int(dims_of(query)[-1])
+    if scale is None and width is None:
+        ctx.refuse("its number of features varies")
+    factor = 1 / math.sqrt(width or 1) if scale is None else scale
+    turned = ctx.call(permute_dims, k, [*range(ndim - 2), ndim - 1, ndim - 2])
+    scores = ctx.call(multiply, _product(ctx, q, turned), number(factor, wide))
+    hidden = number(-math.inf, wide)
+    if is_causal:
+        scores = ctx.call(where, _triangle(ctx, query, key), scores, hidden)
+    if mask is not None and dtype_of(mask) == "bool":
+        scores = ctx.call(where, mask, scores, hidden)
+    elif mask is not None:
+        scores = ctx.call(add, scores, ctx.cast(mask, wide))
+    weights: Expr = ctx.call(nn.softmax, scores, -1)
+    if mask is not None:
+        blind = ctx.call(equal, ctx.call(max, scores, -1, True), hidden)
+        weights = ctx.call(where, blind, number(0, wide), weights)
+    return ctx.cast(_product(ctx, weights, v), dtype)
+
+
+def _triangle(ctx: Context, query: Expr, key: Expr) -> Expr:
+    queries, keys = as_int(dims_of(query)[-2]), as_int(dims_of(key)[-2])
+    if queries is None or keys is None:
+        ctx.refuse("a causal mask over a sequence whose length varies")
+    return Constant(np.tri(queries, keys, dtype=np.bool_))

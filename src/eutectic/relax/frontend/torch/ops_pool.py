@@ -1,0 +1,155 @@
+"""Pooling over windows, adaptive pooling, and resampling of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from eutectic.relax.base import Expr
+from eutectic.relax.expr import Call
+from eutectic.relax.frontend.torch.table import Context, converts, dims_of, ndim_of
+from eutectic.relax.op import expand_dims, image, nn, squeeze
+
+_MAX: Final = {1: nn.max_pool1d, 2: nn.max_pool2d, 3: nn.max_pool3d}
+_MEAN: Final = {1: nn.avg_pool1d, 2: nn.avg_pool2d, 3: nn.avg_pool3d}
+_ADAPTIVE_MAX: Final = {1: nn.adaptive_max_pool1d, 2: nn.adaptive_max_pool2d, 3: nn.adaptive_max_pool3d}
+_ADAPTIVE_MEAN: Final = {1: nn.adaptive_avg_pool1d, 2: nn.adaptive_avg_pool2d, 3: nn.adaptive_avg_pool3d}
+
+
+def _rank(ctx: Context) -> int:
+    name = str(ctx.node.target)
+    return next(rank for rank in (1, 2, 3) if f"pool{rank}d" in name)
+
+
+def _spread(value: Any, rank: int) -> list[int]:
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    return values * rank if len(values) == 1 else values
+
+
+def _batched(ctx: Context, x: Expr, rank: int, pool: Callable[[Expr], Expr]) -> Expr:
+    """`pool` of `x`, or of a batch of one where torch lets the batch axis be left out."""
+    if ndim_of(x) == rank + 2:
+        return pool(x)
+    return ctx.call(squeeze, pool(ctx.call(expand_dims, x, 0)), 0)
+
+
+@converts(*(f"aten.max_pool{rank}d.default" for rank in (1, 2, 3)))
+def max_pool(
+    ctx: Context, x: Expr, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool = False
+) -> Expr:
+    """Largest element of windows; the stride defaults to the window."""
+    rank = _rank(ctx)
+    size = _spread(kernel, rank)
+    steps = _spread(stride, rank) if stride else size
+    options = {"padding": _spread(padding, rank), "dilation": _spread(dilation, rank), "ceil_mode": bool(ceil_mode)}
+    return _batched(ctx, x, rank, lambda data: ctx.call(_MAX[rank], data, size, steps, **options))
+
+
+@converts(
+    "aten.max_pool1d_with_indices.default",
+    "aten.max_pool2d_with_indices.default",
+    "aten.max_pool3d_with_indices.default",
+)
+def max_pool_with_indices(
+    ctx: Context, x: Expr, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool = False
+) -> list[Expr | None]:
+    """The form of core ATen; its indices cannot be had."""
+    return [max_pool(ctx, x, kernel, stride, padding, dilation, ceil_mode), None]
+
+
+@converts(*(f"aten.avg_pool{rank}d.default" for rank in (1, 2, 3)))
+def avg_pool(
+    ctx: Context,
+    x: Expr,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Expr:
+    """Mean of windows."""
+    if divisor_override is not None:
+        ctx.refuse(f"divisor_override={divisor_override}")
+    rank = _rank(ctx)
+    size = _spread(kernel, rank)
+    steps = _spread(stride, rank) if stride else size
+    options = {
+        "padding": _spread(padding, rank),
+        "ceil_mode": bool(ceil_mode),
+        "count_include_pad": bool(count_include_pad),
+    }
+    return _batched(ctx, x, rank, lambda data: ctx.call(_MEAN[rank], data, size, steps, **options))
+
+
+def _adaptive(ctx: Context, x: Expr, size: Any, operators: dict[int, Callable[..., Call]]) -> Expr:
+    rank = _rank(ctx)
+    wanted = _spread(size, rank)
+    return _batched(ctx, x, rank, lambda data: ctx.call(operators[rank], data, wanted))
+
+
+@converts(
+    "aten.adaptive_avg_pool1d.default",
+    "aten.adaptive_avg_pool2d.default",
+    "aten.adaptive_avg_pool3d.default",
+    "aten._adaptive_avg_pool2d.default",
+    "aten._adaptive_avg_pool3d.default",
+)
+def adaptive_avg_pool(ctx: Context, x: Expr, size: Any) -> Expr:
+    """Mean of windows that cover the data."""
+    return _adaptive(ctx, x, size, dict(_ADAPTIVE_MEAN))
+
+
+@converts(*(f"aten.adaptive_max_pool{rank}d.default" for rank in (1, 2, 3)))
+def adaptive_max_pool(ctx: Context, x: Expr, size: Any) -> list[Expr | None]:
+    """Largest element of windows that cover the data; its indices cannot be had."""
+    return [_adaptive(ctx, x, size, dict(_ADAPTIVE_MAX)), None]
+
+
+def _size(ctx: Context, x: Expr, size: Any, factors: Any) -> tuple[Any, Any]:
+    """The new height and width, and whether torch's factors agree with their quotient."""
+    wanted = tuple(ctx.out_shape[2:])
+    if factors is not None and any(factor is not None for factor in factors):
+        for old, new, factor in zip(dims_of(x)[2:], wanted, factors, strict=True):
+            before, after = getattr(old, "value", None), getattr(new, "value", None)
+            if before is None or after is None or before * factor != after:
+                ctx.refuse(f"its scale factor {factor} does not give whole sizes")
+    return wanted[0], wanted[1]
+
+
+def _resize(ctx: Context, x: Expr, size: Any, method: str, mode: str) -> Expr:
+    rounding = "floor" if mode == "asymmetric" else "round_prefer_ceil"
+    return ctx.call(
+        image.resize2d,
+        x,
+        size,
+        method=method,
+        coordinate_transformation_mode=mode,
+        rounding_method=rounding if method == "nearest_neighbor" else "round",
+    )
+
+
+@converts("aten.upsample_nearest2d.default", "aten.upsample_nearest2d.vec")
+def upsample_nearest(ctx: Context, x: Expr, size: Any, *factors: Any) -> Expr:
+    """The element at `floor(i * old / new)`."""
+    return _resize(ctx, x, _size(ctx, x, size, _factors(factors)), "nearest_neighbor", "asymmetric")
+
+
+@converts("aten._upsample_nearest_exact2d.default", "aten._upsample_nearest_exact2d.vec")
+def upsample_nearest_exact(ctx: Context, x: Expr, size: Any, *factors: Any) -> Expr:
+    """The element nearest to the middle of the new one."""
+    return _resize(ctx, x, _size(ctx, x, size, _factors(factors)), "nearest_neighbor", "half_pixel")
+
+
+@converts("aten.upsample_bilinear2d.default", "aten.upsample_bilinear2d.vec")
+def upsample_bilinear(ctx: Context, x: Expr, size: Any, align_corners: bool, *factors: Any) -> Expr:
+    """Linear interpolation along both axes."""
+    mode = "align_corners" if align_corners else "half_pixel"
+    return _resize(ctx, x, _size(ctx, x, size, None if align_corners else _factors(factors)), "linear", mode)
+
+
+def _factors(given: tuple[Any, ...]) -> Any:
+    """Scale factors as one list: torch gives them together or one by one."""
+    if len(given) == 1 and isinstance(given[0], (list, tuple)):
+        return given[0]
+    return given if any(factor is not None for factor in given) else None
