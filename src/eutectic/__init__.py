@@ -1,6 +1,6 @@
 """Eutectic: an operator-fusion compiler for deep-learning models."""
 
-from eutectic import arith, ir, relax, tir
+from eutectic import arith, ir, relax, script, tir
 from eutectic.driver.compile import compile
 from eutectic.driver.compiled import CompiledModel
 from eutectic.ir.module import GlobalVar, IRModule
@@ -24,5 +24,6 @@ __all__ = [
     "ir",
     "register_global_func",
     "relax",
+    "script",
     "tir",
 ]

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eutectic.arith import lower_bound, prove_equal, prove_unequal, simplify
-from eutectic.ir.prim_expr import IntImm, PrimExpr, SizeVar, Var, evaluate
-from eutectic.ir.prim_expr import FloorDiv, FloorMod, Max, Min
+from eutectic.ir.prim_expr import FloorDiv, FloorMod, IntImm, Max, Min, PrimExpr, SizeVar, Var, evaluate
 
 N, M = Var("n", "int64"), Var("m", "int64")
 

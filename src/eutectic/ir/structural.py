@@ -11,6 +11,7 @@ import hashlib
 import math
 import struct
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from eutectic.ir.node import Node, fields_of
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import IntImm
 from eutectic.ir.visit import post_order
+
 
 def is_variable(item: object) -> bool:
     """Whether `item` is a variable of any dialect."""
@@ -199,7 +201,19 @@ def _collect(value: Any, out: list[Node]) -> None:
             _collect(part, out)
 
 
+_TENSORS: WeakKeyDictionary[Node, bytes] = WeakKeyDictionary()  # digests of nodes that hold arrays, which may be large
+
+
 def _node_digest(found: Node, numbers: dict[int, int], memo: dict[int, bytes]) -> bytes:
+    if found in _TENSORS:
+        return _TENSORS[found]
+    digest = _fresh_digest(found, numbers, memo)
+    if any(isinstance(value, np.ndarray) for _, _, value in fields_of(found)):
+        _TENSORS[found] = digest
+    return digest
+
+
+def _fresh_digest(found: Node, numbers: dict[int, int], memo: dict[int, bytes]) -> bytes:
     h = hashlib.blake2b(digest_size=32)
     h.update(type(found).type_key.encode())
     if is_variable(found):

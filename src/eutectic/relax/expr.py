@@ -16,7 +16,13 @@ from eutectic.ir.prim_expr import IntImm, PrimExpr, as_prim
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.span import Span
 from eutectic.relax.base import Expr, ShapeExpr, StructInfo
-from eutectic.relax.struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
+from eutectic.relax.struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from eutectic.support.errors import InternalError
 
 

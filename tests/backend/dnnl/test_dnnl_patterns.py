@@ -155,7 +155,7 @@ def test_pooling(kind: str, options):
     assert taken(mod) == [f"dnnl.{kind}2d"]
 
 
-def test_pooling_that_oneDNN_means_otherwise_is_left_alone():  # noqa: N802
+def test_pooling_that_oneDNN_means_otherwise_is_left_alone():
     def body(bb, x):
         return op.nn.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=True)
 

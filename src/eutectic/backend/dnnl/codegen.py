@@ -67,7 +67,7 @@ class _Lowering:
 
     def run(self) -> Lowered:
         symbol = str(self.function.attr("global_symbol", "region"))
-        for i, param in enumerate(self.function.params):
+        for i, param in enumerate(tensor_params(self.function)):
             self.inputs.append(self.tensor(f"in{i}", param))
             self.env[param] = f"in{i}"
         for block in self.function.body.blocks:
@@ -110,8 +110,9 @@ class _Lowering:
         if not (isinstance(call, Call) and isinstance(call.op, Var) and call.op in self.locals_):
             raise CodegenError("oneDNN region: only calls of composites are expected in its body")
         composite = self.locals_[call.op]
-        lowering = _Composite(self, composite, [self.value(arg) for arg in call.args])
-        return lowering.run()
+        # Shapes only carry symbolic sizes, which are known by now.
+        args = [self.value(arg) for arg in call.args if isinstance(arg.struct_info, TensorStructInfo)]
+        return _Composite(self, composite, args).run()
 
 
 @dataclass
@@ -130,7 +131,7 @@ class _Composite:
         return str(self.function.attr("Composite"))
 
     def run(self) -> Value:
-        self.env.update(zip(self.function.params, self.args, strict=True))
+        self.env.update(zip(tensor_params(self.function), self.args, strict=True))
         result: Value | None = None
         last: Var | None = None
         for block in self.function.body.blocks:
@@ -230,6 +231,11 @@ class _Composite:
         axis = 1 if isinstance(step, Convolution) else len(shape) - 1
         padded = (1,) * (len(shape) - other.ndim) + other.shape
         return bool(padded == tuple(n if i == axis else 1 for i, n in enumerate(shape)))
+
+
+def tensor_params(function: Function) -> list[Var]:
+    """The parameters that are tensors."""
+    return [param for param in function.params if isinstance(param.struct_info, TensorStructInfo)]
 
 
 def _swaps_last_two(call: Call) -> bool:

@@ -232,8 +232,6 @@ def _check_elementwise(context: PatternCheckContext) -> Refusal | None:
     refusal = _check_members(context)
     if refusal is None and "activation" in context.parts:
         refusal = activation_refusal(context.parts["activation"])
-    if refusal is None and "lhs" in context.parts and context.parts["lhs"] is context.parts["rhs"]:
-        refusal = Refusal("both operands are the same value", context.matched_expr)
     return refusal
 
 

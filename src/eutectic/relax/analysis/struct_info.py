@@ -95,13 +95,16 @@ def _all_dims(info: StructInfo | None) -> list[PrimExpr]:
 def _map_shapes(
     info: StructInfo, f: Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...] | None]
 ) -> StructInfo:
-    """`info` with `f` applied to each known shape; None erases the shape but keeps the rank."""
+    """`info` with `f` applied to each known shape and scalar; None erases it but keeps rank and dtype."""
     match info:
         case TensorStructInfo() if info.dims is not None:
             sizes = f(info.dims)
             return TensorStructInfo(None if sizes is None else ShapeExpr(sizes), info.dtype, info.vdevice, info.ndim)
         case ShapeStructInfo() if info.values is not None:
             return ShapeStructInfo(f(info.values), info.ndim)
+        case PrimStructInfo() if info.value is not None:
+            value = f((info.value,))
+            return PrimStructInfo(info.dtype, None if value is None else value[0])
         case TupleStructInfo():
             return TupleStructInfo(tuple(_map_shapes(part, f) for part in info.fields))
         case _:
@@ -109,7 +112,7 @@ def _map_shapes(
 
 
 def erase_to_well_defined(info: StructInfo, in_scope: Iterable[ScalarVar]) -> StructInfo:
-    """`info` without the shapes that mention symbolic scalars not in scope; ranks are kept."""
+    """`info` without the shapes and values that mention symbolic scalars not in scope; ranks are kept."""
     known = {id(var) for var in in_scope}
 
     def keep(dims: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...] | None:
@@ -153,6 +156,8 @@ def _check_tensor(base: TensorStructInfo, derived: TensorStructInfo) -> BaseChec
     if base.dtype and derived.dtype and base.dtype != derived.dtype:
         return BaseCheckResult.FAIL_L0
     result = BaseCheckResult.FAIL_L2 if base.dtype and not derived.dtype else BaseCheckResult.PASS
+    if base.shape is not None and base.dims is None and base.shape is not derived.shape:
+        result = BaseCheckResult.FAIL_L2  # a shape held by a variable is known to equal only itself
     return min(result, _check_dims(base.dims, derived.dims, base.ndim, derived.ndim))
 
 
@@ -185,6 +190,8 @@ def struct_info_lca(a: StructInfo, b: StructInfo) -> StructInfo:
             return TensorStructInfo(a.shape if equal else None, dtype, None, a.ndim if a.ndim == b.ndim else -1)
         case ShapeStructInfo(), ShapeStructInfo():
             return ShapeStructInfo(None, a.ndim if a.ndim == b.ndim else -1)
+        case PrimStructInfo(), PrimStructInfo() if a.dtype == b.dtype:
+            return PrimStructInfo(a.dtype)
         case TupleStructInfo(), TupleStructInfo() if len(a.fields) == len(b.fields):
             return TupleStructInfo(tuple(struct_info_lca(x, y) for x, y in zip(a.fields, b.fields, strict=True)))
         case _:
@@ -203,15 +210,17 @@ def derive_call_ret_struct_info(signature: FuncStructInfo, call: Call) -> Struct
         return call.sinfo_args[0] if call.sinfo_args else signature.ret or ObjectStructInfo()
     if len(signature.params) != len(call.args):
         raise TypeInferenceError(f"function takes {len(signature.params)} arguments, got {len(call.args)}")
+    infos = [arg.struct_info for arg in call.args if arg.struct_info is not None]
+    if len(infos) != len(call.args):
+        return signature.ret or ObjectStructInfo()
     bound: dict[ScalarVar, PrimExpr] = {}
-    for i, (param, arg) in enumerate(zip(signature.params, call.args, strict=True)):
-        if arg.struct_info is None:
-            return signature.ret or ObjectStructInfo()
-        bind_sizes(param, arg.struct_info, bound)
+    for param, info in zip(signature.params, infos, strict=True):
+        bind_sizes(param, info, bound)
+    for i, (param, info) in enumerate(zip(signature.params, infos, strict=True)):
         expected = substitute_info(param, bound)
-        if struct_info_base_check(expected, arg.struct_info) <= BaseCheckResult.FAIL_L1:
+        if struct_info_base_check(expected, info) <= BaseCheckResult.FAIL_L1:
             raise TypeInferenceError(
-                f"argument {i} has type {describe_info(arg.struct_info)}, the function takes {describe_info(expected)}"
+                f"argument {i} has type {describe_info(info)}, the function takes {describe_info(expected)}"
             )
     result = substitute_info(signature.ret or ObjectStructInfo(), bound)
     inner = {id(var) for param in signature.params for var in _scalars(param)} - {id(var) for var in bound}

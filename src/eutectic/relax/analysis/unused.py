@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from eutectic.ir.op import Op
+from eutectic.ir.prim_expr import Var as ScalarVar
+from eutectic.relax.analysis.struct_info import defined_symbolic_vars, free_symbolic_vars
 from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import (
@@ -15,7 +17,6 @@ from eutectic.relax.expr import (
     If,
     MatchCast,
     SeqExpr,
-    Var,
     VarBinding,
 )
 from eutectic.relax.op.registry import op_def
@@ -24,27 +25,36 @@ from eutectic.relax.struct_info import FuncStructInfo
 
 def remove_all_unused(function: Function) -> Function:
     """A function without unread pure bindings; calls with side effects and results are kept."""
-    body = _trim(function.body, set())
+    known = defined_symbolic_vars(param.struct_info for param in function.params)
+    body = _trim(function.body, set(known))
     if body is function.body:
         return function
     return Function(function.params, body, function.ret_struct_info, function.is_pure, function.attrs, function.span)
 
 
-def _trim(body: SeqExpr, live_after: set[Var]) -> SeqExpr:
-    """Walk backwards, keeping what is live."""
-    live = live_after | set(used_vars(body.body))
+def _trim(body: SeqExpr, known: set[ScalarVar]) -> SeqExpr:
+    """Walk backwards, keeping what is live: values that are read, and casts that define sizes in use.
+
+    Args:
+        body: A function's or branch's body.
+        known: Symbolic sizes that are defined outside of it.
+    """
+    live = set(used_vars(body.body))
+    sizes = set(free_symbolic_vars(body.body)) - known
     blocks: list[BindingBlock] = []
     changed = False
     for block in reversed(body.blocks):
         kept: list[Binding] = []
         for binding in reversed(block.bindings):
-            if binding.var not in live and _is_pure(binding):
+            defines = isinstance(binding, MatchCast) and not sizes.isdisjoint(defined_symbolic_vars([binding.struct_info]))
+            if binding.var not in live and not defines and _is_pure(binding):
                 changed = True
                 continue
-            fresh = _trim_binding(binding)
+            fresh = _trim_binding(binding, known)
             changed |= fresh is not binding
             kept.append(fresh)
             live |= set(used_vars(fresh.value))
+            sizes |= set(free_symbolic_vars(fresh)) - known
         if kept:
             blocks.append(type(block)(tuple(reversed(kept))))
     if not changed:
@@ -52,12 +62,12 @@ def _trim(body: SeqExpr, live_after: set[Var]) -> SeqExpr:
     return SeqExpr(tuple(reversed(blocks)), body.body, span=body.span)
 
 
-def _trim_binding(binding: Binding) -> Binding:
+def _trim_binding(binding: Binding, known: set[ScalarVar]) -> Binding:
     value = binding.value
     if isinstance(value, Function):
         fresh: Expr = remove_all_unused(value)
     elif isinstance(value, If):
-        branches = [_trim(b, set()) if isinstance(b, SeqExpr) else b for b in (value.true_branch, value.false_branch)]
+        branches = [_trim(b, known) if isinstance(b, SeqExpr) else b for b in (value.true_branch, value.false_branch)]
         same = branches[0] is value.true_branch and branches[1] is value.false_branch
         fresh = value if same else If(value.cond, *branches, struct_info=value.struct_info, span=value.span)
     else:

@@ -12,7 +12,7 @@ from eutectic.relax.expr import Binding, BindingBlock, DataflowBlock, Function, 
 
 
 def walk_blocks(body: Expr) -> Iterator[BindingBlock]:
-    """All blocks of a body in program order, those in branches of conditionals included; not nested functions."""
+    """All blocks of a body, each followed by those in branches of its conditionals; not nested functions."""
     if not isinstance(body, SeqExpr):
         return
     for block in body.blocks:
@@ -24,9 +24,17 @@ def walk_blocks(body: Expr) -> Iterator[BindingBlock]:
 
 
 def walk_bindings(function: Function) -> Iterator[Binding]:
-    """All bindings of a function in program order."""
-    for block in walk_blocks(function.body):
-        yield from block.bindings
+    """All bindings of a function in the order of execution: those of branches before the conditional's own."""
+    yield from _walk_body(function.body)
+
+
+def _walk_body(body: Expr) -> Iterator[Binding]:
+    for block in body.blocks if isinstance(body, SeqExpr) else ():
+        for binding in block.bindings:
+            if isinstance(binding.value, If):
+                yield from _walk_body(binding.value.true_branch)
+                yield from _walk_body(binding.value.false_branch)
+            yield binding
 
 
 def used_vars(expr: Node) -> list[Var]:

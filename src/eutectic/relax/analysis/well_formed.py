@@ -8,7 +8,8 @@ from typing import Any
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.transform import register_verifier
-from eutectic.relax.base import Expr, ShapeExpr
+from eutectic.relax.analysis.unused import contains_impure_call
+from eutectic.relax.base import ShapeExpr
 from eutectic.relax.expr import (
     Binding,
     BindingBlock,
@@ -27,7 +28,6 @@ from eutectic.relax.expr import (
     TupleGetItem,
     Var,
 )
-from eutectic.relax.analysis.unused import contains_impure_call
 from eutectic.support.errors import WellFormedError
 
 _LITERALS = (Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm, ExternFunc, GlobalVar, Op)
@@ -135,7 +135,7 @@ class _Checker:
                 self.say(f"{name} is bound to a SeqExpr")
             case _:
                 self.argument(value, name)
-        if self.check_struct_info and isinstance(value, Expr) and value.struct_info is None:
+        if self.check_struct_info and value.struct_info is None:
             self.say(f"the value of {name} has no struct info")
         self.define(binding.var)
 

@@ -8,11 +8,11 @@ from typing import Any
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
 from eutectic.relax.analysis.struct_info import BaseCheckResult, struct_info_base_check
+from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.analysis.uses import walk_blocks
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import DataflowBlock, DataflowVar, Function, MatchCast, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.transform.infra import FunctionPass
 
 

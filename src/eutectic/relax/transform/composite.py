@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eutectic.relax.analysis.copying import copy_with_new_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import BindingBlock, Call, Function, SeqExpr, Tuple, Var, VarBinding
 
 
 def as_local(function: Function) -> Function:
-    """A composite as an inner function: only its `Composite` attribute is kept besides the backend's own."""
-    return function.without_attr("Primitive").without_attr("global_symbol")  # type: ignore[no-any-return]  # with_* return Any
+    """A composite as an inner function, with variables of its own, since it may be placed in several regions.
+
+    Of its attributes `Primitive` and `global_symbol` are dropped.
+    """
+    copied = copy_with_new_vars(function)
+    return copied.without_attr("Primitive").without_attr("global_symbol")  # type: ignore[no-any-return]  # with_* return Any
 
 
 def wrap_for_codegen(function: Function, name: str, codegen: str, builder: BlockBuilder) -> tuple[Function, str]:

@@ -9,10 +9,10 @@ from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.structural import structural_digest
 from eutectic.ir.transform import PassContext
+from eutectic.relax.analysis.unused import contains_impure_call
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import BindingBlock, Call, DataflowVar, Function, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
-from eutectic.relax.analysis.unused import contains_impure_call
 from eutectic.relax.transform.infra import FunctionPass
 
 

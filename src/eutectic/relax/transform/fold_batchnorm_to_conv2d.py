@@ -11,13 +11,13 @@ import numpy as np
 from eutectic.ir.module import IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.transform import PassContext
+from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.analysis.uses import get_var2val, users_of
 from eutectic.relax.base import Expr
 from eutectic.relax.dpl.bias import channel_axis, check_channel_bias
 from eutectic.relax.expr import Call, Constant, Function, TupleGetItem, Var
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.binary import add
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.transform.infra import FunctionPass
 
 CONVOLUTIONS: Final = frozenset(

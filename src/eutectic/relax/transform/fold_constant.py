@@ -11,6 +11,7 @@ from eutectic.ir.dtype import item_bytes, to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.transform import PassContext, register_config_key
+from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import (
     Call,
@@ -27,7 +28,6 @@ from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.interpret import Interpreter
 from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.transform.infra import FunctionPass
 
 register_config_key("relax.FoldConstant.max_bytes", 1 << 22)

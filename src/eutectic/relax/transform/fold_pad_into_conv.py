@@ -8,10 +8,10 @@ from typing import Any
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.transform import PassContext
+from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.analysis.uses import get_var2val
 from eutectic.relax.expr import Call, Constant, Function, PrimValue, Var
 from eutectic.relax.expr_functor import PyExprMutator
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.transform.infra import FunctionPass
 
 

@@ -311,4 +311,4 @@ def _shape_of_tree(tree: Any) -> str:
         if hasattr(tree, "_fields"):
             return f"{type(tree).__name__}({inner})"
         return f"[{inner}]" if isinstance(tree, list) else f"({inner})"
-    return "*" if pytree.tree_structure(tree) == pytree.tree_structure(0) else type(tree).__name__
+    return "value" if pytree.tree_structure(tree) == pytree.tree_structure(0) else type(tree).__name__

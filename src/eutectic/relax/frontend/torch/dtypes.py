@@ -64,10 +64,10 @@ def to_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
 
 def to_tensor(array: npt.NDArray[Any]) -> torch.Tensor:
     """A tensor that shares the memory of an array; of one that cannot be written to, or is misaligned, a copy."""
-    if not array.flags.writeable or not array.flags.aligned:
+    if not array.flags.behaved:
         array = array.copy()
+    if array.dtype.kind != "V":
+        return torch.from_numpy(array)
     dtype = TORCH[from_numpy(array.dtype)]
-    if dtype in _BITS:
-        bits, _ = _BITS[dtype]
-        return torch.from_numpy(array.view(np.int16 if bits is torch.int16 else np.uint8)).view(dtype)
-    return torch.from_numpy(array)
+    bits, _ = _BITS[dtype]
+    return torch.from_numpy(array.view(np.int16 if bits is torch.int16 else np.uint8)).view(dtype)

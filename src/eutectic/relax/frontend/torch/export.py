@@ -115,7 +115,7 @@ def _example(value: Any, name: str) -> Any:
     if isinstance(value, np.ndarray):
         try:
             return to_tensor(value)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise UnsupportedTypeError(f"{name} has dtype {value.dtype}, which is not supported") from error
     if isinstance(value, torch.Tensor):
         _check_tensor(value, name)

@@ -109,65 +109,76 @@ def _is_exact(value: float, dtype: str) -> bool:
     return math.isnan(value) or float(number(value, dtype).data) == value
 
 
-def _arithmetic(ctx: Context, operator: Callable[..., Call], a: Any, b: Any, dtype: str | None = None) -> Expr:
-    """An operator in the dtype of the result; 16-bit floats beside an inexact number are computed in float32."""
-    wanted = dtype or ctx.out_dtype
-    numbers = [value for value in (a, b) if _is_number(value)]
-    wide = wanted in _NARROW and any(not _is_exact(value, wanted) for value in numbers)
+def _arithmetic(ctx: Context, operator: Callable[..., Call], a: Any, b: Any) -> Expr:
+    """An operator in the dtype of the result."""
+    wanted = ctx.out_dtype
+    return ctx.call(operator, ctx.tensor(a, wanted), ctx.tensor(b, wanted))
+
+
+def _scaling(ctx: Context, operator: Callable[..., Call], a: Any, b: Any, then: Any = None) -> Expr:
+    """Multiplication or division; torch does not round a number beside 16-bit floats, so these go by float32."""
+    wanted = ctx.out_dtype
+    wide = wanted in _NARROW and (then is not None or (_is_number(b) and not _is_exact(b, wanted)))
     work = "float32" if wide else wanted
-    return ctx.cast(ctx.call(operator, ctx.tensor(a, work), ctx.tensor(b, work)), wanted)
+    made = ctx.call(operator, ctx.tensor(a, work), ctx.tensor(b, work))
+    return ctx.cast(made if then is None else ctx.call(then, made), wanted)
 
 
-def _scaled(ctx: Context, x: Any, alpha: float) -> Any:
-    """`alpha * x`, in the dtype of the result."""
+def _sum(ctx: Context, operator: Callable[..., Call], a: Any, b: Any, alpha: float) -> Expr:
+    """`a` plus or minus `alpha * b`; 16-bit floats are rounded once, at the end."""
+    wanted = ctx.out_dtype
     if alpha == 1:
-        return x
-    return x * alpha if _is_number(x) else _arithmetic(ctx, op.multiply, x, alpha)
+        return _arithmetic(ctx, operator, a, b)
+    work = "float32" if wanted in _NARROW else wanted
+    left, right = (ctx.cast(ctx.tensor(x, wanted), work) for x in (a, b))
+    factor = number(number(alpha, wanted).data, work)
+    return ctx.cast(ctx.call(operator, left, ctx.call(op.multiply, right, factor)), wanted)
 
 
 @converts("aten.add.Tensor", "aten.add.Scalar")
 def add(ctx: Context, a: Any, b: Any, alpha_by_place: float = 1, *, alpha: float = 1) -> Expr:
     """`a + alpha * b`; of bool the logical or."""
-    return _arithmetic(ctx, op.add, a, _scaled(ctx, b, alpha * alpha_by_place))
+    return _sum(ctx, op.add, a, b, alpha * alpha_by_place)
 
 
 @converts("aten.sub.Tensor", "aten.sub.Scalar")
 def subtract(ctx: Context, a: Any, b: Any, alpha_by_place: float = 1, *, alpha: float = 1) -> Expr:
     """`a - alpha * b`."""
-    return _arithmetic(ctx, op.subtract, a, _scaled(ctx, b, alpha * alpha_by_place))
+    return _sum(ctx, op.subtract, a, b, alpha * alpha_by_place)
 
 
 @converts("aten.rsub.Tensor", "aten.rsub.Scalar")
 def reversed_subtract(ctx: Context, a: Any, b: Any, alpha_by_place: float = 1, *, alpha: float = 1) -> Expr:
     """`b - alpha * a`."""
-    return _arithmetic(ctx, op.subtract, b, _scaled(ctx, a, alpha * alpha_by_place))
+    return _sum(ctx, op.subtract, b, a, alpha * alpha_by_place)
 
 
 @converts("aten.mul.Tensor", "aten.mul.Scalar")
 def multiply(ctx: Context, a: Any, b: Any) -> Expr:
     """`a * b`; of bool the logical and."""
-    return _arithmetic(ctx, op.multiply, a, b)
+    return _scaling(ctx, op.multiply, a, b)
 
 
 @converts("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
 def divide(ctx: Context, a: Any, b: Any) -> Expr:
     """True division: integers become float32 first."""
-    return _arithmetic(ctx, op.divide, a, b)
+    return _scaling(ctx, op.divide, a, b)
 
 
 @converts("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 def divide_rounded(ctx: Context, a: Any, b: Any, *, rounding_mode: str | None = None) -> Expr:
     """Division rounded down, towards zero, or not."""
     if rounding_mode == "floor":
-        return _arithmetic(ctx, op.floor_divide, a, b)
-    out = _arithmetic(ctx, op.divide, a, b)
-    return ctx.call(op.trunc, out) if rounding_mode == "trunc" and is_float(dtype_of(out)) else out
+        return _scaling(ctx, op.floor_divide, a, b)
+    if rounding_mode == "trunc" and is_float(ctx.out_dtype):
+        return _scaling(ctx, op.divide, a, b, then=op.trunc)
+    return _scaling(ctx, op.divide, a, b)
 
 
 @converts("aten.floor_divide.default", "aten.floor_divide.Scalar")
 def floor_divide(ctx: Context, a: Any, b: Any) -> Expr:
     """Division rounded down."""
-    return _arithmetic(ctx, op.floor_divide, a, b)
+    return _scaling(ctx, op.floor_divide, a, b)
 
 
 @converts("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")

@@ -53,7 +53,7 @@ def _differs(module: nn.Module) -> bool:
     if isinstance(module, _DropoutNd):
         return module.p > 0
     if isinstance(module, _NormBase):
-        return module.track_running_stats
+        return bool(module.track_running_stats)
     if isinstance(module, (nn.RNNBase, nn.MultiheadAttention)):
         return bool(module.dropout > 0)
     return isinstance(module, nn.RReLU)
@@ -84,5 +84,5 @@ def _is_training(node: fx.Node) -> bool:
     if place is None or len(node.args) <= place or node.args[place] is not True:
         return False
     if "dropout" in name:
-        return node.args[place - 1] != 0
+        return bool(node.args[place - 1])
     return "batch_norm" not in name or node.args[3] is not None
