@@ -82,9 +82,9 @@ def test_a_function_needs_its_output_once():
         with BlockBuilder().function("f", [x]):
             pass
     bb = BlockBuilder()
-    with pytest.raises(WellFormedError, match="already has its output"):  # noqa: SIM117
-        with bb.function("f", [x]):
-            bb.emit_func_output(x)
+    with bb.function("f", [x]):
+        bb.emit_func_output(x)
+        with pytest.raises(WellFormedError, match="already has its output"):
             bb.emit_func_output(x)
 
 

@@ -123,7 +123,15 @@ def test_a_visitor_sees_every_call():
     count = Count()
     count.visit_expr(mlp()["main"])
     assert sorted(count.ops) == sorted(
-        ["relax.permute_dims", "relax.matmul", "relax.add", "relax.nn.relu", "relax.permute_dims", "relax.matmul", "relax.add"]
+        [
+            "relax.permute_dims",
+            "relax.matmul",
+            "relax.add",
+            "relax.nn.relu",
+            "relax.permute_dims",
+            "relax.matmul",
+            "relax.add",
+        ]
     )
 
 

@@ -169,7 +169,11 @@ def _write(p: Polynomial, atoms: _Atoms, dtype: str) -> PrimExpr:
     total: PrimExpr = IntImm(dtype, 0)
     for monomial, coefficient in sorted(((m, c) for m, c in p.items() if m), key=lambda item: _order(item[0], atoms)):
         term = reduce(mul, (atoms.exprs[atom] for atom in monomial))
-        total = total - mul(term, -coefficient) if coefficient < 0 and total is not None else add(total, mul(term, coefficient))
+        total = (
+            total - mul(term, -coefficient)
+            if coefficient < 0 and total is not None
+            else add(total, mul(term, coefficient))
+        )
     return add(total, IntImm(dtype, constant)) if constant >= 0 else total - (-constant)
 
 

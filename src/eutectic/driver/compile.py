@@ -17,6 +17,7 @@ from eutectic.driver.report import CompileReport
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.expr import Function
+from eutectic.relax.struct_info import ObjectStructInfo
 from eutectic.support.config import default_threads
 from eutectic.support.errors import EutecticAdvice, EutecticError, FrontendError, PassError
 
@@ -94,7 +95,8 @@ def _import(
         if not isinstance(main, Function):
             raise FrontendError("the module has no graph function main", help='name the entry function "main"')
         steps.done()
-        return model, ArraySignature([p.name_hint for p in main.params], main.ret_struct_info or main.body.body.struct_info)  # type: ignore[arg-type]  # set by normalisation
+        names = [param.name_hint for param in main.params]
+        return model, ArraySignature(names, main.ret_struct_info or ObjectStructInfo())
     if find_spec("torch") is None:
         raise FrontendError(
             f"cannot compile a {type(model).__name__}: torch is not installed",

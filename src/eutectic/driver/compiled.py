@@ -20,9 +20,7 @@ class Signature(Protocol):
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
         """Arguments as arrays, in the order of the executable's parameters."""
 
-    def unflatten(
-        self, results: list[np.ndarray[Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def unflatten(self, results: list[np.ndarray[Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Results in the user's structure and kind of tensor."""
 
 
@@ -37,9 +35,7 @@ class CompiledModel:
         executable: What runs.
     """
 
-    def __init__(
-        self, executable: Executable, signature: Signature, report: CompileReport, module: IRModule
-    ) -> None:
+    def __init__(self, executable: Executable, signature: Signature, report: CompileReport, module: IRModule) -> None:
         self.executable, self.report, self.module = executable, report, module
         self._signature = signature
 
@@ -84,9 +80,7 @@ class ArraySignature:
             raise TypeError(f"unexpected argument {next(iter(rest))!r}; the function takes {', '.join(self._names)}")
         return [value if isinstance(value, np.ndarray) else _as_array(value) for value in values]
 
-    def unflatten(
-        self, results: list[np.ndarray[Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def unflatten(self, results: list[np.ndarray[Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result's tuples around the arrays."""
         return _nest(self._result, iter(results))
 

@@ -96,18 +96,24 @@ class _Comparison:
         names_a, names_b = ([v.name_hint for v in m.get_global_vars()] for m in (a, b))
         if names_a != names_b:
             return f"functions {names_a} against {names_b}"
-        self.push([
-            *((a[n], b[n], f"{path}[{n!r}]", binding) for n in names_a),
-            (a.attrs, b.attrs, f"{path}.attrs", binding),
-            (a.global_infos, b.global_infos, f"{path}.global_infos", binding),
-        ])
+        self.push(
+            [
+                *((a[n], b[n], f"{path}[{n!r}]", binding) for n in names_a),
+                (a.attrs, b.attrs, f"{path}.attrs", binding),
+                (a.global_infos, b.global_infos, f"{path}.global_infos", binding),
+            ]
+        )
         return None
 
     def nodes(self, a: Node, b: Node, path: str, binding: bool) -> str | None:
         if is_variable(a) or is_variable(b):
             return self.variables(a, b, path, binding)
         if isinstance(a, IntImm) and isinstance(b, IntImm):
-            return None if a.value == b.value and a.dtype == b.dtype else f"{a.value}: {a.dtype} against {b.value}: {b.dtype}"
+            return (
+                None
+                if a.value == b.value and a.dtype == b.dtype
+                else f"{a.value}: {a.dtype} against {b.value}: {b.dtype}"
+            )
         if type(a) is not type(b):
             return f"{type(a).__name__} against {type(b).__name__}"
         if isinstance(a, (Op, GlobalVar)):

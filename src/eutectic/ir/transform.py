@@ -170,7 +170,8 @@ def run_pass(step: Pass, mod: IRModule, ctx: PassContext) -> IRModule:
     info = step.info
     if not isinstance(mod, IRModule):
         raise PassError(f"pass {info.name} takes an IRModule, got {type(mod).__name__}")
-    if not all([instrument.should_run(mod, info) for instrument in ctx.instruments]):
+    votes = [instrument.should_run(mod, info) for instrument in ctx.instruments]  # each is asked, whatever others say
+    if not all(votes):
         return mod
     for instrument in ctx.instruments:
         instrument.run_before_pass(mod, info)
@@ -202,12 +203,18 @@ class Sequential(Pass):
     """
 
     def __init__(
-        self, passes: Sequence[Pass], opt_level: int = 0, name: str = "sequential", required: Sequence[str] | None = None
+        self,
+        passes: Sequence[Pass],
+        opt_level: int = 0,
+        name: str = "sequential",
+        required: Sequence[str] | None = None,
     ) -> None:
         self.passes = list(passes)
         for member in self.passes:
             if not isinstance(member, Pass):
-                raise PassError(f"Sequential takes passes, got {type(member).__name__}", help="call the pass class first")
+                raise PassError(
+                    f"Sequential takes passes, got {type(member).__name__}", help="call the pass class first"
+                )
         self._info = PassInfo(name, opt_level, tuple(required or ()))
 
     @property
@@ -228,7 +235,9 @@ class Sequential(Pass):
 class ModulePass(Pass):
     """A pass made of a Python function or object by `module_pass`."""
 
-    def __init__(self, transform: Callable[[IRModule, PassContext], IRModule], info: PassInfo, instance: Any = None) -> None:
+    def __init__(
+        self, transform: Callable[[IRModule, PassContext], IRModule], info: PassInfo, instance: Any = None
+    ) -> None:
         self._transform = transform
         self._info = info
         self._instance = instance

@@ -100,5 +100,5 @@ def as_shape(values: Any) -> ShapeExpr | Expr | None:
     if values is None or isinstance(values, Expr):
         return values
     if isinstance(values, (int, PrimExpr)):
-        return ShapeExpr((values,))
+        return ShapeExpr(dims((values,)))
     return ShapeExpr(tuple(values))

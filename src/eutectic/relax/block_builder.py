@@ -221,7 +221,9 @@ class BlockBuilder:
         if struct_info_base_check(info, struct_info) is BaseCheckResult.FAIL_L0 and (
             struct_info_base_check(struct_info, info) is BaseCheckResult.FAIL_L0
         ):
-            raise TypeInferenceError(f"match_cast of {describe_info(info)} to {describe_info(struct_info)} can never succeed")
+            raise TypeInferenceError(
+                f"match_cast of {describe_info(info)} to {describe_info(struct_info)} can never succeed"
+            )
         dataflow = self.current_block_is_dataflow()
         kind = DataflowVar if dataflow else Var
         var = kind(self.get_unique_name(name_hint or ("lv" if dataflow else "gv")), struct_info)
@@ -409,14 +411,11 @@ class BlockBuilder:
         return self._mod
 
     def finalize(self) -> IRModule:
-        """The module, with each public function's name equal to its `global_symbol`."""
-        wanted: dict[GlobalVar, str] = {}
+        """The module, with each public function's `global_symbol` equal to its name."""
         for gv, function in self._mod.functions_items():
             symbol = function.attrs.get("global_symbol") if function.attrs else None
-            if symbol is not None and symbol != gv.name_hint:
-                wanted[gv] = symbol
-        for gv, symbol in wanted.items():
-            self._mod[gv] = self._mod[gv].with_attr("global_symbol", gv.name_hint)
+            if symbol not in (None, gv.name_hint):
+                self._mod[gv] = function.with_attr("global_symbol", gv.name_hint)
         return self._mod
 
 

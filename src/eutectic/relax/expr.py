@@ -377,7 +377,7 @@ def const(value: Any, dtype: str | None = None) -> Constant:
 
 
 def convert(value: Any) -> Expr:
-    """`value` as an expression: numbers become `PrimValue`, strings `StringImm`, sequences `Tuple`, arrays `Constant`."""
+    """`value` as an expression: numbers, strings, sequences and arrays become the node that holds them."""
     if isinstance(value, (Expr, GlobalVar, Op)):
         return value  # type: ignore[return-value]  # global variables and operators may stand as arguments
     if isinstance(value, (bool, int, float, PrimExpr)):

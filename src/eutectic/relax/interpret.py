@@ -7,11 +7,12 @@ that no backend took over.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from eutectic.ir.dtype import from_numpy
+from eutectic.ir.dtype import from_numpy, to_numpy
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr, evaluate
@@ -45,8 +46,8 @@ class Interpreter:
 
     Args:
         mod: The module.
-        external: Called for external functions with (name, arguments, result struct infos);
-            None looks the name up among the global functions.
+        external: Called for external functions with (name, arguments, result struct infos), returns
+            the result; None looks the name up among the global functions.
     """
 
     def __init__(self, mod: IRModule, external: External | None = None) -> None:
@@ -65,14 +66,23 @@ class Interpreter:
         return self.call(function, args, name)
 
     def call(self, function: Function, args: Sequence[Any], name: str = "function") -> Any:
-        """Result of a function value."""
+        """Result of a function value.
+
+        Raises:
+            CallError: an argument does not fit its parameter.
+        """
+        return self._enter(function, args, name, {}, {})
+
+    def _enter(
+        self, function: Function, args: Sequence[Any], name: str, values: dict[Var, Any], sizes: dict[ScalarVar, int]
+    ) -> Any:
+        """Run a function in an environment, which it may change."""
         if len(args) != len(function.params):
             raise CallError(f"{name} takes {len(function.params)} arguments, got {len(args)}")
-        sizes: dict[ScalarVar, int] = {}
-        values: dict[Var, Any] = {}
-        for param, arg in zip(function.params, args, strict=True):
-            check_value(arg, param.struct_info, sizes, param.name_hint)
-            values[param] = arg
+        for _ in range(2):  # the second time with the sizes that later arguments define
+            for param, arg in zip(function.params, args, strict=True):
+                check_value(arg, param.struct_info, sizes, param.name_hint)
+        values.update(zip(function.params, args, strict=True))
         return self._seq(function.body, values, sizes)
 
     def _seq(self, body: SeqExpr, values: dict[Var, Any], sizes: dict[ScalarVar, int]) -> Any:
@@ -109,9 +119,11 @@ class Interpreter:
                 branch = expr.true_branch if bool(self.evaluate(expr.cond, values, sizes)) else expr.false_branch
                 return self.evaluate(branch, values, sizes)
             case Function():
-                return _Closure(self, expr, values)
+                return _Closure(self, expr, values, sizes)
             case GlobalVar():
-                return _Closure(self, self.mod[expr], {})
+                return _Closure(self, self.mod[expr], {}, {}) if expr in self.mod else expr
+            case ExternFunc():
+                return partial(self._packed, expr.global_symbol)
             case _:
                 raise CodegenError(f"{type(expr).__name__} cannot be interpreted")
 
@@ -122,38 +134,59 @@ class Interpreter:
             assert isinstance(target, ExternFunc)
             args = self.evaluate(call.args[1], values, sizes)
             infos = [concrete(info, sizes) for info in call.sinfo_args]
-            return self._external(target.global_symbol, args if isinstance(args, tuple) else (args,), infos)
+            return self._destination_passing(target.global_symbol, args if isinstance(args, tuple) else (args,), infos)
         args = [self.evaluate(arg, values, sizes) for arg in call.args]
+        if isinstance(op, Op) and op.name == "relax.call_pure_packed":
+            return args[0](*args[1:])
         if isinstance(op, Op):
             return apply_op(call, args)
         if isinstance(op, GlobalVar):
             return self.run(op.name_hint, *args)
-        if isinstance(op, ExternFunc):
-            return self._external(op.global_symbol, args, call.sinfo_args)
         callee = self.evaluate(op, values, sizes)
         return callee(*args)
 
-    def _external(self, name: str, args: Sequence[Any], infos: Sequence[StructInfo]) -> Any:
+    def _packed(self, name: str, *args: Any) -> Any:
+        """Call an external function that returns its result."""
+        return self.external(name, args, ()) if self.external is not None else _global_func(name)(*args)
+
+    def _destination_passing(self, name: str, args: Sequence[Any], infos: Sequence[StructInfo]) -> Any:
+        """Call an external function that writes its results into arrays given after its arguments."""
         if self.external is not None:
             return self.external(name, args, infos)
+        made = tuple(_allocate(info, name) for info in infos)
+        function = _global_func(name)
+        function(*args, *(part for item in made for part in (item if isinstance(item, tuple) else (item,))))
+        return made[0] if len(made) == 1 else made
+
+
+def _allocate(info: StructInfo, name: str) -> Any:
+    """Memory for a result."""
+    if isinstance(info, TupleStructInfo):
+        return tuple(_allocate(part, name) for part in info.fields)
+    if not isinstance(info, TensorStructInfo) or info.static_shape is None:
+        raise CodegenError(f"external function {name} has a result of unknown shape")
+    return np.empty(info.static_shape, to_numpy(info.dtype))
+
+
+def _global_func(name: str) -> Callable[..., Any]:
+    try:
         function = get_global_func(name)
-        assert function is not None
-        return function(*args)
+    except ValueError as error:
+        raise CodegenError(str(error), help="register it with eutectic.register_global_func") from error
+    assert function is not None  # what is missing was refused
+    return function
 
 
 class _Closure:
-    """A function value with the variables it captured."""
+    """A function value with the variables and symbolic sizes it captured."""
 
-    def __init__(self, owner: Interpreter, function: Function, captured: Mapping[Var, Any]) -> None:
-        self.owner, self.function, self.captured = owner, function, dict(captured)
+    def __init__(
+        self, owner: Interpreter, function: Function, captured: Mapping[Var, Any], sizes: Mapping[ScalarVar, int]
+    ) -> None:
+        self.owner, self.function, self.captured, self.sizes = owner, function, dict(captured), dict(sizes)
 
     def __call__(self, *args: Any) -> Any:
-        sizes: dict[ScalarVar, int] = {}
-        values = dict(self.captured)
-        for param, arg in zip(self.function.params, args, strict=True):
-            check_value(arg, param.struct_info, sizes, param.name_hint)
-            values[param] = arg
-        return self.owner._seq(self.function.body, values, sizes)
+        return self.owner._enter(self.function, args, "function", dict(self.captured), dict(self.sizes))
 
 
 def apply_op(call: Call, args: Sequence[Any]) -> Any:
@@ -196,10 +229,14 @@ def check_value(value: Any, info: StructInfo | None, sizes: dict[ScalarVar, int]
             if info.ndim >= 0 and value.ndim != info.ndim:
                 raise CallError(f"{name} must have {info.ndim} axes, got {value.ndim}: shape {value.shape}")
             _bind(info.dims, value.shape, sizes, name)
-        case ShapeStructInfo() if info.values is not None:
+        case ShapeStructInfo():
+            if not isinstance(value, (tuple, list)):
+                raise CallError(f"{name} must be a shape, got {type(value).__name__}")
+            if info.ndim >= 0 and len(value) != info.ndim:
+                raise CallError(f"{name} must have {info.ndim} sizes, got {len(value)}")
             _bind(info.values, tuple(value), sizes, name)
         case PrimStructInfo() if info.value is not None:
-            _bind((info.value,), (value,), sizes, name)
+            _bind_scalar(info.value, value, sizes, name)
         case TupleStructInfo():
             if not isinstance(value, (tuple, list)) or len(value) != len(info.fields):
                 raise CallError(f"{name} must be a tuple of {len(info.fields)}")
@@ -222,6 +259,17 @@ def _bind(dims: Sequence[PrimExpr] | None, given: Sequence[int], sizes: dict[Sca
             continue  # a size computed from symbols that a later argument defines
         if wanted != size:
             raise CallError(f"{name} must have size {wanted} on axis {axis}, got {size}: shape {tuple(given)}")
+
+
+def _bind_scalar(wanted: PrimExpr, given: Any, sizes: dict[ScalarVar, int], name: str) -> None:
+    if isinstance(wanted, ScalarVar):
+        sizes.setdefault(wanted, given)
+    try:
+        expected = _scalar(wanted, sizes)
+    except KeyError:
+        return  # computed from symbols that a later argument defines
+    if expected != given:
+        raise CallError(f"{name} must be {expected}, got {given}")
 
 
 def concrete(info: StructInfo, sizes: Mapping[ScalarVar, int]) -> StructInfo:

@@ -94,7 +94,8 @@ class TensorParam:
         if size < low or (high is not None and size > high):
             top = "more" if high is None else str(high)
             raise CallError(
-                f"argument {self.name} has size {size} on axis {axis}; the model was exported for {symbol} from {low} to {top}"
+                f"argument {self.name} has size {size} on axis {axis}; "
+                f"the model was exported for {symbol} from {low} to {top}"
             )
 
 

@@ -63,7 +63,9 @@ class CallRegion:
     def __call__(self, slots: Slots, sizes: Sizes) -> None:
         """Allocate the outputs and run."""
         inputs = [fetch(operand, slots, sizes) for operand in self.inputs]
-        inputs = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) and not x.flags.c_contiguous else x for x in inputs]
+        inputs = [
+            np.ascontiguousarray(x) if isinstance(x, np.ndarray) and not x.flags.c_contiguous else x for x in inputs
+        ]
         made = [np.empty(tuple(resolve(size, sizes) for size in shape), dtype) for shape, dtype in self.outputs]
         self.region(inputs, made)
         if len(self.slots) == 1:

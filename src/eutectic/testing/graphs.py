@@ -12,7 +12,7 @@ from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Function, Tuple, Var, const
 from eutectic.relax.interpret import Interpreter
-from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.struct_info import TensorStructInfo, tensor
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Spec: TypeAlias = Sequence[Any] | tuple[Sequence[Any], str]
@@ -39,8 +39,8 @@ def graph(params: Mapping[str, Spec], body: Callable[..., Expr | Sequence[Expr]]
 
 def _info(spec: Spec) -> TensorStructInfo:
     if len(spec) == 2 and isinstance(spec[1], str):
-        return TensorStructInfo(spec[0], spec[1])
-    return TensorStructInfo(spec)  # type: ignore[arg-type]  # sequences become a ShapeExpr
+        return tensor(spec[0], spec[1])
+    return tensor(spec, "float32")
 
 
 def weights(*shape: int, seed: int = 0, scale: float = 0.3) -> Constant:

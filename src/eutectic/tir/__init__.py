@@ -15,4 +15,17 @@ from eutectic.ir.prim_expr import (
     Var,
 )
 
-__all__ = ["Add", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "Max", "Min", "Mul", "PrimExpr", "SizeVar", "Sub", "Var"]
+__all__ = [
+    "Add",
+    "FloatImm",
+    "FloorDiv",
+    "FloorMod",
+    "IntImm",
+    "Max",
+    "Min",
+    "Mul",
+    "PrimExpr",
+    "SizeVar",
+    "Sub",
+    "Var",
+]

@@ -1,4 +1,4 @@
-"""What oneDNN takes over, end to end: which composites are made, that they compute the same, and what is refused why."""
+"""What oneDNN takes over, end to end: composites made, results the same, refusals with their reasons."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def test_bias_residual_and_activation(root: str, activation: str):
 def test_activations_alone_and_after_an_add(activation: str):
     mod = graph({"x": (2, 3, 4), "y": (2, 3, 4)}, lambda bb, x, y: ACTIVATE[activation](op.add(x, y)))
     assert taken(mod, tolerance=2e-5) == [f"dnnl.add_{activation}"]
-    assert taken(graph({"x": (2, 3, 4)}, lambda bb, x: ACTIVATE[activation](x)), tolerance=2e-5) == [f"dnnl.{activation}"]
+    assert taken(graph({"x": (2, 3, 4)}, lambda bb, x: ACTIVATE[activation](x)), tolerance=2e-5) == [
+        f"dnnl.{activation}"
+    ]
 
 
 @pytest.mark.parametrize("bounds", [(0, 6), (-1.5, 2.5), (-3, float("inf")), (float("-inf"), 0.5)])
@@ -165,7 +167,9 @@ def test_pooling_that_oneDNN_means_otherwise_is_left_alone():
 
 
 def test_global_pooling():
-    assert taken(graph({"x": (2, 3, 5, 6)}, lambda bb, x: op.nn.adaptive_avg_pool2d(x, 1))) == ["dnnl.adaptive_avg_pool2d"]
+    assert taken(graph({"x": (2, 3, 5, 6)}, lambda bb, x: op.nn.adaptive_avg_pool2d(x, 1))) == [
+        "dnnl.adaptive_avg_pool2d"
+    ]
     assert taken(graph({"x": (2, 3, 5, 6)}, lambda bb, x: op.mean(x, [2, 3], keepdims=True))) == ["dnnl.mean"]
     assert "drops its axes" in reasons(graph({"x": (2, 3, 5, 6)}, lambda bb, x: op.mean(x, [2, 3])))["relax.mean"]
 
@@ -239,7 +243,9 @@ def test_an_intermediate_that_is_also_a_result():
 
 
 def test_other_dtypes_are_left_alone():
-    mod = graph({"x": ((1, 4, 3, 3), "float64")}, lambda bb, x: op.nn.conv2d(x, const(weights(4, 4, 1, 1).data, "float64")))
+    mod = graph(
+        {"x": ((1, 4, 3, 3), "float64")}, lambda bb, x: op.nn.conv2d(x, const(weights(4, 4, 1, 1).data, "float64"))
+    )
     assert "float32 only" in reasons(mod)["relax.nn.conv2d"]
 
 

@@ -41,7 +41,9 @@ def test_the_number_of_operands_is_exact_unless_the_rest_is_wild():
     assert is_op("relax.clip")(wildcard(), wildcard(), wildcard()).match(clip)
 
 
-@pytest.mark.parametrize(("name", "commutes"), [("add", True), ("multiply", True), ("subtract", False), ("divide", False)])
+@pytest.mark.parametrize(
+    ("name", "commutes"), [("add", True), ("multiply", True), ("subtract", False), ("divide", False)]
+)
 def test_only_add_and_multiply_commute(name: str, commutes: bool):
     pattern = is_op(f"relax.{name}")(is_const(), wildcard())
     assert pattern.match(getattr(op, name)(X, const(1.0))) is commutes

@@ -135,7 +135,9 @@ def test_what_depends_on_constants_only_is_folded():
 
 
 def test_folding_keeps_dtypes():
-    mod = graph({"x": ((2,), "bool")}, lambda bb, x: op.logical_and(x, op.greater(const([1.0, 2.0]), const([1.5, 1.5]))))
+    mod = graph(
+        {"x": ((2,), "bool")}, lambda bb, x: op.logical_and(x, op.greater(const([1.0, 2.0]), const([1.5, 1.5])))
+    )
     assert run(FoldConstant(), mod)["main"].ret_struct_info == TensorStructInfo((2,), "bool")
 
 
@@ -167,7 +169,10 @@ def test_bound_parameters_disappear_and_sizes_follow():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"w": np.zeros((5, 3), "int32")}, r'parameter w is R.Tensor\(\(2, 3\), "float32"\), the value is R.Tensor\(\(5, 3\), "int32"\)'),
+        (
+            {"w": np.zeros((5, 3), "int32")},
+            r'parameter w is R.Tensor\(\(2, 3\), "float32"\), the value is R.Tensor\(\(5, 3\), "int32"\)',
+        ),
         ({"w": np.zeros((2, 3, 1), "float32")}, "the value is"),
         ({"w": np.zeros((2, 4), "float32")}, "the value is"),
         ({"v": np.zeros((2, 3), "float32")}, r"no parameter 'v'; the function has: x, w"),

@@ -92,9 +92,7 @@ def _all_dims(info: StructInfo | None) -> list[PrimExpr]:
             return []
 
 
-def _map_shapes(
-    info: StructInfo, f: Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...] | None]
-) -> StructInfo:
+def _map_shapes(info: StructInfo, f: Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...] | None]) -> StructInfo:
     """`info` with `f` applied to each known shape and scalar; None erases it but keeps rank and dtype."""
     match info:
         case TensorStructInfo() if info.dims is not None:

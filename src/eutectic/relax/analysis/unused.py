@@ -46,7 +46,9 @@ def _trim(body: SeqExpr, known: set[ScalarVar]) -> SeqExpr:
     for block in reversed(body.blocks):
         kept: list[Binding] = []
         for binding in reversed(block.bindings):
-            defines = isinstance(binding, MatchCast) and not sizes.isdisjoint(defined_symbolic_vars([binding.struct_info]))
+            defines = isinstance(binding, MatchCast) and not sizes.isdisjoint(
+                defined_symbolic_vars([binding.struct_info])
+            )
             if binding.var not in live and not defines and _is_pure(binding):
                 changed = True
                 continue
@@ -86,7 +88,9 @@ def contains_impure_call(expr: Expr) -> bool:
     """Whether evaluating `expr` may have side effects; the body of a function value does not count."""
     match expr:
         case Call():
-            return _callee_is_impure(expr) or any(contains_impure_call(arg) for arg in expr.args if isinstance(arg, Call))
+            return _callee_is_impure(expr) or any(
+                contains_impure_call(arg) for arg in expr.args if isinstance(arg, Call)
+            )
         case If():
             return contains_impure_call(expr.true_branch) or contains_impure_call(expr.false_branch)
         case SeqExpr():

@@ -64,7 +64,9 @@ def check_channel_bias(call: Any, operand: Any) -> Refusal | None:
         )
     others = [size for i, size in enumerate(bias.dims) if i != bias.ndim - from_right]
     if any(_size(size) != "1" for size in others):
-        return Refusal(f"{describe_info(bias)} varies along other axes than the channels (axis {axis} of {name})", operand)
+        return Refusal(
+            f"{describe_info(bias)} varies along other axes than the channels (axis {axis} of {name})", operand
+        )
     return None
 
 

@@ -35,7 +35,9 @@ class DFPattern:
         self.name = name
         return self
 
-    def __call__(self, *args: DFPattern, varg_default_wildcard: bool = False, add_constraint: bool = True) -> CallPattern:
+    def __call__(
+        self, *args: DFPattern, varg_default_wildcard: bool = False, add_constraint: bool = True
+    ) -> CallPattern:
         """A call of what this pattern matches."""
         return CallPattern(self, args, varg_default_wildcard, add_constraint)
 
@@ -284,7 +286,9 @@ class SameShapeConstraint:
     def __init__(self, *patterns: DFPattern) -> None:
         context = current_context()
         if context is None:
-            raise PatternError("same_shape_as needs a PatternContext", help="use it inside `with PatternContext() as ctx:`")
+            raise PatternError(
+                "same_shape_as needs a PatternContext", help="use it inside `with PatternContext() as ctx:`"
+            )
         self.patterns = patterns
         context.add_constraint(self)
 
@@ -368,7 +372,9 @@ def _call_args(args: Sequence[DFPattern] | TuplePattern | None) -> DFPattern:
     return TuplePattern(args) if isinstance(args, (list, tuple)) else args  # type: ignore[return-value]  # a tuple pattern
 
 
-def is_call_tir(func_name: str, args: Sequence[DFPattern] | TuplePattern | None = None, tir_vars: DFPattern | None = None) -> CallPattern:
+def is_call_tir(
+    func_name: str, args: Sequence[DFPattern] | TuplePattern | None = None, tir_vars: DFPattern | None = None
+) -> CallPattern:
     """A `call_tir` of a function whose name contains `func_name`."""
     operands = [GlobalVarPattern(func_name), _call_args(args), *([tir_vars] if tir_vars is not None else [])]
     return is_op("relax.call_tir")(*operands, add_constraint=False)

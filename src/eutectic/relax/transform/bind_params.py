@@ -97,7 +97,9 @@ def _param(function: Function, key: Any) -> Var:
         return found[0]
     names = [param.name_hint for param in function.params]
     if not found:
-        raise BindError(f"no parameter {key!r}; the function has: {', '.join(names)}", help=did_you_mean(str(key), names))
+        raise BindError(
+            f"no parameter {key!r}; the function has: {', '.join(names)}", help=did_you_mean(str(key), names)
+        )
     raise BindError(f"{len(found)} parameters are called {key!r}", help="use the variable itself as the key")
 
 
@@ -120,7 +122,8 @@ def _check(param: Var, constant: Constant, sizes: dict[ScalarVar, PrimExpr]) -> 
     wanted = substitute_info(param.struct_info, sizes)
     if struct_info_base_check(wanted, constant.struct_info) is not BaseCheckResult.PASS:
         raise BindError(
-            f"parameter {param.name_hint} is {describe_info(wanted)}, the value is {describe_info(constant.struct_info)}",
+            f"parameter {param.name_hint} is {describe_info(wanted)}, "
+            f"the value is {describe_info(constant.struct_info)}",
             help="convert the value to the parameter's dtype and shape",
         )
 
@@ -194,7 +197,8 @@ def bind_symbolic_vars(function: Function, binding: Mapping[Any, Any]) -> Functi
         if len(found) != 1:
             names = [var.name for var in known]
             raise BindError(
-                f"{'no' if not found else len(found)} symbolic size {key!r}; the function has: {', '.join(names) or 'none'}"
+                f"{'no' if not found else len(found)} symbolic size {key!r}; "
+                f"the function has: {', '.join(names) or 'none'}"
             )
         if found[0] in sizes:
             raise BindError(f"symbolic size {found[0].name} is bound twice")

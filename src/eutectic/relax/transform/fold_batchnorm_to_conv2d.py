@@ -20,9 +20,7 @@ from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.binary import add
 from eutectic.relax.transform.infra import FunctionPass
 
-CONVOLUTIONS: Final = frozenset(
-    f"relax.nn.conv{n}d{suffix}" for n in (1, 2, 3) for suffix in ("", "_transpose")
-)
+CONVOLUTIONS: Final = frozenset(f"relax.nn.conv{n}d{suffix}" for n in (1, 2, 3) for suffix in ("", "_transpose"))
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,9 @@ class _Search:
     def _noter(self, remark: FusionRemark) -> Any:
         def note(name: str) -> None:
             if self.ctx.collect_remarks:
-                fields = {key: getattr(remark, key) for key in ("kind", "pattern", "root", "variable", "members", "span")}
+                fields = {
+                    key: getattr(remark, key) for key in ("kind", "pattern", "root", "variable", "members", "span")
+                }
                 self.ctx.remarks.append(FusionRemark(**fields, function=name))
 
         return note
@@ -170,7 +172,9 @@ class _Search:
         if first is not None and self.ctx.collect_remarks:
             root = _op_name(binding.value)
             self.ctx.remarks.append(
-                FusionRemark("missed", self.pattern.name, root, binding.var.name_hint, first.why, (), binding.value.span)
+                FusionRemark(
+                    "missed", self.pattern.name, root, binding.var.name_hint, first.why, (), binding.value.span
+                )
             )
 
     def _members(self, matcher: Matcher) -> dict[Var, Expr]:
@@ -224,13 +228,13 @@ class _Search:
         verdict = self.pattern.check(context)
         if isinstance(verdict, Refusal):
             return verdict
-        return None if verdict in (True, None) else Refusal(f"the check of {self.pattern.name} refused it", binding.value)
+        return (
+            None if verdict in (True, None) else Refusal(f"the check of {self.pattern.name} refused it", binding.value)
+        )
 
     def _annotated(self, matcher: Matcher) -> dict[str, Expr]:
         named = {p.name: value for p, value in matcher.found.items() if p.name is not None}
-        listed = {
-            name: matcher.found[p] for name, p in self.pattern.annotation_patterns.items() if p in matcher.found
-        }
+        listed = {name: matcher.found[p] for name, p in self.pattern.annotation_patterns.items() if p in matcher.found}
         return {**named, **listed}
 
     def _take(
@@ -289,7 +293,11 @@ class _Rebuild(PyExprMutator):
         members = [b for b in block.bindings if b.var in group.members and isinstance(b, VarBinding)]
         outputs = ordered_outputs(members, self._users, position) or [members[-1].var]
         made = outline(members, outputs, group.attrs, bind_constants=self._options.bind_constants)
-        gv = self._add_wrapped(made) if self._options.annotate_codegen else self.builder_.add_func(made.function, made.name)
+        gv = (
+            self._add_wrapped(made)
+            if self._options.annotate_codegen
+            else self.builder_.add_func(made.function, made.name)
+        )
         if group.note is not None:
             group.note(gv.name_hint)
         emit_call(self.builder_, gv, made, members[-1].value.span)
@@ -308,7 +316,7 @@ def has_leaking_intermediate_variables(context: PatternCheckContext) -> bool:
     own = set(context.matched_bindings)
     root = context.value_to_bound_var.get(context.matched_expr)
     return any(
-        var is not root and (not isinstance(var, DataflowVar) or any(u not in own for u in context.var_usages.get(var, ())))
+        var is not root
+        and (not isinstance(var, DataflowVar) or any(u not in own for u in context.var_usages.get(var, ())))
         for var in own
     )
-

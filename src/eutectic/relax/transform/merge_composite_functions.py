@@ -127,9 +127,7 @@ def _links(value: Expr, source: Var, by_var: Mapping[Var, Binding]) -> set[Var]:
     return {
         var
         for var in used_vars(value)
-        if var in by_var
-        and isinstance(inner := by_var[var].value, TupleGetItem)
-        and inner.tuple_value is source
+        if var in by_var and isinstance(inner := by_var[var].value, TupleGetItem) and inner.tuple_value is source
     }
 
 
@@ -219,4 +217,3 @@ def _region_name(members: Sequence[VarBinding]) -> str:
             break
         kept.append(name)
     return "_".join(["fused", *kept, f"and_{len(names) - len(kept)}_more"])
-

@@ -54,7 +54,13 @@ def print_text(item: Any, *, name: str | None = None, show_meta: bool = False, m
 
 
 def _module(mod: IRModule, printer: RelaxPrinter) -> list[str]:
-    lines = ["# from tvm.script import ir as I", "# from tvm.script import relax as R", "", "@I.ir_module", "class Module:"]
+    lines = [
+        "# from tvm.script import ir as I",
+        "# from tvm.script import relax as R",
+        "",
+        "@I.ir_module",
+        "class Module:",
+    ]
     body: list[str] = []
     shown = [(key, value) for key, value in mod.attrs.items()]
     if shown:

@@ -24,6 +24,7 @@ class Names:
         self._taken = set(taken)
         self._given: dict[int, str] = {}
         self._keep: list[object] = []  # ids stay valid only while their objects live
+        self._texts: dict[str, str] = {}
 
     def of(self, item: object, hint: str) -> str:
         """The name of `item`, chosen at its first use."""
@@ -31,6 +32,12 @@ class Names:
             self._given[id(item)] = self._fresh(identifier(hint))
             self._keep.append(item)
         return self._given[id(item)]
+
+    def of_text(self, text: str) -> str:
+        """The name of whatever is known as `text`; different texts get different names."""
+        if text not in self._texts:
+            self._texts[text] = self._fresh(identifier(text))
+        return self._texts[text]
 
     def _fresh(self, base: str) -> str:
         name, number = base, 0

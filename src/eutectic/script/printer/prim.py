@@ -48,7 +48,7 @@ def _text(expr: PrimExpr, name: Callable[[Var], str], plain: str, level: int) ->
                 return str(bool(expr.value))
             return str(expr.value) if expr.dtype == plain else f"T.{expr.dtype}({expr.value})"
         case FloatImm():
-            return f'T.{expr.dtype}({float_text(expr.value)})'
+            return f"T.{expr.dtype}({float_text(expr.value)})"
         case Var():
             return name(expr)
         case BinaryExpr() if type(expr) in _INFIX:

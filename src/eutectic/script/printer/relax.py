@@ -41,7 +41,7 @@ from eutectic.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from eutectic.script.printer.names import Names, identifier
+from eutectic.script.printer.names import Names
 from eutectic.script.printer.prim import float_text, prim_text
 
 INDENT = "    "
@@ -58,9 +58,15 @@ class RelaxPrinter:
     def __init__(self, constants: list[Constant] | None = None, module_alias: str = "cls") -> None:
         self.constants = constants if constants is not None else []
         self.alias = module_alias
-        self.names = Names()
+        self.names = Names(self._reserved)
+        self.functions = Names(self._reserved)
         self.uses_module = False
+        self._symbols: dict[int, ScalarVar] = {}  # symbolic sizes met in the present function
         self._in_signature = False
+
+    @property
+    def _reserved(self) -> tuple[str, str]:
+        return ("Module", self.alias)
 
     # ---- functions and statements
 
@@ -68,16 +74,19 @@ class RelaxPrinter:
         """Lines of a function definition."""
         outer = self.names
         if not local:
-            self.names = Names()
+            self.names, self._symbols, self.uses_module = Names(self._reserved), {}, False
         self._in_signature = True
         params = ", ".join(f"{self.var(p)}: {self.info(p.struct_info)}" for p in function.params)
         ret = self.info(function.ret_struct_info)
         self._in_signature = False
-        lines = [self._decorator(function, local), f"def {identifier(name)}({params}) -> {ret}:"]
-        body = [*self._attrs(function, name), *self.body(function.body)]
-        if not local and self.uses_module:
-            body.insert(0, f"{self.alias} = Module")
-            self.uses_module = False
+        shown = name if local else self.function_name(name)
+        lines = [self._decorator(function, local), f"def {shown}({params}) -> {ret}:"]
+        attrs, body = self._attrs(function, shown), self.body(function.body)
+        if not local and self.uses_module and self.alias != "Module":
+            attrs.append(f"{self.alias} = Module")
+        if not local:
+            attrs = [*(f"{self.scalar_var(v)} = T.{v.dtype}()" for v in self._symbols.values()), *attrs]
+        body = [*attrs, *body]
         lines += [INDENT + line for line in body]
         self.names = outer
         return lines
@@ -91,7 +100,11 @@ class RelaxPrinter:
         return "@R.function" + (f"({', '.join(options)})" if options else "")
 
     def _attrs(self, function: Function, name: str) -> list[str]:
-        items = [(k, v) for k, v in function.attrs.items() if not (k == "global_symbol" and v == name)] if function.attrs else []
+        items = (
+            [(k, v) for k, v in function.attrs.items() if not (k == "global_symbol" and v == name)]
+            if function.attrs
+            else []
+        )
         return [f"R.func_attr({{{', '.join(f'{quoted(k)}: {self.attr(v)}' for k, v in items)}}})"] if items else []
 
     def body(self, body: SeqExpr) -> list[str]:
@@ -137,8 +150,13 @@ class RelaxPrinter:
         """Name of a variable."""
         return self.names.of(var, var.name_hint)
 
+    def function_name(self, name: str) -> str:
+        """Identifier of a function of the module."""
+        return self.functions.of_text(name)
+
     def scalar_var(self, var: ScalarVar) -> str:
         """Name of a symbolic size."""
+        self._symbols[id(var)] = var
         return self.names.of(var, var.name)
 
     def expr(self, expr: Any) -> str:
@@ -166,7 +184,7 @@ class RelaxPrinter:
                 return f"R.ExternFunc({quoted(expr.global_symbol)})"
             case GlobalVar():
                 self.uses_module = True
-                return f"{self.alias}.{identifier(expr.name_hint)}"
+                return f"{self.alias}.{self.function_name(expr.name_hint)}"
             case Op():
                 return quoted(expr.name)
             case SeqExpr():
@@ -273,7 +291,11 @@ class RelaxPrinter:
                     return f"R.Shape([{', '.join(map(self._dim, info.values))}])"
                 return f"R.Shape(ndim={info.ndim})"
             case PrimStructInfo():
-                return f"R.Prim(value={self._dim(info.value)})" if info.value is not None else f"R.Prim({quoted(str(info.dtype))})"
+                return (
+                    f"R.Prim(value={self._dim(info.value)})"
+                    if info.value is not None
+                    else f"R.Prim({quoted(str(info.dtype))})"
+                )
             case TupleStructInfo():
                 return f"R.Tuple({', '.join(map(self.info, info.fields))})"
             case FuncStructInfo():

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import torch
+from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 
-_DONE: Final[WeakKeyDictionary[ExportedProgram, ExportedProgram]] = WeakKeyDictionary()
+from eutectic.relax.frontend.torch.ops import TABLE
+from eutectic.relax.frontend.torch.table import key_of
+
+ROUNDS: Final = 5  # of taking operators without converter apart
+_Done = dict[frozenset[str], ExportedProgram]
+_DONE: Final[WeakKeyDictionary[ExportedProgram, _Done]] = WeakKeyDictionary()
 
 
 @contextmanager
@@ -22,11 +28,34 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def functional(program: ExportedProgram) -> ExportedProgram:
-    """The program after `run_decompositions({})`; computed once per program."""
-    found = _DONE.get(program)
-    if found is None:
+def functional(program: ExportedProgram, custom: Collection[str] = ()) -> ExportedProgram:
+    """The program after `run_decompositions({})`; computed once per program.
+
+    Operators that have no converter, but that torch can express by others, are taken apart.
+
+    Args:
+        program: The program as exported.
+        custom: Keys of converters given by the user, whose operators stay whole.
+    """
+    done = _DONE.setdefault(program, {})
+    names = frozenset(custom)
+    if names not in done:
         with quiet(), torch.no_grad():
-            found = program.run_decompositions({})
-        _DONE[program] = found
-    return found
+            done[names] = _taken_apart(program.run_decompositions({}), names)
+    return done[names]
+
+
+def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedProgram:
+    known: Mapping[Any, Any] | None = None
+    for _ in range(ROUNDS):
+        targets = {node.target for node in program.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
+        unknown = {target for target in targets if str(target) not in TABLE and not key_of(str(target), custom)}
+        if not unknown:
+            break
+        known = torch.export.default_decompositions() if known is None else known
+        steps = {target: known[target] for target in unknown if target in known}
+        steps |= get_decompositions([target for target in unknown if target not in steps])
+        if not steps:
+            break
+        program = program.run_decompositions(steps)
+    return program

@@ -76,9 +76,10 @@ def from_exported_program(
             help="export the model first: torch.export.export(model.eval(), example_inputs)",
         )
     refuse_training_operators(exported_program)
-    program = functional(exported_program) if run_ep_decomposition else exported_program
+    custom = custom_convert_map or {}
+    program = functional(exported_program, [str(key) for key in custom]) if run_ep_decomposition else exported_program
     options = _Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple)
-    return _Builder(program, options, custom_convert_map or {}).build()
+    return _Builder(program, options, custom).build()
 
 
 class _Builder:

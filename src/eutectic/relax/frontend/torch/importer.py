@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import getitem
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import fx
@@ -17,7 +17,7 @@ from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.spans import span_of
 from eutectic.relax.frontend.torch.symbols import Symbols
-from eutectic.relax.frontend.torch.table import Context, Refused
+from eutectic.relax.frontend.torch.table import Context, Refused, key_of
 from eutectic.relax.frontend.torch.unsupported import Unsupported
 from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.support.errors import FrontendError, InternalError, TypeInferenceError
@@ -25,7 +25,7 @@ from eutectic.support.errors import FrontendError, InternalError, TypeInferenceE
 UserConverter = Callable[[fx.Node, Context], Any]
 
 # Checks that torch inserts for itself; calls check what they need against the signature.
-_CHECKS = (
+_CHECKS: Final = (
     "_assert_async",
     "_assert_scalar",
     "_assert_tensor_metadata",
@@ -34,6 +34,8 @@ _CHECKS = (
     "_functional_sym_constrain",
     "sym_constrain_range",
 )
+# Regions that torch wraps -> the place of the wrapped graph among the arguments.
+_REGIONS: Final = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 
 
 class Importer:
@@ -47,7 +49,7 @@ class Importer:
 
     def __init__(self, block_builder: BlockBuilder, symbols: Symbols, custom: Mapping[Any, UserConverter]) -> None:
         self.block_builder, self.symbols = block_builder, symbols
-        self.custom = {key if isinstance(key, str) else str(key): converter for key, converter in custom.items()}
+        self.custom = {str(key): converter for key, converter in custom.items()}
         self.env: dict[fx.Node, Any] = {}
         self.unsupported = Unsupported()
 
@@ -57,11 +59,14 @@ class Importer:
         Raises:
             UnsupportedOperatorError: some nodes cannot be converted; lists all of them.
         """
+        self._walk(graph)
+        self.unsupported.raise_if_any()
+
+    def _walk(self, graph: fx.Graph) -> None:
         for node in graph.nodes:
             if node in self.env or node.op in ("placeholder", "output", "get_attr") or _is_check(node):
                 continue
             self.env[node] = self._convert(node)
-        self.unsupported.raise_if_any()
 
     def _convert(self, node: fx.Node) -> Any:
         value = node.meta.get("val")
@@ -83,9 +88,11 @@ class Importer:
 
     def _dispatch(self, node: fx.Node, context: Context) -> Any:
         name = operator_name(node)
-        custom = self._custom(name)
-        if custom is not None:
-            return custom(node, context)
+        key = key_of(name, self.custom)
+        if key is not None:
+            return self.custom[key](node, context)
+        if name in _REGIONS:
+            return self._inlined(node, context)
         if node.target is getitem:
             return self._getitem(node, context)
         converter = TABLE.get(name)
@@ -95,12 +102,21 @@ class Importer:
         found = {key: self._operand(value) for key, value in kwargs.items()}
         return converter(context, *[self._operand(arg) for arg in args], **found)
 
-    def _custom(self, name: str) -> UserConverter | None:
-        base, _, overload = name.rpartition(".")
-        for key in (name, f"{base.rpartition('.')[2]}.{overload}", base, base.rpartition(".")[2]):
-            if key and key in self.custom:
-                return self.custom[key]
-        return None
+    def _inlined(self, node: fx.Node, context: Context) -> list[Any]:
+        """The results of a region that torch wraps because of the grad mode or autocast, converted in place."""
+        name = operator_name(node)
+        place = _REGIONS[name]
+        if name == "wrap_with_autocast" and node.args[0] == "cpu" and node.args[2]:
+            context.refuse("autocast on the CPU: its casts are not part of the exported program")
+        holder, region = node.graph.owning_module, node.args[place]
+        assert isinstance(region, fx.Node)
+        graph = getattr(holder, str(region.target)).graph
+        inputs = [inner for inner in graph.nodes if inner.op == "placeholder"]
+        for inner, arg in zip(inputs, node.args[place + 1 :], strict=True):
+            self.env[inner] = self._operand(arg)
+        self._walk(graph)
+        output = next(inner for inner in graph.nodes if inner.op == "output")
+        return [self._operand(item) for item in output.args[0]]
 
     def _operand(self, arg: Any) -> Any:
         if isinstance(arg, fx.Node):

@@ -88,6 +88,7 @@ def scalar_tensor(ctx: Context, value: Any, **options: Any) -> Expr:
     "aten.empty.memory_format",
     "aten.empty_like.default",
     "aten.new_empty.default",
+    "aten.zero.default",
 )
 def zeros_(ctx: Context, *given: Any, **options: Any) -> Expr:
     """Zeros; memory that torch leaves uninitialised is zero too."""

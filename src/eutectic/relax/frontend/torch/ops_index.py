@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eutectic.ir.prim_expr import PrimExpr
+from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Constant, as_int
 from eutectic.relax.frontend.torch.ops_shape import shaped, transposed
@@ -153,3 +153,35 @@ def _inside(places: Expr, size: PrimExpr) -> bool:
     return (
         isinstance(places, Constant) and known is not None and bool(((places.data >= 0) & (places.data < known)).all())
     )
+
+
+@converts("aten.unfold.default")
+def unfold(ctx: Context, x: Expr, dim: int, size: int, step: int) -> Expr:
+    """Overlapping windows along an axis, their elements along a new last one."""
+    ndim = ndim_of(x)
+    if ndim == 0:
+        ctx.refuse("windows of a tensor without axes")
+    axis = axis_of(dim, ndim)
+    length = as_int(dims_of(x)[axis])
+    if length is None:
+        ctx.refuse("windows along an axis whose size varies")
+    starts = np.arange(0, length - size + 1, step, dtype=np.int64)
+    out = ctx.call(take, x, Constant(starts[:, None] + np.arange(size, dtype=np.int64)), axis)
+    order = [i for i in range(ndim + 1) if i != axis + 1]
+    return transposed(ctx, out, [*order, axis + 1])
+
+
+@converts("aten.diagonal.default")
+def diagonal(ctx: Context, x: Expr, offset: int = 0, first: int = 0, second: int = 1) -> Expr:
+    """Elements at equal positions of two axes, along a new last one."""
+    ndim = ndim_of(x)
+    axes = [axis_of(first, ndim), axis_of(second, ndim)]
+    sizes = [as_int(dims_of(x)[axis]) for axis in axes]
+    rows, columns = sizes
+    if rows is None or columns is None:
+        ctx.refuse("the diagonal of axes whose size varies")
+    rest = [axis for axis in range(ndim) if axis not in axes]
+    turned = transposed(ctx, x, [*rest, *axes])
+    flat = shaped(ctx, turned, (*(dims_of(x)[axis] for axis in rest), as_prim(rows * columns)))
+    row = np.arange(max(0, -offset), min(rows, columns - offset), dtype=np.int64)
+    return ctx.call(take, flat, Constant(row * columns + row + offset), len(rest))

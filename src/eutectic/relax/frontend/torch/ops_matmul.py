@@ -51,7 +51,7 @@ def dot(ctx: Context, a: Expr, b: Expr) -> Expr:
 @converts("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default", "aten.addbmm.default")
 def add_product(ctx: Context, summand: Expr, a: Expr, b: Expr, *, beta: float = 1, alpha: float = 1) -> Expr:
     """`beta * summand + alpha * (a @ b)`; a summand times zero is left out, so its NaN does not count."""
-    if "addbmm" in str(ctx.node.target):
+    if str(ctx.node.target) == "aten.addbmm.default":
         out: Expr = ctx.call(sum, _product(ctx, a, b), 0)
     else:
         out = _product(ctx, a, b)

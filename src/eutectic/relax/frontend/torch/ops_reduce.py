@@ -146,13 +146,14 @@ def spread_by_flag(ctx: Context, x: Expr, *options: Any) -> Expr:
     return spread(ctx, x, dim, correction=1 if unbiased else 0, keepdim=keepdim)
 
 
-@converts("aten.var_mean.correction")
+@converts("aten.var_mean.correction", "aten.std_mean.correction")
 def spread_and_mean(
     ctx: Context, x: Expr, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
 ) -> list[Expr]:
-    """Variance and mean together."""
-    value = ctx.cast(_variance(ctx, x, dim, correction, keepdim), dtype_of(x))
-    return [value, _reduce(ctx, mean, x, dim, keepdim)]
+    """Variance or standard deviation, and mean."""
+    value = _variance(ctx, x, dim, correction, keepdim)
+    value = ctx.call(sqrt, value) if "std" in str(ctx.node.target) else value
+    return [ctx.cast(value, dtype_of(x)), _reduce(ctx, mean, x, dim, keepdim)]
 
 
 @converts("aten.logsumexp.default")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.relax.base import Expr, ShapeExpr
-from eutectic.relax.expr import as_int
+from eutectic.relax.expr import Constant, as_int
 from eutectic.relax.frontend.torch.table import Context, axis_of, converts, dims_of, dtype_of, ndim_of
 from eutectic.relax.op import (
     broadcast_to,
@@ -21,6 +23,7 @@ from eutectic.relax.op import (
     stack,
     strided_slice,
     subtract,
+    take,
     tile,
     zeros,
 )
@@ -258,12 +261,14 @@ def slice_scatter(
     if size is None or any(value is not None and not isinstance(value, int) for value in (start, end)):
         ctx.refuse("it assigns to a slice of an axis whose size varies")
     places = range(*slice(start, end, step).indices(size))
-    if step != 1 and len(places) > 1:
-        ctx.refuse(f"it assigns to every {step}-th element")
     if not places:
         return x
     taken: list[Any] = [*dims_of(x)[:axis], len(places), *dims_of(x)[axis + 1 :]]
     filled = ctx.call(broadcast_to, ctx.cast(source, dtype_of(x)), ShapeExpr(tuple(taken)))
+    if step != 1 and len(places) > 1:
+        order = np.arange(size)
+        order[list(places)] = size + np.arange(len(places))
+        return ctx.call(take, ctx.call(concat, [x, filled], axis), Constant(order), axis)
     parts = [cut(ctx, x, axis, 0, places[0])] if places[0] else []
     parts.append(filled)
     if places[-1] + 1 < size:

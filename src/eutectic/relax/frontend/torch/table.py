@@ -8,7 +8,7 @@ with one entry per result (`None` for a result that cannot be had). The model fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import numpy as np
@@ -43,6 +43,13 @@ def converts(*names: str) -> Callable[[C], C]:
         return converter
 
     return enter
+
+
+def key_of(name: str, known: Collection[str]) -> str | None:
+    """The entry of `known` that means an operator: `aten.relu.default`, `relu.default`, `aten.relu` or `relu`."""
+    base, _, overload = name.rpartition(".")
+    short = base.rpartition(".")[2]
+    return next((key for key in (name, f"{short}.{overload}", base, short) if key and key in known), None)
 
 
 class Refused(Exception):
@@ -198,8 +205,3 @@ def dims_of(x: Expr) -> tuple[PrimExpr, ...]:
 def axis_of(axis: int, ndim: int) -> int:
     """`axis` counted from zero; tensors without axes count as having one."""
     return int(axis) % max(ndim, 1)
-
-
-def is_none(values: Sequence[Any] | None) -> bool:
-    """Whether a list of axes means all: absent, or empty."""
-    return values is None or len(values) == 0

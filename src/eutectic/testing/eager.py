@@ -24,14 +24,32 @@ class Wrap(nn.Module):
             self.register_buffer(name, value)
 
     def forward(self, *args: torch.Tensor) -> Any:
+        """Call the function, with the module first when it has parameters."""
         return self.function(self, *args) if self._buffers else self.function(*args)
 
 
+class Net(nn.Module):
+    """Submodules by name and a forward function of them."""
+
+    def __init__(self, forward: Any, **parts: nn.Module) -> None:
+        super().__init__()
+        for name, part in parts.items():
+            self.add_module(name, part)
+        self.run = forward
+
+    def forward(self, *args: Any) -> Any:
+        """Call the function with the module first."""
+        return self.run(self, *args)
+
+
 def module(model: Any) -> nn.Module:
+    """A module, or a function as one, in inference mode."""
     return (model if isinstance(model, nn.Module) else Wrap(model)).eval()
 
 
-def check(model: Any, *inputs: Any, calls: list[tuple[Any, ...]] | None = None, **options: Any) -> eutectic.CompiledModel:
+def check(
+    model: Any, *inputs: Any, calls: list[tuple[Any, ...]] | None = None, **options: Any
+) -> eutectic.CompiledModel:
     """Compile for `inputs` and compare on them, on fresh random ones, and on `calls`."""
     net = module(model)
     compiled = eutectic.compile(net, inputs, verify=True, **options)
