@@ -80,7 +80,9 @@ def test_only_the_chosen_branch_is_evaluated():
 def test_a_conditional_may_call_itself_through_the_module():
     x, y, out, r = Var("x", INFO), Var("y", INFO), Var("out", INFO), Var("r", INFO)
     small = Var("small", BOOL)
-    again = SeqExpr((plain((y, op.multiply(x, const(2.0))), (out, Call(GlobalVar("main"), [y], struct_info=INFO))),), out)
+    again = SeqExpr(
+        (plain((y, op.multiply(x, const(2.0))), (out, Call(GlobalVar("main"), [y], struct_info=INFO))),), out
+    )
     block = plain((small, op.less(op.max(x), const(100.0))), (r, If(small, again, SeqExpr((), x), struct_info=INFO)))
     np.testing.assert_array_equal(evaluate(module([x], block, r), ONES), ONES * 128)
 

@@ -66,20 +66,36 @@ def _has_control_flow(function: Function) -> bool:
 
 def _interpreted(mod: IRModule, regions: Mapping[str, Region], function: Function, name: str) -> Executable:
     """An executable that interprets the function as a whole; regions are still native."""
-
-    def external(symbol: str, args: Sequence[Any], infos: Sequence[StructInfo]) -> Any:
-        made = [np.empty(_static(info), to_numpy(info.dtype)) for info in tensor_infos(infos)]
-        regions[symbol](args, made)
-        return made[0] if len(made) == 1 else tuple(made)
-
     linker = _Linker(mod, regions, function)
     linker.name_symbols()
     params = [linker.param(param) for param in function.params]
     whole = linker.new_slot()
-    run = partial(Interpreter(mod, external).run, name)
+    run = partial(_interpreter(mod, regions).run, name)
     linker.instructions.append(CallFunction(name, run, tuple(range(len(params))), whole))
     results = linker.results_of(whole, function.ret_struct_info)
     return Executable(params, linker.instructions, linker.count, {}, results, results)
+
+
+def _interpreter(mod: IRModule, regions: Mapping[str, Region]) -> Interpreter:
+    """An interpreter whose external functions are native regions."""
+
+    def external(symbol: str, args: Sequence[Any], infos: Sequence[StructInfo]) -> Any:
+        made = [np.empty(_static(info), to_numpy(info.dtype)) for info in tensor_infos(infos)]
+        region_of(regions, symbol)([np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in args], made)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return Interpreter(mod, external)
+
+
+def region_of(regions: Mapping[str, Region], symbol: str) -> Region:
+    """The region called `symbol`.
+
+    Raises:
+        CodegenError: there is none.
+    """
+    if symbol not in regions:
+        raise CodegenError(f"external function {symbol} is in no module", help="run RunCodegen first")
+    return regions[symbol]
 
 
 @dataclass
@@ -203,8 +219,14 @@ class _Linker:
 
     def get_item(self, whole: Operand, index: int) -> int:
         slot = self.new_slot()
+        self.share(slot, whole)
         self.instructions.append(CallFunction("getitem", lambda value: value[index], (whole,), slot))
         return slot
+
+    def share(self, slot: int, *operands: Operand) -> None:
+        """Note that a slot may share memory with a constant when one of the operands does."""
+        if any(o in self.shared or o in self.constants for o in _slots_in(operands)):
+            self.shared.add(slot)
 
     def as_slot(self, operand: Operand, what: str) -> int:
         if isinstance(operand, int):
@@ -220,10 +242,12 @@ class _Linker:
         slot = self.slots[var] = self.new_slot()
         if isinstance(op, Op):
             name, function = op.name, partial(_apply, call)
-            if any(o in self.shared or o in self.constants for o in _slots_in(operands)):
-                self.shared.add(slot)
+            self.share(slot, *operands)
         elif isinstance(op, GlobalVar):
-            name, function = op.name_hint, partial(Interpreter(self.mod).run, op.name_hint)
+            if op not in self.mod:
+                raise CodegenError(f"{var.name_hint} calls {op.name_hint}, which the module does not have")
+            name, function = op.name_hint, partial(_interpreter(self.mod, self.regions).run, op.name_hint)
+            self.shared.add(slot)  # it may return a constant
         else:
             raise CodegenError(f"{var.name_hint}: a call of a {type(op).__name__} cannot be linked")
         self.instructions.append(CallFunction(name, function, operands, slot))
@@ -231,9 +255,7 @@ class _Linker:
     def region(self, var: Var, call: Call) -> None:
         target = call.args[0]
         assert isinstance(target, ExternFunc)
-        region = self.regions.get(target.global_symbol)
-        if region is None:
-            raise CodegenError(f"external function {target.global_symbol} is in no module", help="run RunCodegen first")
+        region = region_of(self.regions, target.global_symbol)
         inputs = self.operand(call.args[1])
         infos = [self.output(info) for info in tensor_infos(call.sinfo_args)]
         slots = tuple(self.new_slot() for _ in infos)
@@ -252,6 +274,7 @@ class _Linker:
     def match_cast(self, binding: MatchCast) -> None:
         source = self.as_slot(self.operand(binding.value), f"value of {binding.var.name_hint}")
         slot = self.slots[binding.var] = self.new_slot()
+        self.share(slot, source)
         check = partial(_match, binding.struct_info, self.symbols, binding.var.name_hint)
         self.instructions.append(Bind("match_cast", source, slot, check))
 

@@ -59,6 +59,8 @@ class TensorParam:
         """
         if not isinstance(value, np.ndarray):
             raise CallError(f"argument {self.name} must be an array, got {type(value).__name__}")
+        if value.dtype != self.dtype and value.dtype.newbyteorder("=") == self.dtype:
+            value = value.astype(self.dtype)
         if value.dtype != self.dtype:
             raise CallError(
                 f"argument {self.name} must be {self.dtype.name}, got {value.dtype.name}",
@@ -66,14 +68,25 @@ class TensorParam:
             )
         if self.rank >= 0 and value.ndim != self.rank:
             raise CallError(f"argument {self.name} must have {self.rank} axes, got {value.ndim}: shape {value.shape}")
-        if self.shape is not None:
-            self._check_sizes(self.shape, value.shape, sizes)
+        self.check_shape(value.shape, sizes)
         if value.flags.c_contiguous and value.flags.aligned:
             return value
         return np.array(value, order="C", copy=True)
 
-    def _check_sizes(self, wanted: tuple[Size, ...], given: tuple[int, ...], sizes: Sizes) -> None:
-        for axis, (want, size) in enumerate(zip(wanted, given, strict=True)):
+    @property
+    def has_derived_sizes(self) -> bool:
+        """Whether sizes are computed from symbols, which another argument may define."""
+        return any(callable(size) for size in self.shape or ())
+
+    def check_shape(self, given: tuple[int, ...], sizes: Sizes) -> None:
+        """Check sizes and bind those defined here; ones whose symbols are not known yet pass.
+
+        Raises:
+            CallError: one does not fit.
+        """
+        if self.shape is None:
+            return
+        for axis, (want, size) in enumerate(zip(self.shape, given, strict=True)):
             if isinstance(want, str):
                 if want not in sizes:
                     self._check_range(want, axis, size)
@@ -81,7 +94,10 @@ class TensorParam:
                     continue
                 want = sizes[want]
             elif callable(want):
-                want = want(sizes)
+                try:
+                    want = want(sizes)
+                except KeyError:
+                    continue
             if want != size:
                 raise CallError(
                     f"argument {self.name} must have size {want} on axis {axis}, got {size}",
@@ -132,6 +148,7 @@ class Executable:
         self.instructions = tuple(instructions)
         self.results = tuple(results)
         self._copied = frozenset(copied)
+        self._derived = tuple(i for i, param in enumerate(self.params) if param.has_derived_sizes)
         self._template: Slots = [None] * slot_count
         for slot, value in constants.items():
             self._template[slot] = value
@@ -169,6 +186,8 @@ class Executable:
         sizes: Sizes = {}
         for i, (param, arg) in enumerate(zip(self.params, args, strict=True)):
             slots[i] = param.check(arg, sizes)
+        for i in self._derived:  # again, now that all symbols are known
+            self.params[i].check_shape(slots[i].shape, sizes)
         return slots, sizes
 
     def _finish(self, slots: Slots) -> list[Array]:

@@ -258,7 +258,7 @@ def test_symbols_may_be_exchanged_by_a_call():
         ([tensor(2)], [], "function takes 1 arguments, got 0"),
         ([tensor(2)], [tensor(3)], r'argument 0 has type R.Tensor\(\(3,\), "float32"\), the function takes'),
         ([tensor(N)], [tensor(2, 2)], "argument 0 has type"),
-        ([tensor(N), tensor(N)], [tensor(2), tensor(3)], r'argument 1 .* the function takes R.Tensor\(\(2,\)'),
+        ([tensor(N), tensor(N)], [tensor(2), tensor(3)], r"argument 1 .* the function takes R.Tensor\(\(2,\)"),
         ([tensor(N + 1), tensor(N)], [tensor(4), tensor(4)], r"argument 0 .* the function takes R.Tensor\(\(5,\)"),
         ([TupleStructInfo((tensor(2),))], [TupleStructInfo(())], "argument 0 has type"),
     ],

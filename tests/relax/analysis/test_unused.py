@@ -160,8 +160,18 @@ def test_a_cast_that_defines_a_size_stays_while_the_size_is_used():
         (Call(Var("f", FuncStructInfo((INFO,), INFO, purity=False)), [const(1.0)]), True),
         (Call(Var("f", FuncStructInfo((INFO,), INFO)), [const(1.0)]), False),
         (op.call_dps_packed("f", const(1.0), INFO), False),
-        (If(const(True), SeqExpr((), const(1.0)), SeqExpr((BindingBlock((VarBinding(Var("v"), log(const(1.0))),)),), const(1.0))), True),
-        (Function([], SeqExpr((BindingBlock((VarBinding(Var("v"), log(const(1.0))),)),), const(1.0)), INFO, False), False),
+        (
+            If(
+                const(True),
+                SeqExpr((), const(1.0)),
+                SeqExpr((BindingBlock((VarBinding(Var("v"), log(const(1.0))),)),), const(1.0)),
+            ),
+            True,
+        ),
+        (
+            Function([], SeqExpr((BindingBlock((VarBinding(Var("v"), log(const(1.0))),)),), const(1.0)), INFO, False),
+            False,
+        ),
     ],
     ids=["operator", "extern", "nested", "impure-variable", "pure-variable", "dps", "branch", "function-value"],
 )

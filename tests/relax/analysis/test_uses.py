@@ -76,7 +76,14 @@ def nested() -> Function:
 
 def test_users_name_the_readers_and_the_result():
     users = {var.name_hint: names(readers) for var, readers in users_of(chain()).items()}
-    assert users == {"x": ["lv"], "lv": ["lv1", "gv"], "y": ["lv1"], "lv1": ["gv", "gv1"], "gv": ["result"], "gv1": ["result"]}
+    assert users == {
+        "x": ["lv"],
+        "lv": ["lv1", "gv"],
+        "y": ["lv1"],
+        "lv1": ["gv", "gv1"],
+        "gv": ["result"],
+        "gv1": ["result"],
+    }
 
 
 def test_users_look_into_branches():
@@ -152,5 +159,7 @@ def test_operands_are_visited_before_users():
     x = Var("x", INFO)
     seen: list[str] = []
     call = op.add(op.exp(x), const(1.0))
-    post_order_visit(call, lambda item: seen.append(type(item).__name__) if isinstance(item, (Var, Constant, Call)) else None)
+    post_order_visit(
+        call, lambda item: seen.append(type(item).__name__) if isinstance(item, (Var, Constant, Call)) else None
+    )
     assert seen == ["Var", "Call", "Constant", "Call"]

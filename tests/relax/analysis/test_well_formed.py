@@ -82,7 +82,10 @@ ILL_FORMED = {
     "nested result": (main(result=op.exp(X)), "the result is a nested Call"),
     "nested function": (main(plain((A, op.concat([X, X])), (B, Tuple((op.sin(X),))))), "b is a nested Call"),
     "sequence": (main(plain((A, SeqExpr((), X)))), "a is bound to a SeqExpr"),
-    "condition": (main(plain((B, branches(SeqExpr((), X), SeqExpr((), X))))), "the condition of b reads c, which is not visible there"),
+    "condition": (
+        main(plain((B, branches(SeqExpr((), X), SeqExpr((), X))))),
+        "the condition of b reads c, which is not visible there",
+    ),
     "branch": (
         main(plain((B, If(COND, X, SeqExpr((), X), struct_info=INFO))), params=(X, COND)),
         "a body is a Var, not a SeqExpr",
@@ -174,7 +177,8 @@ def test_verify_names_the_pass_and_lists_every_problem():
     with pytest.raises(WellFormedError) as error:
         verify(mod, "Tidy")
     assert str(error.value) == (
-        "error[V0100]: pass Tidy made an ill-formed module: main: an argument of a reads b, which is not visible there\n"
+        "error[V0100]: pass Tidy made an ill-formed module: "
+        "main: an argument of a reads b, which is not visible there\n"
         "  = note: main: the result reads lv, which is not visible there"
     )
 

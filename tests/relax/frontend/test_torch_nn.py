@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.relax.frontend.torch_compare import check, equal, imported, rand
 from torch import nn
@@ -60,6 +60,7 @@ def test_convolution_keeps_the_dtype(dtype: torch.dtype):
         equal(model(x), layer(x))
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths:UserWarning")
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4])
 @pytest.mark.parametrize("dilation", [1, 2])
 def test_same_and_valid_padding(kernel: int, dilation: int):
@@ -90,17 +91,20 @@ def test_batch_axis_may_be_left_out():
     st.sampled_from([1, 2, 4]),
     st.booleans(),
 )
+@settings(max_examples=40)
 def test_convolutions(rank: int, kernel: int, stride: int, padding: int, dilation: int, groups: int, bias: bool):
-    options: dict[str, Any] = dict(stride=stride, padding=padding, dilation=dilation, groups=groups, bias=bias)
+    options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
+    options |= {"groups": groups, "bias": bias}
     layer, x = _layer(CONVOLUTIONS[rank], 4, 8, kernel, **options), rand(2, 4, *[8] * rank)
     with torch.no_grad():
         equal(imported(layer, (x,))(x), layer(x))
 
 
 @given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 3), st.integers(0, 1), st.data())
+@settings(max_examples=25)
 def test_transposed_convolutions(rank: int, kernel: int, stride: int, padding: int, data: st.DataObject):
     extra = data.draw(st.integers(0, stride - 1))
-    options: dict[str, Any] = dict(stride=stride, padding=padding, output_padding=extra, groups=2)
+    options: dict[str, Any] = {"stride": stride, "padding": padding, "output_padding": extra, "groups": 2}
     layer, x = _layer(TRANSPOSED[rank], 4, 6, kernel, **options), rand(2, 4, *[5] * rank)
     with torch.no_grad():
         equal(imported(layer, (x,))(x), layer(x))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.relax.frontend.torch_compare import check, rand, special
+from tests.relax.frontend.torch_compare import check, rand, special, together
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": lambda x: (x.sum(), x.sum(0), x.sum((0, -1), keepdim=True)),
@@ -35,20 +35,19 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-def test_reduction(name: str, dtype: torch.dtype):
-    check(REDUCTIONS[name], rand(3, 4, dtype=dtype), tolerance=5e-2 if dtype.itemsize == 2 else None)
+def test_reductions(dtype: torch.dtype):
+    check(together(REDUCTIONS), rand(3, 4, dtype=dtype), tolerance=5e-2 if dtype.itemsize == 2 else None)
 
 
-@pytest.mark.parametrize("name", ["sum", "amax", "max_dim", "argmax", "logsumexp", "softmax"])
-def test_reduction_of_special_values(name: str):
-    check(REDUCTIONS[name], special().reshape(3, 4))
+def test_reductions_of_special_values():
+    names = ["sum", "amax", "max_dim", "argmax", "logsumexp", "softmax"]
+    check(together({name: REDUCTIONS[name] for name in names}), special().reshape(3, 4))
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "amax", "max_dim", "argmax", "cumsum"])
-def test_reduction_of_integers(name: str):
-    check(REDUCTIONS[name], rand(3, 4, dtype=torch.int32))
+def test_reductions_of_integers():
+    names = ["sum", "prod", "amax", "max_dim", "argmax", "cumsum"]
+    check(together({name: REDUCTIONS[name] for name in names}), rand(3, 4, dtype=torch.int32))
 
 
 def test_any_and_all():
@@ -71,6 +70,7 @@ def test_sum_in_another_dtype():
     check(lambda x: (x.sum(), x.cumsum(0)), rand(5, dtype=torch.bool))
 
 
+@settings(max_examples=20)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_axes(shape: list[int], data: st.DataObject):
     axes = data.draw(st.lists(st.integers(0, len(shape) - 1), unique=True, min_size=1))
@@ -96,6 +96,5 @@ CREATION: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CREATION)
-def test_creation(name: str):
-    check(CREATION[name], rand(3), tolerance=0.0)
+def test_creation():
+    check(together(CREATION), rand(3), tolerance=0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -62,17 +62,18 @@ def imported(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = 
 def equal(got: Any, want: Any, tolerance: float | None = None) -> None:
     """Assert the same structure, dtypes, shapes, NaN places and (nearly) the same values."""
     got_leaves, got_spec = pytree.tree_flatten(got)
-    want_leaves, want_spec = pytree.tree_flatten(want)
+    want_leaves, want_spec = pytree.tree_flatten_with_path(want)
     assert got_spec == want_spec
-    for a, b in zip(got_leaves, want_leaves, strict=True):
-        assert type(a) is type(b)
+    for a, (path, b) in zip(got_leaves, want_leaves, strict=True):
+        place = pytree.keystr(path)
+        assert type(a) is type(b), place
         if not isinstance(b, torch.Tensor):
-            assert a == b
+            assert a == b, place
             continue
-        assert a.dtype == b.dtype
-        assert a.shape == b.shape
+        assert a.dtype == b.dtype, place
+        assert a.shape == b.shape, place
         limit = TOLERANCE.get(b.dtype, 0.0) if tolerance is None else tolerance
-        torch.testing.assert_close(a, b, rtol=limit, atol=limit, equal_nan=True)
+        torch.testing.assert_close(a, b, rtol=limit, atol=limit, equal_nan=True, msg=lambda text: f"{place}: {text}")
 
 
 def check(function: Callable[..., Any], *args: Any, tolerance: float | None = None) -> Imported:
@@ -85,6 +86,11 @@ def check(function: Callable[..., Any], *args: Any, tolerance: float | None = No
     equal(got, want, tolerance)
     equal(mine, theirs)
     return model
+
+
+def together(functions: Mapping[str, Callable[..., Any]]) -> Callable[..., dict[str, Any]]:
+    """One function that gives the results of several, by name: one export instead of many."""
+    return lambda *args: {name: function(*args) for name, function in functions.items()}
 
 
 def rand(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:

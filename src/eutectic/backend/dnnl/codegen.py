@@ -39,10 +39,18 @@ Value: TypeAlias = "str | Array"
 
 @dataclass
 class Lowered:
-    """A region and the constants it is compiled with."""
+    """A region and the constants it is compiled with.
+
+    Attributes:
+        spec: What oneDNN computes.
+        constants: Values by name.
+        sources: For each input of `spec` the number of the tensor argument it is; its
+            shape may be another one, when the program reshapes the argument first.
+    """
 
     spec: RegionSpec
     constants: dict[str, Array]
+    sources: tuple[int, ...]
 
 
 def lower_function(function: Function) -> Lowered:
@@ -59,6 +67,7 @@ class _Lowering:
     function: Function
     steps: list[Step] = field(default_factory=list)
     inputs: list[TensorSpec] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
     env: dict[Var, Value] = field(default_factory=dict)
     locals_: dict[Var, Function] = field(default_factory=dict)
@@ -69,6 +78,7 @@ class _Lowering:
         symbol = str(self.function.attr("global_symbol", "region"))
         for i, param in enumerate(tensor_params(self.function)):
             self.inputs.append(self.tensor(f"in{i}", param))
+            self.sources.append(i)
             self.env[param] = f"in{i}"
         for block in self.function.body.blocks:
             for binding in block.bindings:
@@ -80,7 +90,7 @@ class _Lowering:
         outputs = [self.name_of(self.value(item)) for item in (body.fields if isinstance(body, Tuple) else (body,))]
         constants = tuple(TensorSpec(name, data.shape, str(data.dtype)) for name, data in self.constants.items())
         spec = RegionSpec(symbol, tuple(self.inputs), constants, tuple(self.steps), tuple(outputs))
-        return Lowered(spec, self.constants)
+        return Lowered(spec, self.constants, tuple(self.sources))
 
     def tensor(self, name: str, expr: Any) -> TensorSpec:
         info = expr.struct_info
@@ -105,6 +115,16 @@ class _Lowering:
             self.constant_names[id(value)] = f"const{len(self.constants)}"
             self.constants[f"const{len(self.constants)}"] = value
         return self.constant_names[id(value)]
+
+    def reshaped_input(self, name: str, expr: Any) -> str | None:
+        """An input under another shape, which costs nothing as inputs are row-major; None for other tensors."""
+        position = next((i for i, known in enumerate(self.inputs) if known.name == name), None)
+        if position is None:
+            return None
+        fresh = self.tensor(f"in{len(self.inputs)}", expr)
+        self.inputs.append(fresh)
+        self.sources.append(self.sources[position])
+        return fresh.name
 
     def composite_call(self, call: Any) -> Value:
         if not (isinstance(call, Call) and isinstance(call.op, Var) and call.op in self.locals_):
@@ -161,6 +181,11 @@ class _Composite:
         values = [self.operand(arg) for arg in tensors]
         if name in ("relax.reshape", "relax.permute_dims") and not isinstance(values[0], str):
             return self.fold(call, values)
+        if name == "relax.reshape" and isinstance(values[0], str):
+            view = self.region.reshaped_input(values[0], var)
+            if view is None:
+                raise self.cannot("a reshape of a value that oneDNN computed")
+            return view
         if name == "relax.permute_dims" and _swaps_last_two(call):
             self.flipped[var] = values[0]
             return values[0]

@@ -77,11 +77,22 @@ class _Compiled:
         region: What runs.
         guarded: Whether inputs must be finite for it to be right.
         usable: False when its own constants make it wrong.
+        sources: The tensor argument behind each input of the region.
     """
 
     region: Region
     guarded: bool
     usable: bool
+    sources: tuple[int, ...]
+
+    def arrange(self, inputs: Sequence[Any]) -> list[Array]:
+        """The region's inputs: tensor arguments, some of them under another shape."""
+        tensors = [value for value in inputs if isinstance(value, np.ndarray)]
+        wanted = self.region.spec.inputs
+        return [
+            tensors[source] if tensors[source].shape == spec.shape else tensors[source].reshape(spec.shape)
+            for source, spec in zip(self.sources, wanted, strict=True)
+        ]
 
 
 class LoadedRegion:
@@ -99,7 +110,8 @@ class LoadedRegion:
     def _compile(self, lowered: Lowered) -> _Compiled:
         region = compile_region(lowered.spec, lowered.constants, threads=self._threads, runner=self._runner)
         guarded = loses_nan(lowered.spec)
-        return _Compiled(region, guarded, not guarded or finite_constants(list(lowered.constants.values())))
+        usable = not guarded or finite_constants(list(lowered.constants.values()))
+        return _Compiled(region, guarded, usable, lowered.sources)
 
     def region(self, inputs: Sequence[Any]) -> Region:
         """The compiled region for the shapes of some inputs, for profiles and reports."""
@@ -127,8 +139,7 @@ class LoadedRegion:
         if not compiled.usable or (compiled.guarded and not all_finite(inputs)):
             self._by_reference(inputs, outputs)
             return
-        tensors = [value for value in inputs if isinstance(value, np.ndarray)]
-        compiled.region.run(tensors, outputs)
+        compiled.region.run(compiled.arrange(inputs), outputs)
 
     def _by_reference(self, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Compute a call that has NaN or infinities, which oneDNN would lose."""

@@ -7,6 +7,7 @@ from eutectic.backend.dnnl.patterns import patterns
 from eutectic.ir.transform import Pass
 from eutectic.relax.transform import (
     BatchnormToScaleShift,
+    BindRegionConstants,
     CanonicalizeBindings,
     DeadCodeElimination,
     EliminateCommonSubexpr,
@@ -41,4 +42,4 @@ def partition(precision: str = "default") -> tuple[Pass, ...]:
 
 def lower() -> tuple[Pass, ...]:
     """Passes that compile the regions."""
-    return (RunCodegen(),)
+    return (BindRegionConstants(), RunCodegen())

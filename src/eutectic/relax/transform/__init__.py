@@ -3,6 +3,7 @@
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.transform.batchnorm_to_scale_shift import BatchnormToScaleShift
 from eutectic.relax.transform.bind_params import BindParams, bind_params, bind_symbolic_vars
+from eutectic.relax.transform.bind_region_constants import BindRegionConstants
 from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
 from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
 from eutectic.relax.transform.eliminate_common_subexpr import EliminateCommonSubexpr
@@ -19,6 +20,7 @@ from eutectic.relax.transform.run_codegen import RunCodegen
 __all__ = [
     "BatchnormToScaleShift",
     "BindParams",
+    "BindRegionConstants",
     "CanonicalizeBindings",
     "DeadCodeElimination",
     "EliminateCommonSubexpr",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from eutectic.ir.module import GlobalVar, IRModule
@@ -14,6 +15,7 @@ from eutectic.script.printer.names import identifier
 from eutectic.script.printer.prim import prim_text
 from eutectic.script.printer.relax import INDENT, RelaxPrinter
 
+_TIR = re.compile(r'^(?:[^"]|"(?:[^"\\]|\\.)*")*?\bT\.')  # outside of string literals
 _OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
 
 
@@ -33,7 +35,7 @@ def print_text(item: Any, *, name: str | None = None, show_meta: bool = False, m
             lines = _module(item, printer)
         case Function():
             lines = printer.function(item, name or str(item.attr("global_symbol", "main")))
-            lines = ["# from tvm.script import relax as R", "", *lines]
+            lines = [*_imports(lines, "R"), "", *lines]
         case BindingBlock():
             lines = printer.block(item)
         case VarBinding() | MatchCast():
@@ -54,17 +56,12 @@ def print_text(item: Any, *, name: str | None = None, show_meta: bool = False, m
 
 
 def _module(mod: IRModule, printer: RelaxPrinter) -> list[str]:
-    lines = [
-        "# from tvm.script import ir as I",
-        "# from tvm.script import relax as R",
-        "",
-        "@I.ir_module",
-        "class Module:",
-    ]
     body: list[str] = []
-    shown = [(key, value) for key, value in mod.attrs.items()]
-    if shown:
-        body.append(f"I.module_attrs({{{', '.join(f'{chr(34)}{k}{chr(34)}: {printer.attr(v)}' for k, v in shown)}}})")
+    names = [gv.name_hint for gv in mod.get_global_vars()]
+    for name in sorted(names, key=lambda name: (identifier(name) != name, name)):
+        printer.function_name(name)  # what is an identifier already keeps its name
+    if len(mod.attrs):
+        body.append(f"I.module_attrs({printer.attr(mod.attrs)})")
     if mod.global_infos:
         body.append(f"I.module_global_infos({printer.attr(mod.global_infos)})")
     for gv, function in mod.functions_items():
@@ -73,9 +70,16 @@ def _module(mod: IRModule, printer: RelaxPrinter) -> list[str]:
         if isinstance(function, Function):
             body += printer.function(function, gv.name_hint)
         else:
-            body.append(f"{identifier(gv.name_hint)} = {plain(function)}")
-    lines += [INDENT + line if line else line for line in body or ["pass"]]
-    return lines
+            body.append(f"{printer.function_name(gv.name_hint)} = {plain(function)}")
+    lines = ["@I.ir_module", "class Module:", *(INDENT + line if line else line for line in body or ["pass"])]
+    return [*_imports(lines, "IR"), "", *lines]
+
+
+def _imports(lines: list[str], always: str) -> list[str]:
+    """The header: which namespaces the text uses."""
+    names = {"I": "ir as I", "T": "tir as T", "R": "relax as R"}
+    used = {*always, *("T" for line in lines if _TIR.search(line))}
+    return [f"# from tvm.script import {name}" for key, name in names.items() if key in used]
 
 
 def _metadata(constants: list[Constant], show_meta: bool) -> list[str]:

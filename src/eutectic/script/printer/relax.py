@@ -14,7 +14,7 @@ from eutectic.ir.node import Node, fields_of
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
-from eutectic.relax.base import ShapeExpr, ShapeStructInfo
+from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, StructInfo
 from eutectic.relax.expr import (
     Binding,
     BindingBlock,
@@ -267,17 +267,19 @@ class RelaxPrinter:
                 return "{" + ", ".join(f"{quoted(str(k))}: {self.attr(v)}" for k, v in value.items()) + "}"
             case PrimExpr():
                 return self.prim(value)
-            case Op() | GlobalVar() | Var() | Constant():
+            case StructInfo():
+                return self.info(value)
+            case Op() | GlobalVar() | Expr():
                 return self.expr(value)
             case Node():
                 inner = ", ".join(f"{name}={self.attr(item)}" for name, _, item in fields_of(value))
                 return f"{type(value).__name__}({inner})"
             case np.ndarray():
-                return f"<array {value.dtype}{value.shape}>"
+                return quoted(f"<array {value.dtype}{value.shape}>")
             case None | bool() | int():
                 return repr(value)
             case _:
-                return f"<{type(value).__name__}>"
+                return quoted(f"<{type(value).__name__}>")
 
     # ---- struct info
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -54,8 +54,14 @@ def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedP
             break
         known = torch.export.default_decompositions() if known is None else known
         steps = {target: known[target] for target in unknown if target in known}
-        steps |= get_decompositions([target for target in unknown if target not in steps])
+        steps.update(_more(target for target in unknown if target not in steps))
         if not steps:
             break
         program = program.run_decompositions(steps)
     return program
+
+
+def _more(targets: Iterable[Any]) -> dict[Any, Any]:
+    """Decompositions that torch does not use by default, without those into its primitives."""
+    found = get_decompositions(list(targets))
+    return {target: rule for target, rule in found.items() if rule.__module__ == "torch._decomp.decompositions"}

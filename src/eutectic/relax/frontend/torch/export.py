@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ def export_model(
     if isinstance(model, ExportedProgram):
         return model
     module = _module(model)
-    examples = _examples(args, kwargs)
+    examples = _examples(module, args, kwargs)
     refuse_training_mode(module)
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         _check_tensor(tensor, f"parameter {name}" if isinstance(tensor, nn.Parameter) else f"buffer {name}")
@@ -88,7 +89,9 @@ def _module(model: Any) -> nn.Module:
     )
 
 
-def _examples(args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _examples(
+    module: nn.Module, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Checked example arguments; arrays as tensors, and tensors without gradients.
 
     Raises:
@@ -105,10 +108,22 @@ def _examples(args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> t
         )
     given = (tuple(args or ()), dict(kwargs or {}))
     leaves, spec = pytree.tree_flatten(given)
-    names = [pytree.keystr(path[1:]) for path, _ in pytree.tree_flatten_with_path(given)[0]]
+    parameters = list(inspect.signature(module.forward).parameters.values())
+    names = [_name(path, parameters) for path, _ in pytree.tree_flatten_with_path(given)[0]]
     checked = [_example(leaf, f"input {name}") for leaf, name in zip(leaves, names, strict=True)]
     positional, keywords = pytree.tree_unflatten(checked, spec)
     return tuple(positional), dict(keywords)
+
+
+def _name(path: tuple[Any, ...], parameters: Sequence[inspect.Parameter]) -> str:
+    """Name of an argument in the module's forward, and the place inside it."""
+    which, key, *rest = path
+    name = str(key.key) if which.idx else f"[{key.idx}]"
+    if not which.idx and key.idx < len(parameters):
+        parameter = parameters[key.idx]
+        is_own = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        name = parameter.name if is_own else name
+    return name + pytree.keystr(tuple(rest))
 
 
 def _example(value: Any, name: str) -> Any:

@@ -23,6 +23,14 @@ def span_of(node: fx.Node) -> Span | None:
     return Span(file, line, module=module) if file or module else None
 
 
+def place_of(node: fx.Node) -> str:
+    """Module path and source line in one line of text; the node's name when nothing is known."""
+    span = span_of(node)
+    if span is None:
+        return f"node {node.name}"
+    return str(span) if span.file else str(span.module)
+
+
 def module_path(node: fx.Node) -> str | None:
     """Path of the innermost module, such as `features.3.conv`; None for the root or when not recorded."""
     stack: dict[str, Any] = node.meta.get("nn_module_stack") or {}

@@ -9,7 +9,7 @@ from torch.export import ExportedProgram
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 
-from eutectic.relax.frontend.torch.spans import span_of
+from eutectic.relax.frontend.torch.spans import place_of, span_of
 from eutectic.support.errors import ModelStateError
 
 SHOWN: Final = 3
@@ -67,7 +67,7 @@ def refuse_training_operators(program: ExportedProgram) -> None:
     """
     found = [node for node in program.graph.nodes if _is_training(node)]
     if found:
-        places = [f"{node.target} at {span_of(node) or node.name}" for node in found[:SHOWN]]
+        places = [f"{node.target} at {place_of(node)}" for node in found[:SHOWN]]
         span = span_of(found[0])
         raise ModelStateError(
             f"the model was exported in training mode: {found[0].target}"

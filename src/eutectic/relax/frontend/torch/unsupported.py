@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from operator import getitem
 from typing import Final
 
 from torch import fx
 
-from eutectic.relax.frontend.torch.spans import span_of
+from eutectic.relax.frontend.torch.spans import place_of, span_of
 from eutectic.support.errors import Excerpt, UnsupportedOperatorError
 
 PLACES: Final = 3  # shown per operator
@@ -22,7 +23,7 @@ class Unsupported:
     def add(self, node: fx.Node, reason: str) -> None:
         """Note one node; `reason` is empty when the operator has no converter at all."""
         span = span_of(node)
-        self._found.setdefault((_name(node), reason), []).append(str(span) if span else f"node {node.name}")
+        self._found.setdefault((_name(node), reason), []).append(place_of(node))
         if self._first is None and span is not None and span.file:
             self._first = span.excerpt()
 
@@ -49,6 +50,8 @@ class Unsupported:
 
 def _name(node: fx.Node) -> str:
     target = node.target
+    if target is getitem and isinstance(node.args[0], fx.Node):
+        return _name(node.args[0])
     return target if isinstance(target, str) else str(target)
 
 
