@@ -35,6 +35,7 @@ from eutectic.relax import (
     op,
 )
 from eutectic.relax.interpret import Interpreter, check_value, concrete
+from eutectic.relax.transform import BindParams
 from eutectic.support import registry
 from eutectic.support.errors import CallError, CodegenError
 from eutectic.testing.graphs import evaluate, graph
@@ -148,6 +149,16 @@ def test_match_cast_checks_sizes_that_are_known_already():
     assert evaluate(mod, ONES, ONES).shape == (2,)
     with pytest.raises(CallError, match=r"lv must have size 2 on axis 0, got 3: shape \(3,\)"):
         evaluate(mod, ONES, np.ones(3, "float32"))
+
+
+def test_casts_check_the_sizes_of_bound_parameters():
+    def body(bb, x, w):
+        return op.add(bb.match_cast(x, TensorStructInfo((N, 2))), w)
+
+    bound = BindParams("main", {"w": np.ones((3, 2), "float32")})(graph({"x": (M, 2), "w": (N, 2)}, body))
+    assert evaluate(bound, np.ones((3, 2), "float32")).shape == (3, 2)
+    with pytest.raises(CallError, match="lv must have size 3 on axis 0, got 1"):
+        evaluate(bound, np.ones((1, 2), "float32"))
 
 
 def test_sizes_that_a_later_argument_defines_are_checked_too():

@@ -12,6 +12,8 @@ from eutectic.ir.module import IRModule
 from eutectic.relax.base import StructInfo
 from eutectic.relax.struct_info import TupleStructInfo
 from eutectic.runtime.executable import Executable, KernelTime
+from eutectic.support.errors import CallError
+from eutectic.support.spelling import did_you_mean
 
 
 class Signature(Protocol):
@@ -73,11 +75,21 @@ class ArraySignature:
         self._names, self._result = tuple(names), result
 
     def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
-        """Positional arguments, then keyword arguments by parameter name."""
-        rest = dict(kwargs)
-        values = [*args, *(rest.pop(name) for name in self._names[len(args) :] if name in rest)]
-        if rest:
-            raise TypeError(f"unexpected argument {next(iter(rest))!r}; the function takes {', '.join(self._names)}")
+        """Positional arguments, then keyword arguments by parameter name.
+
+        Raises:
+            CallError: a keyword is unknown or given by position too, or an argument is missing.
+        """
+        takes = f"the function takes {', '.join(self._names)}"
+        for name in kwargs:
+            if name not in self._names:
+                raise CallError(f"unexpected argument {name!r}; {takes}", help=did_you_mean(name, self._names))
+            if name in self._names[: len(args)]:
+                raise CallError(f"argument {name!r} is given twice, by position and by name")
+        for name in self._names[len(args) :]:
+            if name not in kwargs:
+                raise CallError(f"argument {name!r} is missing; {takes}")
+        values = [*args, *(kwargs[name] for name in self._names[len(args) :])]
         return [value if isinstance(value, np.ndarray) else _as_array(value) for value in values]
 
     def unflatten(self, results: list[np.ndarray[Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

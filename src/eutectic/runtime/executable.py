@@ -60,7 +60,7 @@ class TensorParam:
         if not isinstance(value, np.ndarray):
             raise CallError(f"argument {self.name} must be an array, got {type(value).__name__}")
         if value.dtype != self.dtype and value.dtype.newbyteorder("=") == self.dtype:
-            value = value.astype(self.dtype)
+            return self.check(value.astype(self.dtype), sizes)
         if value.dtype != self.dtype:
             raise CallError(
                 f"argument {self.name} must be {self.dtype.name}, got {value.dtype.name}",

@@ -16,51 +16,11 @@ from torch.nn import functional as F
 f16, bf16, f32, f64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
 i8, i32, i64, u8, bool_ = torch.int8, torch.int32, torch.int64, torch.uint8, torch.bool
 
-UNARY: dict[str, Callable[..., Any]] = {
-    name: getattr(torch, name)
-    for name in [
-        "abs",
-        "acos",
-        "acosh",
-        "asin",
-        "asinh",
-        "atan",
-        "atanh",
-        "ceil",
-        "cos",
-        "cosh",
-        "erf",
-        "exp",
-        "exp2",
-        "expm1",
-        "floor",
-        "frac",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "neg",
-        "reciprocal",
-        "relu",
-        "round",
-        "rsqrt",
-        "sgn",
-        "sigmoid",
-        "sign",
-        "sin",
-        "sinh",
-        "sqrt",
-        "square",
-        "tan",
-        "tanh",
-        "trunc",
-        "logical_not",
-        "positive",
-    ]
-}
+NAMES = """
+    abs acos acosh asin asinh atan atanh ceil cos cosh erf exp exp2 expm1 floor frac isfinite isinf isnan log log10
+    log1p log2 neg reciprocal relu round rsqrt sgn sigmoid sign sin sinh sqrt square tan tanh trunc logical_not positive
+"""
+UNARY: dict[str, Callable[..., Any]] = {name: getattr(torch, name) for name in NAMES.split()}
 ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "relu6": F.relu6,
     "hardtanh": lambda x: F.hardtanh(x, -0.7, 1.3),

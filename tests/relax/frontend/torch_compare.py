@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def equal(got: Any, want: Any, tolerance: float | None = None) -> None:
         assert a.dtype == b.dtype, place
         assert a.shape == b.shape, place
         limit = TOLERANCE.get(b.dtype, 0.0) if tolerance is None else tolerance
-        torch.testing.assert_close(a, b, rtol=limit, atol=limit, equal_nan=True, msg=lambda text: f"{place}: {text}")
+        torch.testing.assert_close(a, b, rtol=limit, atol=limit, equal_nan=True, msg=partial("{}: {}".format, place))
 
 
 def check(function: Callable[..., Any], *args: Any, tolerance: float | None = None) -> Imported:

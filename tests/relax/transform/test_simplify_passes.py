@@ -22,6 +22,7 @@ from eutectic.relax.transform import (
     FoldConstant,
     FoldPadIntoConv,
     Normalize,
+    RemoveIdentityOps,
 )
 from eutectic.support.errors import BindError
 from eutectic.testing.graphs import assert_same_results, evaluate, graph, weights
@@ -120,6 +121,38 @@ def test_functions_put_together_by_hand_are_brought_into_normal_form():
     mod = IRModule({"main": Function([x], body, attrs={"global_symbol": "main"})})
     assert problems_of(mod) == ["main: an argument of out is a nested Call"]
     assert problems_of(Normalize()(mod)) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda bb, x: op.nn.adaptive_avg_pool2d(x, (4, 4)),
+        lambda bb, x: op.reshape(x, (2, 4, 4, 4)),
+        lambda bb, x: op.permute_dims(x, [0, 1, 2, 3]),
+        lambda bb, x: op.astype(x, "float32"),
+        lambda bb, x: op.broadcast_to(x, (2, 4, 4, 4)),
+        lambda bb, x: op.nn.pad(x, (0,) * 8),
+    ],
+)
+def test_identities_go(body):
+    after = run(RemoveIdentityOps(), graph({"x": (2, 4, 4, 4)}, lambda bb, x: op.nn.relu(body(bb, x))))
+    assert ops(after) == ["nn.relu"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda bb, x: op.permute_dims(x, [0, 2, 1, 3]),
+        lambda bb, x: op.permute_dims(x),
+        lambda bb, x: op.nn.adaptive_avg_pool2d(x, (2, 2)),
+        lambda bb, x: op.add(x, const(0.0)),
+        lambda bb, x: op.multiply(x, const(1.0)),
+        lambda bb, x: op.reshape(x, (4, 2, 4, 4)),
+    ],
+)
+def test_what_only_looks_like_an_identity_stays(body):
+    mod = graph({"x": (2, 4, 4, 4)}, body)
+    assert run(RemoveIdentityOps(), mod) is mod
 
 
 # ---- constants

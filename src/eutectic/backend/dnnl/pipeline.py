@@ -16,6 +16,7 @@ from eutectic.relax.transform import (
     FoldPadIntoConv,
     FuseOpsByPattern,
     MergeCompositeFunctions,
+    RemoveIdentityOps,
     RunCodegen,
 )
 
@@ -26,6 +27,7 @@ def prepare() -> tuple[Pass, ...]:
     """Passes that make the graph simpler, whatever runs it afterwards."""
     return (
         CanonicalizeBindings(),
+        RemoveIdentityOps(),
         FoldBatchnormToConv2D(),
         FoldPadIntoConv(),
         BatchnormToScaleShift(),

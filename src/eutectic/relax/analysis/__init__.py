@@ -1,5 +1,7 @@
 """Analyses of graph functions: uses, struct info relations."""
 
+from eutectic.relax.analysis.calls import computable_at_compile_time, detect_recursion
+from eutectic.relax.analysis.copying import copy_with_new_vars
 from eutectic.relax.analysis.struct_info import (
     BaseCheckResult,
     defined_symbolic_vars,
@@ -28,9 +30,12 @@ __all__ = [
     "all_global_vars",
     "all_vars",
     "bound_vars",
+    "computable_at_compile_time",
     "contains_impure_call",
+    "copy_with_new_vars",
     "defined_symbolic_vars",
     "derive_call_ret_struct_info",
+    "detect_recursion",
     "erase_to_well_defined",
     "free_symbolic_vars",
     "free_vars",

@@ -15,6 +15,7 @@ from eutectic.relax.transform.fuse_ops_by_pattern import FuseOpsByPattern, has_l
 from eutectic.relax.transform.infra import FunctionPass, dataflowblock_pass, function_pass
 from eutectic.relax.transform.merge_composite_functions import MergeCompositeFunctions
 from eutectic.relax.transform.normalize import Normalize
+from eutectic.relax.transform.remove_identity_ops import RemoveIdentityOps
 from eutectic.relax.transform.run_codegen import RunCodegen
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "MergeCompositeFunctions",
     "Normalize",
     "PatternCheckContext",
+    "RemoveIdentityOps",
     "RunCodegen",
     "bind_params",
     "bind_symbolic_vars",

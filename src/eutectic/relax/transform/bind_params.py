@@ -22,7 +22,7 @@ from eutectic.relax.analysis.struct_info import (
     substitute_info,
 )
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Constant, Function, Var, describe_info, set_binder
+from eutectic.relax.expr import Constant, Function, MatchCast, Var, describe_info, set_binder
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.support.errors import BindError
 from eutectic.support.spelling import did_you_mean
@@ -154,6 +154,13 @@ class _Substitute(PyExprMutator):
         if fresh is not var:
             self.set_var_remap(var, fresh)
         return fresh
+
+    def visit_match_cast_(self, binding: MatchCast) -> None:
+        """A cast to the struct info with its sizes replaced."""
+        info = substitute_info(binding.struct_info, self._sizes)
+        super().visit_match_cast_(
+            binding if info is binding.struct_info else MatchCast(binding.var, binding.value, info)
+        )
 
     def visit_shape_expr_(self, expr: Any) -> Any:
         """A shape with its sizes replaced."""

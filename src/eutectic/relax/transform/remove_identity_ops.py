@@ -1,0 +1,78 @@
+"""RemoveIdentityOps: drop operators that give back their operand, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from eutectic.arith import prove_equal
+from eutectic.ir.module import IRModule
+from eutectic.ir.transform import PassContext
+from eutectic.relax.analysis.unused import remove_all_unused
+from eutectic.relax.expr import Call, Function
+from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.transform.infra import FunctionPass
+
+
+@dataclass(frozen=True)
+class RemoveIdentityOps(FunctionPass):
+    """Replace operators that change nothing by their operand.
+
+    These are a reshape, broadcast or adaptive average pooling to the operand's own
+    shape, a permutation that keeps the order, a cast to the operand's own dtype, and
+    padding by nothing. Arithmetic such as `x + 0` is never touched: it is not an
+    identity for signed zeros and NaN payloads.
+
+    before:                                             after:
+        lv = nn.adaptive_avg_pool2d(x, (7, 7))              lv1 = nn.relu(x)
+        lv1 = nn.relu(lv)
+    """
+
+    def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Rewrite one function."""
+        fresh = _Remover().visit_expr(function)
+        assert isinstance(fresh, Function)
+        return function if fresh is function else remove_all_unused(fresh)
+
+
+class _Remover(PyExprMutator):
+    def visit_call_(self, call: Call) -> Any:
+        """Give back the operand of an identity."""
+        test = _IDENTITIES.get(getattr(call.op, "name", ""))
+        fresh: Any = super().visit_call_(call)
+        if test is not None and _same_type(call) and test(call):
+            return fresh.args[0]
+        return fresh
+
+
+def _same_type(call: Call) -> bool:
+    """Whether the result provably has the shape and dtype of the first operand."""
+    out, given = call.struct_info, call.args[0].struct_info
+    if not (isinstance(out, TensorStructInfo) and isinstance(given, TensorStructInfo)):
+        return False
+    if out.dims is None or given.dims is None or out.ndim != given.ndim or out.dtype != given.dtype:
+        return False
+    return all(prove_equal(a, b) for a, b in zip(out.dims, given.dims, strict=True))
+
+
+def _always(_: Call) -> bool:
+    return True
+
+
+def _keeps_order(call: Call) -> bool:
+    axes = call.attrs["axes"] if call.attrs is not None else None
+    info = call.args[0].struct_info
+    rank = info.ndim if isinstance(info, TensorStructInfo) else -1
+    return axes is not None and [axis % rank for axis in axes] == list(range(rank))
+
+
+_IDENTITIES: Final[Mapping[str, Callable[[Call], bool]]] = {
+    "relax.reshape": _always,
+    "relax.broadcast_to": _always,
+    "relax.astype": _always,
+    "relax.permute_dims": _keeps_order,
+    "relax.nn.pad": lambda call: call.attrs is not None and not any(call.attrs["pad_width"]),
+    **{f"relax.nn.adaptive_avg_pool{n}d": _always for n in (1, 2, 3)},
+}
