@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from importlib import metadata
+from typing import Any
 
 project = "Eutectic"
 author = "The Eutectic contributors"
@@ -24,3 +26,16 @@ napoleon_numpy_docstring = False
 
 html_theme = "furo"
 html_title = f"Eutectic {release}"
+
+_CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)(\w?)")
+
+
+def _markdown_code(app: Any, what: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
+    """Docstrings write code as Markdown does, in single backticks; reStructuredText wants two."""
+    for i, line in enumerate(lines):
+        lines[i] = _CODE.sub(lambda m: f"``{m[1]}``" + (f"\\ {m[2]}" if m[2] else ""), line)
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", _markdown_code, priority=1000)

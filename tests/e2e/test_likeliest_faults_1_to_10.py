@@ -213,6 +213,34 @@ def test_05_results_belong_to_the_caller():
     assert torch.equal(compiled(X)[0], kept)
 
 
+def storages(x: torch.Tensor, results) -> list[int]:
+    """For the argument and each result, the first of them whose memory it is in."""
+    found = [t.untyped_storage().data_ptr() for t in (x, *(results if isinstance(results, tuple) else (results,)))]
+    return [found.index(pointer) for pointer in found]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x.relu(), x.relu()),
+        lambda x: (x.relu(), x.relu().clone()),
+        lambda x: (x.relu(),) * 2,
+        lambda x: (x, x.clone()),
+        lambda x: x.view(-1),
+        lambda x: F.adaptive_avg_pool1d(x, 3),
+        lambda x: F.dropout(x, 0.5, training=False),
+        lambda x: (x.relu(), x.relu().reshape(-1)),
+        lambda x: (x.flatten(), x.float(), x.contiguous()),
+    ],
+)
+def test_05_results_share_memory_exactly_where_eagers_do(function):
+    x = torch.randn(2, 3)
+    net = module(function)
+    with torch.no_grad():
+        want = storages(x, net(x))
+    assert storages(x, eutectic.compile(net, (x,))(x)) == want
+
+
 # 6. memory planning
 
 

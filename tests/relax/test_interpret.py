@@ -278,8 +278,8 @@ def test_values_that_do_not_fit(info, value, message: str):
         (PrimStructInfo(value=FloatImm("float32", 0.5)), 0.5),
         (PrimStructInfo("float32"), 0.5),
         (TupleStructInfo((INFO, TupleStructInfo(()))), [ONES, ()]),
-        (ObjectStructInfo(), object()),
-        (None, object()),
+        (ObjectStructInfo(), ...),
+        (None, ...),
     ],
     ids=lambda item: str(item)[:40],
 )

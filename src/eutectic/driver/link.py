@@ -123,6 +123,7 @@ class _Linker:
                     self.bind(binding.var, binding.value)
         body = self.function.body.body
         results = self.results_of(self.operand(body), body.struct_info)
+        results = [slot if results.index(slot) == i else self.copy_of(slot) for i, slot in enumerate(results)]
         copied = [slot for slot in results if slot in self.shared or slot in self.constants]
         return Executable(params, self.instructions, self.count, self.constants, results, copied)
 
@@ -132,6 +133,12 @@ class _Linker:
             return [self.as_slot(value, "result")]
         parts = value if isinstance(value, tuple) else tuple(self.get_item(value, i) for i in range(len(info.fields)))
         return [slot for part, inner in zip(parts, info.fields, strict=True) for slot in self.results_of(part, inner)]
+
+    def copy_of(self, slot: int) -> int:
+        """A slot with a copy: a value that is returned twice is two arrays, as each belongs to the caller."""
+        fresh = self.new_slot()
+        self.instructions.append(CallFunction("copy", np.copy, (slot,), fresh))
+        return fresh
 
     def name_symbols(self) -> None:
         """Symbolic sizes are known to the runtime by name; equal names get numbers."""

@@ -118,6 +118,7 @@ def test_an_exported_program_passes():
     assert export_model(program) is program
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_arrays_and_compiled_modules_are_accepted():
     model = nn.Linear(3, 3)
     export_model(model, (rand(1, 3).numpy(),))

@@ -156,9 +156,8 @@ def test_parameters_are_copied_and_may_have_any_strides():
 
 def test_dynamic_batch():
     model = Net().eval()
-    program = export_model(
-        model, (rand(2, 2, 5),), dynamic_shapes={"image": {0: Dim("batch", min=1, max=64)}, "scale": None}
-    )
+    batch = Dim("batch", min=1, max=64)
+    program = export_model(model, (rand(2, 2, 5),), dynamic_shapes={"image": {0: batch}})
     found = Imported(program)
     main = found.module["main"]
     (name,) = main.attr("tir_var_upper_bound").keys()
@@ -175,12 +174,10 @@ def test_dynamic_batch():
 
 def test_dynamic_sizes_that_follow_from_others():
     def function(x: torch.Tensor) -> Any:
-        halves = x.chunk(2, 1)
-        return x.flatten(1), x[:, 1:-1], x * x.shape[1], torch.arange(x.shape[1]), halves[0].sum(1), x.shape[0] * 2
+        return x.flatten(1), x[:, 1:-1], x * x.shape[1], torch.arange(x.shape[1]), x[:, :2].sum(1), x.shape[0] * 2
 
-    args = (rand(4, 6, 3),)
-    program = export_model(Wrapped(function), args, dynamic_shapes=(({0: Dim.DYNAMIC, 1: Dim("n", min=4, max=40)},),))
-    found = Imported(program)
+    shapes = (({0: Dim.DYNAMIC, 1: Dim("n", min=4, max=40)},),)
+    found = Imported(export_model(Wrapped(function), (rand(4, 6, 3),), dynamic_shapes=shapes))
     for shape in ((5, 8, 3), (2, 9, 3)):
         equal(found(rand(*shape)), function(rand(*shape)))
 
@@ -197,7 +194,7 @@ def test_everything_unsupported_is_listed_at_once():
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             y = x.sort().values
             y = y.sort().values
-            return F.avg_pool1d(y.topk(2).values[None], 2, divisor_override=None) + torch.atan2(y, y).sum()
+            return y.topk(2).values + torch.atan2(y, y).sum()
 
     class Outer(nn.Module):
         def __init__(self) -> None:
@@ -235,6 +232,7 @@ def test_a_custom_converter_goes_before_the_table():
     assert len(mod["main"].body.blocks[0].bindings) == 1
 
 
+@pytest.mark.filterwarnings("ignore:The tensor attributes self._flat_weights:UserWarning")
 def test_operators_without_converter_are_taken_apart():
     torch.manual_seed(0)
     lstm = nn.LSTM(3, 4, batch_first=True).eval()

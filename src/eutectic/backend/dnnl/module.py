@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, TypeAlias
@@ -13,7 +11,9 @@ import numpy as np
 
 from eutectic.backend.dnnl.codegen import Lowered, lower_function
 from eutectic.backend.dnnl.engine import Region, compile_region
+from eutectic.backend.dnnl.plan import address
 from eutectic.backend.dnnl.special_values import all_finite, finite_constants, loses_nan
+from eutectic.backend.dnnl.steps import TensorSpec
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
@@ -23,10 +23,11 @@ from eutectic.relax.expr import Constant, Function
 from eutectic.relax.interpret import Interpreter
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.bind_params import bind_symbolic_vars
-from eutectic.support.errors import EutecticAdvice
+from eutectic.support.errors import EutecticAdvice, InternalError
 from eutectic.support.registry import register_global_func
 
 Array: TypeAlias = np.ndarray[Any, Any]
+_FLOAT32: Final = np.dtype(np.float32)
 KEPT_SHAPES: Final = 8  # compiled regions kept per function when sizes are symbolic
 
 
@@ -78,21 +79,27 @@ class _Compiled:
         guarded: Whether inputs must be finite for it to be right.
         usable: False when its own constants make it wrong.
         sources: The tensor argument behind each input of the region.
+        tensors: Inputs, then outputs of the region.
     """
 
     region: Region
     guarded: bool
     usable: bool
     sources: tuple[int, ...]
+    tensors: tuple[TensorSpec, ...]
 
-    def arrange(self, inputs: Sequence[Any]) -> list[Array]:
-        """The region's inputs: tensor arguments, some of them under another shape."""
+    def run(self, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
+        """Hand the tensor arguments over by address; a reshaped one differs by its shape only.
+
+        The arguments were checked where they entered the program and results are fresh, so what is
+        left to check here is that every array has the elements the region will touch.
+        """
         tensors = [value for value in inputs if isinstance(value, np.ndarray)]
-        wanted = self.region.spec.inputs
-        return [
-            tensors[source] if tensors[source].shape == spec.shape else tensors[source].reshape(spec.shape)
-            for source, spec in zip(self.sources, wanted, strict=True)
-        ]
+        given = [tensors[source] for source in self.sources]
+        for array, spec in zip((*given, *outputs), self.tensors, strict=True):
+            if array.size != spec.size or array.dtype != _FLOAT32 or not array.flags.c_contiguous:
+                raise InternalError(f"{spec.name} of {self.region.spec.symbol} got {array.dtype}{list(array.shape)}")
+        self.region.run_addresses(list(map(address, given)), list(map(address, outputs)))
 
 
 class LoadedRegion:
@@ -100,8 +107,7 @@ class LoadedRegion:
 
     def __init__(self, module: DnnlModule, threads: int | None, runner: int | None) -> None:
         self._module, self._threads, self._runner = module, threads, runner
-        self._regions: OrderedDict[tuple[tuple[int, ...], ...], _Compiled] = OrderedDict()
-        self._lock = threading.Lock()
+        self._regions: dict[tuple[tuple[int, ...], ...], _Compiled] = {}
         self._warned = False
         self._static: _Compiled | None = None
         if module.lowered is not None:
@@ -111,7 +117,9 @@ class LoadedRegion:
         region = compile_region(lowered.spec, lowered.constants, threads=self._threads, runner=self._runner)
         guarded = loses_nan(lowered.spec)
         usable = not guarded or finite_constants(list(lowered.constants.values()))
-        return _Compiled(region, guarded, usable, lowered.sources)
+        known = lowered.spec.tensors()
+        outputs = (known[name] for name in lowered.spec.outputs)
+        return _Compiled(region, guarded, usable, lowered.sources, (*lowered.spec.inputs, *outputs))
 
     def region(self, inputs: Sequence[Any]) -> Region:
         """The compiled region for the shapes of some inputs, for profiles and reports."""
@@ -122,14 +130,13 @@ class LoadedRegion:
         if self._static is not None:
             return self._static
         key = tuple(_shape(value) for value in inputs)
-        with self._lock:
-            found = self._regions.get(key)
-            if found is None:
-                found = self._regions[key] = self._compile(self._module.specialise(key))
-                if len(self._regions) > KEPT_SHAPES:
-                    self._regions.popitem(last=False)
-            self._regions.move_to_end(key)
-            return found
+        found = self._regions.get(key)
+        if found is None:
+            # No lock, which a fork could leave locked: two threads may compile the same shapes, and one result stays.
+            found = self._regions.setdefault(key, self._compile(self._module.specialise(key)))
+            for oldest in list(self._regions)[:-KEPT_SHAPES]:
+                self._regions.pop(oldest, None)
+        return found
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Fill `outputs`; all arrays C-contiguous, of the shapes the region was made for."""
@@ -139,7 +146,7 @@ class LoadedRegion:
         if not compiled.usable or (compiled.guarded and not all_finite(inputs)):
             self._by_reference(inputs, outputs)
             return
-        compiled.region.run(compiled.arrange(inputs), outputs)
+        compiled.run(inputs, outputs)
 
     def _by_reference(self, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Compute a call that has NaN or infinities, which oneDNN would lose."""

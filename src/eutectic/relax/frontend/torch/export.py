@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -19,11 +18,11 @@ from eutectic.relax.frontend.torch.arguments import PLAIN
 from eutectic.relax.frontend.torch.decompose import quiet
 from eutectic.relax.frontend.torch.dtypes import dtype_name, to_tensor
 from eutectic.relax.frontend.torch.params import check_dense
+from eutectic.relax.frontend.torch.spans import is_user_file
 from eutectic.relax.frontend.torch.training import refuse_training_mode
 from eutectic.support.errors import ExportFailedError, FrontendError, UnsupportedTypeError
 
-_OWN: Final = str(Path(__file__).resolve().parents[3])
-_TORCH: Final = str(Path(torch.__file__).resolve().parent)
+_ADVERT: Final = "The error above occurred when calling torch.export.export"
 _LINES: Final = 3  # of torch's message that are shown
 
 
@@ -155,11 +154,12 @@ def _check_tensor(tensor: torch.Tensor, name: str) -> None:
 
 def _explained(error: Exception) -> ExportFailedError:
     """torch's error with the innermost line of the user's model and the first lines of its message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and _ADVERT not in line]
+    lines = lines or [type(error).__name__]
     frames = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith((_OWN, _TORCH, "<"))
+        if is_user_file(frame.f_code.co_filename)
     ]
     at = Span(*frames[-1]).excerpt() if frames else None
     return ExportFailedError(

@@ -164,7 +164,7 @@ class _Size:
 
 @dataclass(frozen=True)
 class _Replay:
-    """An argument or another output, with view operators repeated on it."""
+    """An argument or another output, with view operators repeated on it; what cannot be viewed is copied."""
 
     place: int
     of_input: bool
@@ -176,7 +176,7 @@ class _Replay:
             return base
         value: Any = to_tensor(base) if isinstance(base, np.ndarray) else base
         for node in self.steps:
-            target: Any = node.target
+            target: Any = torch.ops.aten.reshape.default if _family(node) == "view" else node.target
             value = target(value, *node.args[1:], **node.kwargs)
         return to_array(value) if call.is_array else value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sysconfig
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from eutectic.ir.span import Span
 
 _FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
 _LIBRARY: Final = str(Path(torch.__file__).resolve().parent)
+_PYTHON: Final = sysconfig.get_path("stdlib")
+_OWN: Final = str(Path(__file__).resolve().parents[3])
 _REPEATED: Final = re.compile(r"@\d+$")
 
 
@@ -46,9 +49,12 @@ def module_path(node: fx.Node) -> str | None:
 def _user_line(trace: str) -> tuple[str, int]:
     """File and line of the innermost frame outside torch; an empty name when there is none."""
     frames = [(file, int(line)) for file, line in _FRAME.findall(trace)]
-    own = [frame for frame in frames if not _is_library(frame[0])]
+    own = [frame for frame in frames if is_user_file(frame[0])]
     return own[-1] if own else ("", 0)
 
 
-def _is_library(file: str) -> bool:
-    return file.startswith((_LIBRARY, "torch/", "<"))
+def is_user_file(file: str) -> bool:
+    """Whether a source file is neither of torch, nor of Python's library, nor of this package."""
+    if file.startswith((_LIBRARY, "torch/", "<", _OWN)):
+        return False
+    return not file.startswith(_PYTHON) or "site-packages" in file or "dist-packages" in file
