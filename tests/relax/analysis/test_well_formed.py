@@ -57,7 +57,7 @@ def branches(true, false) -> If:
     return If(Var("c", TensorStructInfo((), "bool")), true, false, struct_info=INFO)
 
 
-A, B, LV, UNKNOWN = var("a"), var("b"), local("lv"), Var("u")
+A, B, LV, UNKNOWN, UNBOUND = var("a"), var("b"), local("lv"), Var("u"), var("free")
 COND = Var("c", TensorStructInfo((), "bool"))
 BRANCH_A = SeqExpr((plain((A, op.exp(X))),), A)
 LOG = Call(ExternFunc("log"), [X], None, [INFO], struct_info=INFO)
@@ -103,6 +103,18 @@ ILL_FORMED = {
         "a calls f, which the module does not have",
     ),
     "impure": (main(plain((A, LOG))), "is marked pure but calls something with side effects"),
+    "nested callee": (
+        main(plain((A, Call(TupleGetItem(Tuple((X,)), 0), [X], struct_info=INFO)))),
+        "the callee of a is a nested TupleGetItem",
+    ),
+    "function callee": (
+        main(plain((A, Call(Function([B], SeqExpr((), UNBOUND), INFO), [X], struct_info=INFO)))),
+        "main.a: the result reads free, which is not visible there",
+    ),
+    "impure dataflow": (
+        IRModule({"main": Function([X], SeqExpr((dataflow((A, LOG)),), A), INFO, is_pure=False)}),
+        "a has side effects inside a dataflow block",
+    ),
     "cast": (main(BindingBlock((MatchCast(B, A, INFO),))), "b reads a, which is not visible there"),
 }
 
@@ -110,7 +122,7 @@ ILL_FORMED = {
 @pytest.mark.parametrize("case", ILL_FORMED)
 def test_ill_formed(case: str):
     mod, sentence = ILL_FORMED[case]
-    assert problems_of(mod) == [f"main: {sentence}"]
+    assert problems_of(mod) == [sentence if sentence.startswith("main.") else f"main: {sentence}"]
     assert not well_formed(mod)
 
 

@@ -91,7 +91,7 @@ def test_batch_axis_may_be_left_out():
     st.sampled_from([1, 2, 4]),
     st.booleans(),
 )
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_convolutions(rank: int, kernel: int, stride: int, padding: int, dilation: int, groups: int, bias: bool):
     options: dict[str, Any] = {"stride": stride, "padding": padding, "dilation": dilation}
     options |= {"groups": groups, "bias": bias}
@@ -101,7 +101,7 @@ def test_convolutions(rank: int, kernel: int, stride: int, padding: int, dilatio
 
 
 @given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 3), st.integers(0, 1), st.data())
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_transposed_convolutions(rank: int, kernel: int, stride: int, padding: int, data: st.DataObject):
     extra = data.draw(st.integers(0, stride - 1))
     options: dict[str, Any] = {"stride": stride, "padding": padding, "output_padding": extra, "groups": 2}

@@ -70,7 +70,7 @@ def test_sum_in_another_dtype():
     check(lambda x: (x.sum(), x.cumsum(0)), rand(5, dtype=torch.bool))
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_axes(shape: list[int], data: st.DataObject):
     axes = data.draw(st.lists(st.integers(0, len(shape) - 1), unique=True, min_size=1))

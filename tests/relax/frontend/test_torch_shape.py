@@ -103,13 +103,13 @@ def test_moving_elements_of_any_dtype(dtype: torch.dtype):
     check(function, rand(3, 4, dtype=dtype))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(0, 6), st.integers(-9, 9), st.one_of(st.none(), st.integers(-9, 9)), st.integers(1, 4))
 def test_slices(size: int, begin: int, end: int | None, step: int):
     check(lambda x: x[:, begin:end:step] + 0, rand(2, size))
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(st.integers(-3, 3), st.integers(-3, 3), st.integers(0, 3), st.integers(0, 3))
 def test_pads(left: int, right: int, top: int, bottom: int):
     check(lambda x: F.pad(x, (left, right, top, bottom), value=2.0), rand(2, 7, 7))

@@ -112,6 +112,8 @@ class _Checker:
                     self.say(f"dataflow variable {binding.var.name_hint} is bound outside a dataflow block")
             if isinstance(block, DataflowBlock) and isinstance(binding.value, If):
                 self.say(f"{binding.var.name_hint} is a conditional inside a dataflow block")
+            elif isinstance(block, DataflowBlock) and contains_impure_call(binding.value):
+                self.say(f"{binding.var.name_hint} has side effects inside a dataflow block")
         self.visible.difference_update(local)
 
     def binding(self, binding: Binding) -> None:
@@ -143,7 +145,9 @@ class _Checker:
         if isinstance(call.op, GlobalVar):
             if self.mod is not None and call.op not in self.mod:
                 self.say(f"{name} calls {call.op.name_hint}, which the module does not have")
-        elif isinstance(call.op, Var):
+        elif isinstance(call.op, Function):
+            self.function(call.op, name)
+        else:
             self.argument(call.op, f"the callee of {name}")
 
     def argument(self, arg: Any, what: str) -> None:

@@ -48,27 +48,19 @@ class TorchSignature:
         Raises:
             CallError: an argument does not fit; names it, what was expected and what to do.
         """
-        if self._lone_shape is not None and not kwargs and len(args) == 1:
-            array = self._quick(args[0])
-            if array is not None:
-                return [array]
+        if self._lone_shape is not None and not kwargs and len(args) == 1 and type(args[0]) is torch.Tensor:
+            try:
+                array: Array = args[0].numpy()
+            except (RuntimeError, TypeError):
+                pass  # the checks below say why
+            else:
+                if array.shape == self._lone_shape and array.dtype == self._lone_dtype and array.flags.c_contiguous:
+                    return [array]
         values = self._arguments.flatten(args, kwargs or {})
         arrays, _ = self._arguments.arrays(values)
         if self._results.mutates:
             self._check_overlap(arrays)
         return arrays
-
-    def _quick(self, value: Any) -> Array | None:
-        """The array of a lone tensor that fits as it is; None sends it through all checks."""
-        if type(value) is not torch.Tensor:
-            return None
-        try:
-            array: Array = value.numpy()
-        except (RuntimeError, TypeError):
-            return None
-        if array.shape == self._lone_shape and array.dtype == self._lone_dtype and array.flags.c_contiguous:
-            return array
-        return None
 
     def unflatten(self, results: Sequence[Array], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
         """The results of `main`, in order, as what eager returns for these arguments.
