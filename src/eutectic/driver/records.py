@@ -47,7 +47,7 @@ def _composites(region: Function, symbol: str) -> tuple[CompositeRecord, ...]:
 def _places(spans: Iterable[Span | None]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     known = [span for span in spans if span is not None]
     modules = dict.fromkeys(span.module for span in known if span.module)
-    sources = dict.fromkeys(f"{span.file}:{span.line}" for span in known)
+    sources = dict.fromkeys(f"{span.file}:{span.line}" for span in known if span.file)
     return tuple(modules), tuple(sources)
 
 

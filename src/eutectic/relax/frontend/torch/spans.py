@@ -16,6 +16,7 @@ _FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
 _LIBRARY: Final = str(Path(torch.__file__).resolve().parent)
 _PYTHON: Final = sysconfig.get_path("stdlib")
 _OWN: Final = str(Path(__file__).resolve().parents[3])
+_MODELS: Final = str(Path(_OWN) / "testing" / "models")  # networks like a user's, though they come with the package
 _REPEATED: Final = re.compile(r"@\d+$")
 
 
@@ -55,6 +56,8 @@ def _user_line(trace: str) -> tuple[str, int]:
 
 def is_user_file(file: str) -> bool:
     """Whether a source file is neither of torch, nor of Python's library, nor of this package."""
+    if file.startswith(_MODELS):
+        return True
     if file.startswith((_LIBRARY, "torch/", "<", _OWN)):
         return False
     return not file.startswith(_PYTHON) or "site-packages" in file or "dist-packages" in file
