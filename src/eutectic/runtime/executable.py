@@ -57,6 +57,10 @@ class TensorParam:
         Raises:
             CallError: it does not fit.
         """
+        if type(value) is np.ndarray and value.shape == self.shape and value.dtype == self.dtype:
+            flags = value.flags
+            if flags.c_contiguous and flags.aligned:
+                return value  # nothing symbolic, nothing to convert: what most calls give
         if not isinstance(value, np.ndarray):
             raise CallError(f"argument {self.name} must be an array, got {type(value).__name__}")
         if value.dtype != self.dtype and value.dtype.newbyteorder("=") == self.dtype:

@@ -42,6 +42,11 @@ def fetch(operand: Operand, slots: Slots, sizes: Sizes) -> Any:
     return tuple(fetch(part, slots, sizes) for part in operand)
 
 
+def _shape(shape: tuple[Size, ...], sizes: Sizes) -> tuple[int, ...]:
+    """A shape in integers; without symbols, which is the common case, it is that already."""
+    return tuple(resolve(size, sizes) for size in shape) if sizes else shape  # type: ignore[return-value]
+
+
 @dataclass(frozen=True)
 class CallRegion:
     """Run a backend's region into fresh arrays.
@@ -66,7 +71,7 @@ class CallRegion:
         inputs = [
             np.ascontiguousarray(x) if isinstance(x, np.ndarray) and not x.flags.c_contiguous else x for x in inputs
         ]
-        made = [np.empty(tuple(resolve(size, sizes) for size in shape), dtype) for shape, dtype in self.outputs]
+        made = [np.empty(_shape(shape, sizes), dtype) for shape, dtype in self.outputs]
         self.region(inputs, made)
         if len(self.slots) == 1:
             slots[self.slots[0]] = made[0]
