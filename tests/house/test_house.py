@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import sys
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -104,6 +107,41 @@ def test_optional_dependencies_have_one_owner(path: Path):
         if (top := name.split(".")[0]) in OWNERS and not _name(path).startswith(OWNERS[top])
     }
     assert not wrong, f"{_name(path)} imports {sorted(wrong)}"
+
+
+@functools.cache
+def _declared() -> tuple[set[str], set[str]]:
+    """Distributions that the package requires, and those it requires with some extra."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = [
+        {_canonical(re.split(r"[^\w.-]", requirement)[0]) for requirement in requirements}
+        for requirements in (project["dependencies"], *project["optional-dependencies"].values())
+    ]
+    return names[0], set().union(*names)
+
+
+def _canonical(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_name)
+def test_imported_packages_are_declared(path: Path):
+    """What a file imports is a requirement of ours, not something that came with another package."""
+    required, with_extras = _declared()
+    # What is imported within a function, when it is needed, may belong to an extra.
+    at_import = {
+        name.split(".")[0]
+        for statement in _tree(path).body
+        if isinstance(statement, ast.Import | ast.ImportFrom)
+        for name in (
+            [a.name for a in statement.names] if isinstance(statement, ast.Import) else [statement.module or ""]
+        )
+    }
+    for top in {name.split(".")[0] for name in _imports(path)} - set(sys.stdlib_module_names) - {"eutectic"}:
+        providers = {_canonical(name) for name in packages_distributions().get(top, [top])}
+        owned = _name(path).startswith((*(f for folders in OWNERS.values() for f in folders), *ON_TOP))
+        allowed = required if top in at_import and not owned else with_extras
+        assert providers & allowed, f"{_name(path)} imports {top}, of {sorted(providers)}, which pyproject.toml lacks"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=_name)
