@@ -23,7 +23,7 @@ def codes() -> set[str]:
     given = {
         code
         for path in (ROOT / "src").rglob("*.py")
-        for code in re.findall(r'code="([A-Z]\d{4})"', path.read_text(encoding="utf-8"))
+        for code in re.findall(r'"([A-Z]\d{4})"', path.read_text(encoding="utf-8"))
     }
     return {c.default_code for c in classes} | given
 
