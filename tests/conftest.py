@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from difflib import unified_diff
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from eutectic.ir import transform
+from eutectic.ir.module import IRModule
+from eutectic.ir.structural import structural_digest
+from eutectic.relax.analysis import well_formed
+from eutectic.testing.round_trip import check_round_trip
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # read by OpenMP when the first kernel library loads, hence before any test
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -36,6 +42,45 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(skip)
+
+
+class _Modules:
+    """Modules that passes took or gave during a test; each program is kept once per process."""
+
+    def __init__(self) -> None:
+        self.known: set[bytes] = set()
+        self.fresh: list[IRModule] = []
+
+    def see(self, mod: IRModule) -> None:
+        digest = structural_digest(mod)
+        if digest not in self.known and mod.functions:
+            self.known.add(digest)
+            self.fresh.append(mod.clone())
+
+
+_modules = _Modules()
+
+
+class _ObservedRecord(transform.PassRecord):
+    """The record of a pass, which is made whenever one has run."""
+
+    def __post_init__(self) -> None:
+        _modules.see(self.before)
+        if self.after is not self.before:
+            _modules.see(self.after)
+
+
+transform.PassRecord = _ObservedRecord
+
+
+@pytest.fixture(autouse=True)
+def every_module_has_a_text() -> Iterator[None]:
+    """Whatever well-formed module went through a pass during a test must survive printing and parsing."""
+    yield
+    fresh, _modules.fresh = _modules.fresh, []
+    for mod in fresh:
+        if well_formed(mod):
+            check_round_trip(mod)
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Facts about integer expressions: a polynomial normal form, and proofs of equality from it.
 
 An expression becomes a sum of integer multiples of products of atoms. Atoms are
-variables, and divisions, remainders, minima and maxima whose operands were
-normalised first. Two expressions are equal when their difference is empty.
+variables, divisions, remainders, minima and maxima whose operands were
+normalised first, and whatever else occurs, taken as it is. Two expressions are equal when their difference is empty.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Callable
 from functools import reduce
 from typing import TypeAlias
 
+from eutectic.ir.dtype import is_integer
+from eutectic.ir.node import Node, fields_of
 from eutectic.ir.prim_expr import (
     Add,
-    BinaryExpr,
+    Call,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -50,18 +52,29 @@ class _Atoms:
 
 
 def simplify(expr: PrimExpr) -> PrimExpr:
-    """An equal expression in a canonical form: like terms collected, constants folded."""
+    """An equal expression in a canonical form: like terms collected, constants folded.
+
+    Expressions that are no integers are returned as they are: float arithmetic must not be reordered.
+    """
+    if not is_integer(expr.dtype):
+        return expr
     atoms = _Atoms()
     return _write(_polynomial(expr, atoms), atoms, expr.dtype)
 
 
 def prove_equal(a: PrimExpr, b: PrimExpr) -> bool:
     """Whether `a == b` for all values of the variables; False when it cannot be shown."""
-    return a is b or not _difference(a, b)
+    return (
+        a is b
+        or (a.dtype == b.dtype and not is_integer(a.dtype) and _identity(a) == _identity(b))
+        or (is_integer(a.dtype) and is_integer(b.dtype) and not _difference(a, b))
+    )
 
 
 def prove_unequal(a: PrimExpr, b: PrimExpr) -> bool:
     """Whether `a != b` for all values of the variables, when both differ by a known constant."""
+    if not (is_integer(a.dtype) and is_integer(b.dtype)):
+        return False
     found = _difference(a, b)
     return set(found) == {()} and found[()] != 0
 
@@ -85,14 +98,25 @@ def _polynomial(expr: PrimExpr, atoms: _Atoms) -> Polynomial:
             return _product(_polynomial(expr.a, atoms), _polynomial(expr.b, atoms))
         case FloorDiv() | FloorMod():
             return _division(expr, atoms)
-        case BinaryExpr():
+        case Min() | Max():
             left, right = _polynomial(expr.a, atoms), _polynomial(expr.b, atoms)
             if not _sum(left, _scaled(right, -1)):
                 return left
             parts = (_write(left, atoms, expr.dtype), _write(right, atoms, expr.dtype))
-            return atoms.one((type(expr).type_key, *sorted(map(_key, (left, right)))), type(expr)(*parts))  # type: ignore[call-arg]  # binary nodes take (a, b)
+            return atoms.one((expr.type_key, *sorted(map(_key, (left, right)))), type(expr)(*parts))
         case _:
-            return atoms.one(("expr", id(expr)), expr)
+            return atoms.one(_identity(expr), expr)
+
+
+def _identity(item: object) -> Atom:
+    """A key that only expressions of one value share; a call equals itself alone, as it may have effects."""
+    if isinstance(item, tuple):
+        return ("tuple", *map(_identity, item))
+    if not isinstance(item, Node):
+        return (type(item).__name__, repr(item))
+    if item.is_variable or isinstance(item, Call):
+        return (item.type_key, id(item))
+    return (item.type_key, *(_identity(value) for _, role, value in fields_of(item) if role != "ignore"))
 
 
 def _division(expr: FloorDiv | FloorMod, atoms: _Atoms) -> Polynomial:

@@ -1,8 +1,9 @@
 """Structural equality and hash: programs that differ only in names are the same.
 
 Fields of role `def` bind the variables inside them: binders are matched by
-position. Other variables are equal only to themselves, unless `map_free_vars`.
-Both walks are iterative, and the hash is stable across processes.
+position. A buffer is a variable that has a shape and more, which is compared
+where the buffer is bound. Other variables are equal only to themselves, unless
+`map_free_vars`. Both walks are iterative, and the hash is stable across processes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from typing import Any
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -51,6 +52,9 @@ def structural_mismatch(a: Any, b: Any, map_free_vars: bool = False) -> str | No
 get_first_structural_mismatch = structural_mismatch
 
 
+_FORGET: Final = object()  # among what is to be compared: variables known so far mean nothing to what follows
+
+
 class _Comparison:
     """One walk over two structures in lock step."""
 
@@ -65,6 +69,11 @@ class _Comparison:
         self.todo.append((a, b, "<root>", self.map_free_vars))
         while self.todo:
             left, right, path, binding = self.todo.pop()
+            if left is _FORGET:
+                self.forward.clear()
+                self.backward.clear()
+                self.seen.clear()
+                continue
             problem = self.step(left, right, path, binding)
             if problem is not None:
                 return f"{path}: {problem}"
@@ -96,9 +105,11 @@ class _Comparison:
         names_a, names_b = ([v.name_hint for v in m.get_global_vars()] for m in (a, b))
         if names_a != names_b:
             return f"functions {names_a} against {names_b}"
+        # Functions share no variables, even where one object serves in several of them.
+        functions = [((_FORGET, None, path, binding), (a[n], b[n], f"{path}[{n!r}]", binding)) for n in names_a]
         self.push(
             [
-                *((a[n], b[n], f"{path}[{n!r}]", binding) for n in names_a),
+                *(item for pair in functions for item in pair),
                 (a.attrs, b.attrs, f"{path}.attrs", binding),
                 (a.global_infos, b.global_infos, f"{path}.global_infos", binding),
             ]
@@ -123,13 +134,20 @@ class _Comparison:
             if key in self.seen:
                 return None
             self.seen.add(key)
-        pairs = zip(fields_of(a), fields_of(b), strict=True)
-        self.push(
-            (x, y, f"{path}.{name}", binding or role == "def")
-            for (name, role, x), (_, _, y) in pairs
-            if role != "ignore"
-        )
+        self.push_fields(a, b, path, binding)
         return None
+
+    def push_fields(self, a: Node, b: Node, path: str, binding: bool) -> None:
+        """Compare the fields of two nodes; a class that binds variables after their use in the list says the order."""
+        pairs = [
+            (x, y, f"{path}.{name}", binding or role == "def")
+            for (name, role, x), (_, _, y) in zip(fields_of(a), fields_of(b), strict=True)
+            if role != "ignore"
+        ]
+        order = getattr(type(a), "compare_order", None)
+        if order is not None:
+            pairs.sort(key=lambda pair: order.index(pair[2].rpartition(".")[2]))
+        self.push(pairs)
 
     def variables(self, a: Node, b: Node, path: str, binding: bool) -> str | None:
         if not (is_variable(a) and is_variable(b)):
@@ -147,6 +165,10 @@ class _Comparison:
             self.push([(info_a, info_b, f"{path}.struct_info", True)])
         elif getattr(a, "dtype", None) != getattr(b, "dtype", None):
             return f"variable {_label(a)} against {_label(b)} of another dtype"
+        self.push_fields(a, b, path, True)
+        type_a, type_b = getattr(a, "type_annotation", None), getattr(b, "type_annotation", None)
+        if type_a is not None and type_b is not None:
+            self.push([(type_a, type_b, f"{path}.type_annotation", True)])
         return None
 
 
@@ -224,7 +246,7 @@ def _fresh_digest(found: Node, numbers: dict[int, int], memo: dict[int, bytes]) 
     h.update(type(found).type_key.encode())
     if is_variable(found):
         h.update(struct.pack("<q", numbers[id(found)]))
-    elif isinstance(found, (Op, GlobalVar)):
+    if isinstance(found, (Op, GlobalVar)):
         h.update(_name(found).encode())
     else:
         for name, role, value in fields_of(found):

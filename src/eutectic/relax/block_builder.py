@@ -217,13 +217,7 @@ class BlockBuilder:
             TypeInferenceError: the cast can never succeed.
         """
         value = self.normalize_argument(value)
-        info = value.struct_info or ObjectStructInfo()
-        if struct_info_base_check(info, struct_info) is BaseCheckResult.FAIL_L0 and (
-            struct_info_base_check(struct_info, info) is BaseCheckResult.FAIL_L0
-        ):
-            raise TypeInferenceError(
-                f"match_cast of {describe_info(info)} to {describe_info(struct_info)} can never succeed"
-            )
+        refuse_impossible_cast(value, struct_info)
         dataflow = self.current_block_is_dataflow()
         kind = DataflowVar if dataflow else Var
         var = kind(self.get_unique_name(name_hint or ("lv" if dataflow else "gv")), struct_info)
@@ -417,6 +411,20 @@ class BlockBuilder:
             if symbol not in (None, gv.name_hint):
                 self._mod[gv] = function.with_attr("global_symbol", gv.name_hint)
         return self._mod
+
+
+def refuse_impossible_cast(value: Expr, struct_info: StructInfo) -> None:
+    """Check that a `match_cast` may succeed.
+
+    Raises:
+        TypeInferenceError: it cannot, whatever the value is.
+    """
+    info = value.struct_info or ObjectStructInfo()
+    checks = (struct_info_base_check(info, struct_info), struct_info_base_check(struct_info, info))
+    if all(check is BaseCheckResult.FAIL_L0 for check in checks):
+        raise TypeInferenceError(
+            f"match_cast of {describe_info(info)} to {describe_info(struct_info)} can never succeed"
+        )
 
 
 def _symbols(params: Iterable[Var] | None) -> list[ScalarVar]:

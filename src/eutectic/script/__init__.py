@@ -1,5 +1,9 @@
-"""The text form of programs."""
+"""The text form of programs: written by the printer, read by the parser."""
 
-from eutectic.script.printer import print_text
+from eutectic.script import ir, relax, tir
+from eutectic.script.ir import ir_module
+from eutectic.script.printer import print_text, print_with_metadata
+from eutectic.script.store import load, save
+from eutectic.script.text import from_source
 
-__all__ = ["print_text"]
+__all__ = ["from_source", "ir", "ir_module", "load", "print_text", "print_with_metadata", "relax", "save", "tir"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eutectic.ir.dtype import from_numpy, is_float, to_numpy
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.base import ShapeExpr, ShapeStructInfo, StructInfo
-from eutectic.relax.expr import Call, Constant, PrimValue, Tuple, Var
+from eutectic.relax.expr import Call, Constant, DataTypeImm, PrimValue, StringImm, Tuple, Var
 from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 
@@ -129,6 +129,8 @@ def evaluate(expr: Any, feeds: dict[Var, np.ndarray]) -> Any:
             return expr.static
         case PrimValue():
             return expr.value.value
+        case DataTypeImm() | StringImm():
+            return expr.value
         case Call():
             definition = op_def(expr.op)
             assert definition is not None, expr.op.name

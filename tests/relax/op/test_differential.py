@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import tests.relax.op.cases_elementwise
 import tests.relax.op.cases_nn
-import tests.relax.op.cases_shape  # noqa: F401  # the three modules register their cases when imported
+import tests.relax.op.cases_quantized
+import tests.relax.op.cases_shape  # noqa: F401  # the modules register their cases when imported
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.relax.op.oracle import CASES, Feeds, run

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tests.relax.op.cases_elementwise
 import tests.relax.op.cases_nn
-import tests.relax.op.cases_shape  # noqa: F401  # the three modules register their cases when imported
+import tests.relax.op.cases_quantized
+import tests.relax.op.cases_shape  # noqa: F401  # the modules register their cases when imported
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.relax.op.oracle import CASES, Feeds, evaluate, symbolic

@@ -1,4 +1,4 @@
-"""The dataflow pattern language: patterns, the matcher, conditions and remarks."""
+"""The dataflow pattern language: patterns, the matcher, conditions, rewriting and remarks."""
 
 from eutectic.relax.dpl.bias import channel_axis, channel_bias, check_channel_bias
 from eutectic.relax.dpl.pattern import (
@@ -44,6 +44,8 @@ from eutectic.relax.dpl.pattern import (
     wildcard,
 )
 from eutectic.relax.dpl.remarks import FusionRemark, Member, Refusal
+from eutectic.relax.dpl.rewrite import rewrite_bindings, rewrite_call
+from eutectic.relax.dpl.rewriter import ExprPatternRewriter, OrRewriter, PatternMatchingRewriter, TupleRewriter
 from eutectic.relax.dpl.sequence import PatternContext, PatternSeq
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "DataTypePattern",
     "DataflowVarPattern",
     "ExprPattern",
+    "ExprPatternRewriter",
     "ExternFuncPattern",
     "FunctionPattern",
     "FusionRemark",
@@ -62,7 +65,9 @@ __all__ = [
     "Member",
     "NotPattern",
     "OrPattern",
+    "OrRewriter",
     "PatternContext",
+    "PatternMatchingRewriter",
     "PatternSeq",
     "PrimArrPattern",
     "Refusal",
@@ -71,6 +76,7 @@ __all__ = [
     "StructInfoPattern",
     "TupleGetItemPattern",
     "TuplePattern",
+    "TupleRewriter",
     "UnorderedTuplePattern",
     "VarPattern",
     "WherePattern",
@@ -94,5 +100,7 @@ __all__ = [
     "is_var",
     "make_fused_bias_activation_pattern",
     "reject",
+    "rewrite_bindings",
+    "rewrite_call",
     "wildcard",
 ]

@@ -8,6 +8,7 @@ swapped operands of a commutative operator, or another order of a tuple.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from eutectic.arith import prove_equal
@@ -49,6 +50,7 @@ from eutectic.support.errors import PatternError
 
 Solutions: TypeAlias = Iterator[None]
 COMMUTATIVE: Final = frozenset({"relax.add", "relax.multiply"})
+ABSENT: Final = object()  # what `attr_of` gives for an attribute that is not there
 
 
 def match_expr(
@@ -88,21 +90,80 @@ def required_ops(pattern: DFPattern) -> frozenset[str]:
             return frozenset()
 
 
+def most_calls(pattern: DFPattern) -> int:
+    """No match of the pattern has more calls than this."""
+    match pattern:
+        case CallPattern():
+            return 1 + sum(map(most_calls, pattern.args))
+        case TuplePattern() | UnorderedTuplePattern():
+            return sum(map(most_calls, pattern.fields))
+        case TupleGetItemPattern():
+            return most_calls(pattern.tuple)
+        case OrPattern():
+            return max(most_calls(pattern.left), most_calls(pattern.right))
+        case AndPattern():
+            return most_calls(pattern.left) + most_calls(pattern.right)
+        case StructInfoPattern() | DataTypePattern() | ShapePattern() | AttrPattern() | WherePattern():
+            return most_calls(pattern.pattern)
+        case _:
+            return 0
+
+
+def root_ops(pattern: DFPattern) -> frozenset[str] | None:
+    """Operators that the call at the root of a match can be of; None when it can be any value."""
+    match pattern:
+        case CallPattern():
+            callee = pattern.op.expr if isinstance(pattern.op, ExprPattern) else None
+            return frozenset([callee.name]) if isinstance(callee, Op) else None
+        case OrPattern():
+            left, right = root_ops(pattern.left), root_ops(pattern.right)
+            return None if left is None or right is None else left | right
+        case AndPattern():
+            left, right = root_ops(pattern.left), root_ops(pattern.right)
+            return right if left is None else left if right is None else left & right
+        case StructInfoPattern() | DataTypePattern() | ShapePattern() | AttrPattern() | WherePattern():
+            return root_ops(pattern.pattern)
+        case _:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """Where an attempt to match ended.
+
+    Attributes:
+        progress: How much had matched by then; a larger one is a nearer miss.
+        calls: How many operators of the pattern had matched by then.
+        pattern: The pattern that did not match.
+        value: What it was compared with, bound variables looked through.
+        expr: The same as the graph names it: a variable, where there is one.
+        refusal: What a condition said, when everything else matched.
+        other: The value that `pattern` had matched before, when it occurs twice.
+    """
+
+    progress: tuple[int, bool]
+    calls: int
+    pattern: DFPattern
+    value: Any
+    expr: Any
+    refusal: Refusal | None = None
+    other: Any = None
+
+
 class Matcher:
     """State of one match.
 
     Attributes:
         found: Matched value per pattern; a value bound to a variable is recorded, not the variable.
-        furthest: The deepest (pattern, value) pair that failed, for remarks.
+        furthest: The nearest miss so far, for remarks.
         refusals: What conditions said against matches that fit otherwise.
     """
 
     def __init__(self, var2val: Mapping[Any, Expr]) -> None:
         self.var2val = var2val
         self.found: dict[DFPattern, Expr] = {}
-        self.furthest: tuple[int, DFPattern, Any] | None = None
+        self.furthest: Miss | None = None
         self.refusals: list[Refusal] = []
-        self._depth = 0
 
     def value(self, expr: Any) -> Any:
         """`expr` with bound variables looked through."""
@@ -117,20 +178,31 @@ class Matcher:
         if pattern in self.found:
             if self.found[pattern] is subject:
                 yield
+            else:
+                self.miss(pattern, subject, expr, other=self.found[pattern])
             return
         handler = _HANDLERS.get(type(pattern))
         if handler is None:
             raise PatternError(f"{type(pattern).__name__} cannot be matched")
-        self._depth += 1
-        depth, matched = self._depth, False
+        matched = False
         for _ in handler(self, pattern, subject):
             matched = True
             self.found[pattern] = subject
             yield
             del self.found[pattern]
-        self._depth -= 1
-        if not matched and (self.furthest is None or depth > self.furthest[0]):
-            self.furthest = (depth, pattern, subject)
+        if not matched:
+            self.miss(pattern, subject, expr)
+
+    def miss(
+        self, pattern: DFPattern, value: Any, expr: Any, refusal: Refusal | None = None, other: Any = None
+    ) -> None:
+        """Remember a failure if nothing came further; operators are left to the call they belong to."""
+        if isinstance(value, Op):
+            return
+        progress = (len(self.found), isinstance(value, Call))
+        if self.furthest is None or progress > self.furthest.progress:
+            calls = sum(isinstance(matched, Op) for matched in self.found.values())
+            self.furthest = Miss(progress, calls, pattern, value, expr, refusal, other)
 
     def solve_all(self, patterns: Sequence[DFPattern], exprs: Sequence[Any]) -> Solutions:
         """Yield once per way in which all pairs match."""
@@ -218,9 +290,11 @@ def _call(state: Matcher, pattern: CallPattern, expr: Any) -> Solutions:
     if not isinstance(expr, Call):
         return
     wanted, given = len(pattern.args), len(expr.args)
-    if wanted > given or (wanted < given and not pattern.varg_default_wildcard):
-        return
+    fits = wanted == given or (wanted < given and pattern.varg_default_wildcard)
     for _ in state.solve(pattern.op, expr.op):
+        if not fits:
+            state.miss(pattern, expr, expr)
+            continue
         yield from state.solve_all(pattern.args, expr.args[:wanted])
         if wanted == given == 2 and isinstance(expr.op, Op) and expr.op.name in COMMUTATIVE:
             yield from state.solve_all(pattern.args, (expr.args[1], expr.args[0]))
@@ -322,22 +396,28 @@ def _where(state: Matcher, pattern: WherePattern, expr: Any) -> Solutions:
             yield
         else:
             state.refusals.append(refusal)
+            at = expr if refusal.at is None else refusal.at
+            state.miss(pattern, at, at, refusal)
 
 
 def _has_attr(expr: Any, key: str, wanted: Any) -> bool:
+    found = attr_of(expr, key)
+    return found is not ABSENT and bool(plain_attr(found) == plain_attr(wanted))
+
+
+def attr_of(expr: Any, key: str) -> Any:
+    """Attribute `key` of a call, function or operator, or `ABSENT`."""
     if isinstance(expr, Op):
-        return expr.has_attr(key) and _same_attr(expr.get_attr(key), wanted)
+        return expr.get_attr(key) if expr.has_attr(key) else ABSENT
     attrs = getattr(expr, "attrs", None)
     if attrs is not None and key in attrs.keys():  # noqa: SIM118  # DictAttrs is not a plain dict
-        return _same_attr(attrs[key], wanted)
-    return isinstance(expr, Call) and isinstance(expr.op, Op) and _has_attr(expr.op, key, wanted)
+        return attrs[key]
+    return attr_of(expr.op, key) if isinstance(expr, Call) and isinstance(expr.op, Op) else ABSENT
 
 
-def _same_attr(given: Any, wanted: Any) -> bool:
-    return bool(_plain(freeze(given)) == _plain(freeze(wanted)))
-
-
-def _plain(value: Any) -> Any:
+def plain_attr(value: Any) -> Any:
+    """An attribute with constants as Python numbers and lists as tuples."""
+    value = freeze(value)
     if isinstance(value, IntImm):
         return value.value
-    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
+    return tuple(map(plain_attr, value)) if isinstance(value, tuple) else value

@@ -10,10 +10,25 @@ from eutectic.ir.span import Span
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a match is not taken: a sentence bound to the value it is about."""
+    """Why a match is not taken: a sentence bound to the value it is about.
+
+    Attributes:
+        why: One sentence.
+        at: The value it is about; None when it is the root's.
+        constraint: Which kind of requirement failed, such as `dtype` or `single reader`; see `FusionRemark`.
+        expected: What the requirement asks for.
+        found: What the value is.
+        variables: Names of the values that the sentence is about.
+        readers: Names of the values that read them.
+    """
 
     why: str
     at: Any = None
+    constraint: str = "check"
+    expected: str = ""
+    found: str = ""
+    variables: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +52,15 @@ class FusionRemark:
         members: Operators of the group, in program order.
         span: Source of the root.
         function: Name of the function that the group became.
+        operand: Name of the value that did not fit: a variable, or what the value is when it has no name.
+        constraint: What did not hold: of a value `operator`, `argument count`, `dtype`, `shape`, `attribute`,
+            `constant`, `tuple`, `condition` and the like; of a group `single reader`, `one block`,
+            `one match per value`, `no cycle`; or `check`.
+        expected: What was asked for.
+        found: What was there.
+        variables: Names of the values the reason is about.
+        readers: Names of the values that read them.
+        operand_span: Source of the value that did not fit.
     """
 
     kind: str
@@ -47,3 +71,29 @@ class FusionRemark:
     members: tuple[Member, ...] = ()
     span: Span | None = None
     function: str = ""
+    operand: str = ""
+    constraint: str = ""
+    expected: str = ""
+    found: str = ""
+    variables: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
+    operand_span: Span | None = None
+
+    @property
+    def module(self) -> str:
+        """Path of the torch module that the root belongs to; empty when not known."""
+        return (self.span.module or "") if self.span is not None else ""
+
+    @property
+    def source(self) -> str:
+        """File and line of the root; empty when not known."""
+        return f"{self.span.file}:{self.span.line}" if self.span is not None else ""
+
+    def __str__(self) -> str:
+        """One sentence: pattern, place, reason, and who reads what is shared."""
+        place = f" in {self.span}" if self.span is not None else ""
+        if self.kind == "fused":
+            names = ", ".join(member.op for member in self.members)
+            return f"{self.pattern} at {self.variable} ({self.root}){place}: {names} became {self.function}"
+        read = f" (read by {', '.join(self.readers)})" if self.readers else ""
+        return f"{self.pattern} at {self.variable} ({self.root}){place}: {self.reason}{read}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from eutectic.relax.dpl.pattern import DFPattern
+    from eutectic.relax.expr import DataflowBlock, Var
 
 
 class PatternContext:
@@ -31,6 +32,31 @@ class PatternContext:
     def add_constraint(self, constraint: Any) -> None:
         """A condition over several patterns."""
         self.constraints.append(constraint)
+
+    def match_dfb(
+        self, dfb: DataflowBlock, start_hint: Var | None = None, must_include_hint: bool = False
+    ) -> dict[DFPattern, Any] | None:
+        """The first match in a dataflow block: for each pattern its variable; None when there is none.
+
+        Each pattern has a variable of its own. A variable that nothing reads can only match
+        as the reader of another one, and an output of the block has a reader outside of it.
+
+        Args:
+            dfb: The block to search, in program order.
+            start_hint: Matches with this variable are preferred.
+            must_include_hint: Take no other matches.
+
+        Returns:
+            Patterns with the variables they matched. A pattern of an argument that is not
+            a variable, such as a constant, comes with the argument.
+
+        Raises:
+            TypeError: `dfb` is not a dataflow block, or the hint is not a variable.
+            PatternError: the hint must be included, but there is none.
+        """
+        from eutectic.relax.dpl.context import match_dataflow_block  # context.py matches the patterns made in us
+
+        return match_dataflow_block(self, dfb, start_hint, must_include_hint)
 
     def __enter__(self) -> PatternContext:
         stack = getattr(self._local, "stack", None)

@@ -1,6 +1,6 @@
 """Constructors of graph operators, under the names of `tvm.relax.op`."""
 
-from eutectic.relax.op import image, nn
+from eutectic.relax.op import builtin, image, nn
 from eutectic.relax.op.binary import (
     add,
     bitwise_and,
@@ -69,6 +69,10 @@ from eutectic.relax.op.matmul import (
 )
 from eutectic.relax.op.operators import (
     install_operators,
+)
+from eutectic.relax.op.quantize import (
+    dequantize,
+    quantize,
 )
 from eutectic.relax.op.reduce import (
     argmax,
@@ -158,6 +162,7 @@ __all__ = [
     "bitwise_or",
     "bitwise_xor",
     "broadcast_to",
+    "builtin",
     "call_dps_packed",
     "call_pure_packed",
     "call_tir",
@@ -169,6 +174,7 @@ __all__ = [
     "cosh",
     "cumprod",
     "cumsum",
+    "dequantize",
     "divide",
     "einsum",
     "equal",
@@ -217,6 +223,7 @@ __all__ = [
     "permute_dims",
     "power",
     "prod",
+    "quantize",
     "repeat",
     "reshape",
     "right_shift",

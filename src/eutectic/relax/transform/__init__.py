@@ -1,6 +1,8 @@
 """Graph passes; one file per pass, named like it."""
 
+from eutectic.relax.dpl.checks import has_leaking_intermediate_variables
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
+from eutectic.relax.transform.allocate_workspace import AllocateWorkspace
 from eutectic.relax.transform.batchnorm_to_scale_shift import BatchnormToScaleShift
 from eutectic.relax.transform.bind_params import BindParams, bind_params, bind_symbolic_vars
 from eutectic.relax.transform.bind_region_constants import BindRegionConstants
@@ -11,7 +13,7 @@ from eutectic.relax.transform.fold_batchnorm_to_conv2d import FoldBatchnormToCon
 from eutectic.relax.transform.fold_constant import FoldConstant
 from eutectic.relax.transform.fold_pad_into_conv import FoldPadIntoConv
 from eutectic.relax.transform.fuse_conv2d_reshape_add_relu import FuseConv2dReshapeAddRelu
-from eutectic.relax.transform.fuse_ops_by_pattern import FuseOpsByPattern, has_leaking_intermediate_variables
+from eutectic.relax.transform.fuse_ops_by_pattern import FuseOpsByPattern
 from eutectic.relax.transform.infra import FunctionPass, dataflowblock_pass, function_pass
 from eutectic.relax.transform.merge_composite_functions import MergeCompositeFunctions
 from eutectic.relax.transform.normalize import Normalize
@@ -19,6 +21,7 @@ from eutectic.relax.transform.remove_identity_ops import RemoveIdentityOps
 from eutectic.relax.transform.run_codegen import RunCodegen
 
 __all__ = [
+    "AllocateWorkspace",
     "BatchnormToScaleShift",
     "BindParams",
     "BindRegionConstants",

@@ -1,5 +1,5 @@
 """From nodes to text. Importing this package makes `node.script()` print TVMScript."""
 
-from eutectic.script.printer.module import print_text
+from eutectic.script.printer.module import print_text, print_with_metadata
 
-__all__ = ["print_text"]
+__all__ = ["print_text", "print_with_metadata"]

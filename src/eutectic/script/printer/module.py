@@ -5,21 +5,38 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import PrimExpr
+from eutectic.ir.prim_type import Type
 from eutectic.ir.printer import plain, register_printer
+from eutectic.ir.visit import post_order
 from eutectic.relax.base import Expr, StructInfo
 from eutectic.relax.expr import BindingBlock, Constant, Function, MatchCast, VarBinding
+from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.names import identifier
 from eutectic.script.printer.prim import prim_text
 from eutectic.script.printer.relax import INDENT, RelaxPrinter
+from eutectic.script.printer.tir import TirPrinter
+from eutectic.tir.buffer import Buffer, BufferRegion
+from eutectic.tir.function import PrimFunc
+from eutectic.tir.iter_var import IterVar, Range
+from eutectic.tir.stmt import Stmt
 
 _TIR = re.compile(r'^(?:[^"]|"(?:[^"\\]|\\.)*")*?\bT\.')  # outside of string literals
 _OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
 
 
-def print_text(item: Any, *, name: str | None = None, show_meta: bool = False, module_alias: str = "cls") -> str:
+def print_text(
+    item: Any,
+    *,
+    name: str | None = None,
+    show_meta: bool = False,
+    module_alias: str = "cls",
+    declare: bool = True,
+) -> str:
     """Text of a module, function, expression, struct info or scalar.
 
     Args:
@@ -27,9 +44,26 @@ def print_text(item: Any, *, name: str | None = None, show_meta: bool = False, m
         name: Name of a function printed alone; None takes its `global_symbol`, else `main`.
         show_meta: List dtype and shape of the constants that are only referred to.
         module_alias: What calls of the module's functions are written on.
+        declare: Write declarations of free variables and buffers before a statement printed alone.
     """
-    constants: list[Constant] = []
-    printer = RelaxPrinter(constants, module_alias)
+    metadata = Metadata()
+    printer = RelaxPrinter(metadata, module_alias)
+    lines = _statement(item, printer, declare) if isinstance(item, Stmt) else _lines(item, name, printer)
+    return "\n".join([*lines, *_trailer(metadata, show_meta)])
+
+
+def print_with_metadata(item: Any, *, name: str | None = None) -> tuple[str, Metadata]:
+    """Text of a program, and the values it refers to, which `from_source` takes back.
+
+    Args:
+        item: An `IRModule` or a function.
+        name: Name of a function printed alone; None takes its `global_symbol`, else `main`.
+    """
+    metadata = Metadata()
+    return "\n".join([*_lines(item, name, RelaxPrinter(metadata)), ""]), metadata
+
+
+def _lines(item: Any, name: str | None, printer: RelaxPrinter) -> list[str]:
     match item:
         case IRModule():
             lines = _module(item, printer)
@@ -44,15 +78,36 @@ def print_text(item: Any, *, name: str | None = None, show_meta: bool = False, m
             lines = [printer.info(item)]
         case GlobalVar():
             lines = [f'I.GlobalVar("{item.name_hint}")']
+        case PrimFunc():
+            lines = _tir(printer).function(item, name or str(item.attr("global_symbol", "main")))
+            lines = [*_imports(lines, "T"), "", *lines]
+        case Buffer():
+            lines = [f"T.Buffer({_tir(printer).declaration(item, always_dtype=True)})"]
+        case BufferRegion() | Range() | IterVar() | Type():
+            lines = [_tir(printer).text(item)]
         case PrimExpr():
-            lines = [prim_text(item, printer.scalar_var)]
+            tensor = any(isinstance(part, Buffer) for part in post_order(item))
+            lines = [_tir(printer).text(item) if tensor else prim_text(item, printer.scalar_var)]
         case Expr():
             lines = [printer.expr(item)]
         case Node():
             lines = [plain(item)]
         case _:
             lines = [repr(item)]
-    return "\n".join([*lines, *_metadata(constants, show_meta)])
+    return lines
+
+
+def _statement(item: Stmt, printer: RelaxPrinter, declare: bool) -> list[str]:
+    tir = _tir(printer)
+    declarations = tir.declare_free(item)  # which gives names, wanted or not
+    return [*(declarations if declare else []), *tir.run(item)]
+
+
+def _tir(printer: RelaxPrinter) -> TirPrinter:
+    """A printer of tensor programs that shares the module's names and metadata."""
+    made = TirPrinter(printer.metadata, printer.functions, printer.alias)
+    made.begin()
+    return made
 
 
 def _module(mod: IRModule, printer: RelaxPrinter) -> list[str]:
@@ -69,10 +124,13 @@ def _module(mod: IRModule, printer: RelaxPrinter) -> list[str]:
             body.append("")
         if isinstance(function, Function):
             body += printer.function(function, gv.name_hint)
+        elif isinstance(function, PrimFunc):
+            body += _tir(printer).function(function, gv.name_hint)
         else:
             body.append(f"{printer.function_name(gv.name_hint)} = {plain(function)}")
+    always = "IR" if not mod.functions or any(isinstance(f, Function) for f in mod.functions.values()) else "IT"
     lines = ["@I.ir_module", "class Module:", *(INDENT + line if line else line for line in body or ["pass"])]
-    return [*_imports(lines, "IR"), "", *lines]
+    return [*_imports(lines, always), "", *lines]
 
 
 def _imports(lines: list[str], always: str) -> list[str]:
@@ -82,13 +140,18 @@ def _imports(lines: list[str], always: str) -> list[str]:
     return [f"# from tvm.script import {name}" for key, name in names.items() if key in used]
 
 
-def _metadata(constants: list[Constant], show_meta: bool) -> list[str]:
-    if not constants:
+def _trailer(metadata: Metadata, show_meta: bool) -> list[str]:
+    if not len(metadata):
         return []
     if not show_meta:
         return ["", _OMITTED]
-    rows = [f'#   ["relax.expr.Constant"][{i}]: {c.data.dtype}{list(c.data.shape)}' for i, c in enumerate(constants)]
+    rows = [f'#   ["{kind}"][{i}]: {_summary(v)}' for kind, values in metadata.items() for i, v in enumerate(values)]
     return ["", "# metadata", *rows]
+
+
+def _summary(value: Any) -> str:
+    data = value.data if isinstance(value, Constant) else value
+    return f"{data.dtype}{list(data.shape)}" if isinstance(data, np.ndarray) else type(value).__name__
 
 
 register_printer(print_text)

@@ -10,7 +10,7 @@ import numpy as np
 from eutectic.ir.attrs import DictAttrs
 from eutectic.ir.dtype import from_numpy
 from eutectic.ir.module import GlobalVar
-from eutectic.ir.node import Node, fields_of
+from eutectic.ir.node import Node
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
@@ -34,6 +34,7 @@ from eutectic.relax.expr import (
     TupleGetItem,
     Var,
 )
+from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -41,22 +42,25 @@ from eutectic.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.names import Names
 from eutectic.script.printer.prim import float_text, prim_text
 
 INDENT = "    "
+# Calls whose result the caller states; they have forms of their own.
+_STATED = frozenset({"relax.call_dps_packed", "relax.call_tir", "relax.call_tir_inplace", "relax.call_pure_packed"})
 
 
 class RelaxPrinter:
     """Prints graph functions and expressions of one module.
 
     Args:
-        constants: Large constants met so far, in order; shared by the functions of a module.
+        metadata: Values without a text of their own met so far; shared by the functions of a module.
         module_alias: What calls of the module's functions are written on.
     """
 
-    def __init__(self, constants: list[Constant] | None = None, module_alias: str = "cls") -> None:
-        self.constants = constants if constants is not None else []
+    def __init__(self, metadata: Metadata | None = None, module_alias: str = "cls") -> None:
+        self.metadata = metadata if metadata is not None else Metadata()
         self.alias = module_alias
         self.names = Names(self._reserved)
         self.functions = Names(self._reserved)
@@ -80,7 +84,7 @@ class RelaxPrinter:
         ret = self.info(function.ret_struct_info)
         self._in_signature = False
         shown = name if local else self.function_name(name)
-        lines = [self._decorator(function, local), f"def {shown}({params}) -> {ret}:"]
+        lines = [self._decorator(function, name, shown, local), f"def {shown}({params}) -> {ret}:"]
         attrs, body = self._attrs(function, shown), self.body(function.body)
         if not local and self.uses_module and self.alias != "Module":
             attrs.append(f"{self.alias} = Module")
@@ -91,8 +95,10 @@ class RelaxPrinter:
         self.names = outer
         return lines
 
-    def _decorator(self, function: Function, local: bool) -> str:
+    def _decorator(self, function: Function, name: str, shown: str, local: bool) -> str:
         options = []
+        if name != shown:
+            options.append(f"name={quoted(name)}")
         if not function.is_pure:
             options.append("pure=False")
         if not local and function.attr("global_symbol") is None:
@@ -206,16 +212,15 @@ class RelaxPrinter:
 
     def constant(self, constant: Constant) -> str:
         """A constant: inline when it is a number, else by its place in the metadata."""
-        if constant.data.ndim == 0:
-            dtype = from_numpy(constant.data.dtype)
-            value = constant.data.item()
-            text = float_text(float(value)) if not isinstance(value, (bool, int)) else str(value)
-            return f"R.const({text}, {quoted(dtype)})"
-        index = next((i for i, known in enumerate(self.constants) if known is constant), None)
-        if index is None:
-            index = len(self.constants)
-            self.constants.append(constant)
-        return f'metadata["relax.expr.Constant"][{index}]'
+        data = constant.data
+        dtype = from_numpy(data.dtype)
+        if data.ndim == 0 and constant.struct_info == TensorStructInfo(ShapeExpr(()), dtype):
+            value = data.item()
+            if isinstance(value, (bool, int)):
+                return f"R.const({value}, {quoted(dtype)})"
+            if isinstance(value, float) and np.asarray(value).astype(data.dtype).tobytes() == data.tobytes():
+                return f"R.const({number_text(value)}, {quoted(dtype)})"  # not a NaN with a payload
+        return self.metadata.reference("relax.expr.Constant", constant)
 
     def call(self, call: Call) -> str:
         """A call: operands by position, then every option by name."""
@@ -228,13 +233,23 @@ class RelaxPrinter:
             parts += [f"{key}={self.attr(value)}" for key, value in (call.attrs.items() if call.attrs else [])]
             if call.sinfo_args:
                 parts.append(f"sinfo_args={tuple_text(map(self.info, call.sinfo_args))}")
-            name = op.name.removeprefix("relax.")
-            return f"R.{name}({', '.join(parts)})"
+            if op_def(op) is None:
+                return self._call_by_name(op.name, call)
+            return f"R.{op.name.removeprefix('relax.')}({', '.join(parts)})"
         args = ", ".join(map(self.expr, call.args))
         if isinstance(op, ExternFunc):
             infos = f", sinfo_args={tuple_text(map(self.info, call.sinfo_args))}" if call.sinfo_args else ""
             return f"R.call_packed({quoted(op.global_symbol)}{', ' + args if args else ''}{infos})"
         return f"{self.expr(op)}({args})"
+
+    def _call_by_name(self, name: str, call: Call) -> str:
+        """A call of an operator that only its name is known of."""
+        parts = [quoted(name), *map(self.expr, call.args)]
+        if call.attrs is not None:
+            parts.append(f"attrs={self.attr(dict(call.attrs.items()))}")
+        if call.sinfo_args:
+            parts.append(f"sinfo_args={tuple_text(map(self.info, call.sinfo_args))}")
+        return f"R.call_op({', '.join(parts)})"
 
     def argument(self, arg: Any) -> str:
         """An operand of an operator: scalars are written bare."""
@@ -242,7 +257,7 @@ class RelaxPrinter:
 
     def _special_call(self, call: Call) -> str | None:
         name = call.op.name
-        if name not in ("relax.call_dps_packed", "relax.call_tir", "relax.call_pure_packed"):
+        if name not in _STATED:
             return None
         head = call.args[0]
         target = quoted(head.global_symbol) if isinstance(head, ExternFunc) else self.expr(head)
@@ -251,8 +266,11 @@ class RelaxPrinter:
             args = "".join(f", {self.expr(arg)}" for arg in call.args[1:])
             return f"R.call_pure_packed({target}{args}, sinfo_args={tuple_text(infos)})"
         out = infos[0] if len(infos) == 1 else f"[{', '.join(infos)}]"
-        extra = f", tir_vars={self.expr(call.args[2])}" if len(call.args) > 2 else ""
-        return f"R.{name.removeprefix('relax.')}({target}, {self.expr(call.args[1])}, out_sinfo={out}{extra})"
+        options = [f"{key}={self.attr(value)}" for key, value in (call.attrs.items() if call.attrs else [])]
+        options.append(f"out_sinfo={out}")
+        if len(call.args) > 2:
+            options.append(f"tir_vars={self.expr(call.args[2])}")
+        return f"R.{name.removeprefix('relax.')}({target}, {self.expr(call.args[1])}, {', '.join(options)})"
 
     def attr(self, value: Any) -> str:
         """An option or annotation as a Python literal."""
@@ -260,26 +278,24 @@ class RelaxPrinter:
             case str():
                 return quoted(value)
             case float():
-                return float_text(value)
+                return number_text(value)
             case tuple() | list():
                 return "[" + ", ".join(map(self.attr, value)) + "]"
             case dict() | DictAttrs():
                 return "{" + ", ".join(f"{quoted(str(k))}: {self.attr(v)}" for k, v in value.items()) + "}"
+            case IntImm():
+                return f"T.{value.dtype}({value.value})"
             case PrimExpr():
                 return self.prim(value)
             case StructInfo():
                 return self.info(value)
             case Op() | GlobalVar() | Expr():
                 return self.expr(value)
-            case Node():
-                inner = ", ".join(f"{name}={self.attr(item)}" for name, _, item in fields_of(value))
-                return f"{type(value).__name__}({inner})"
-            case np.ndarray():
-                return quoted(f"<array {value.dtype}{value.shape}>")
             case None | bool() | int():
                 return repr(value)
             case _:
-                return quoted(f"<{type(value).__name__}>")
+                kind = value.type_key if isinstance(value, Node) else f"{type(value).__module__}.{type(value).__name__}"
+                return self.metadata.reference(kind, value)
 
     # ---- struct info
 
@@ -332,6 +348,11 @@ class RelaxPrinter:
         assert value is not None
         text = self.prim(value)
         return text if isinstance(value, IntImm) or not self._in_signature else quoted(text)
+
+
+def number_text(value: float) -> str:
+    """A Python float as an expression that reads back to the same value."""
+    return f'float("{value}")' if value != value or value in (float("inf"), float("-inf")) else repr(float(value))
 
 
 def quoted(text: str) -> str:

@@ -27,6 +27,12 @@ from eutectic.relax.op.nn.adaptive_pool import (
 from eutectic.relax.op.nn.attention import (
     attention,
 )
+from eutectic.relax.op.nn.attention_bias import (
+    attention_bias,
+)
+from eutectic.relax.op.nn.attention_var_len import (
+    attention_var_len,
+)
 from eutectic.relax.op.nn.conv import (
     conv1d,
     conv2d,
@@ -67,6 +73,8 @@ __all__ = [
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
     "attention",
+    "attention_bias",
+    "attention_var_len",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",

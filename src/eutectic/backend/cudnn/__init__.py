@@ -1,0 +1,1 @@
+"""cuDNN: which parts of a graph it takes over, and how they are cut out."""

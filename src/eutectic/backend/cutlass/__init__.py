@@ -1,0 +1,1 @@
+"""CUTLASS: which parts of a graph it takes over, and how they are cut out."""

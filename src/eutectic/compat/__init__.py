@@ -1,0 +1,5 @@
+"""Scripts written for TVM, run on Eutectic: `install_as_tvm()`, or `python -m eutectic.compat SCRIPT`."""
+
+from eutectic.compat.alias import install_as_tvm, uninstall
+
+__all__ = ["install_as_tvm", "uninstall"]
