@@ -33,13 +33,27 @@ def plain(item: object) -> str:
     return repr(item)
 
 
-def show(item: object, style: str | None = None, **options: Any) -> None:
-    """Print `render(item)`; colours only when standard output is a terminal."""
+def show(item: object, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
+    """Print `render(item)`, with syntax colours on a terminal and in a notebook.
+
+    Args:
+        item: What to print.
+        style: Name of a Pygments style; `plain` for no colours, None for the terminal's own.
+        black_format: Accepted as TVM does; the text has one layout.
+        options: Handed to the printer.
+    """
     text = render(item, **options)
-    if style != "plain" and sys.stdout.isatty():
-        from rich.console import Console  # heavy, and only wanted on a terminal
+    if style != "plain" and (sys.stdout.isatty() or _in_notebook()):
+        from rich.console import Console  # heavy, and only wanted where there are colours
         from rich.syntax import Syntax
 
         Console().print(Syntax(text, "python", theme=style or "ansi_dark", background_color="default"))
         return
     print(text)
+
+
+def _in_notebook() -> bool:
+    """Whether this runs in a Jupyter kernel, which shows what rich prints as HTML."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return type(shell).__name__ == "ZMQInteractiveShell"

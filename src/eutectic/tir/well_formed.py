@@ -10,6 +10,7 @@ from eutectic.ir.dtype import is_integer
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import PrimExpr, Var, element_dtype, lanes_of
+from eutectic.ir.transform import register_verifier
 from eutectic.ir.visit import post_order
 from eutectic.support.errors import WellFormedError
 from eutectic.tir.block import DETECT_ACCESS, Block, BlockRealize
@@ -340,3 +341,15 @@ class _Verifier:
 
 def _kind(item: Node) -> str:
     return "buffer" if isinstance(item, Buffer) else "variable"
+
+
+def _verify(mod: IRModule, after: str) -> None:
+    """Check the tensor functions of a module that a pass made."""
+    try:
+        verify_well_formed(mod)
+    except WellFormedError as error:
+        error.with_note(f"after pass {after}")
+        raise
+
+
+register_verifier(_verify)

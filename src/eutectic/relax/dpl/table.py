@@ -70,6 +70,12 @@ class FusionPattern:
             raise PatternError(f"fusion pattern {self.name}: expected a pattern, got {type(self.pattern).__name__}")
         if self.annotation_patterns is None:
             object.__setattr__(self, "annotation_patterns", {})
+        if not isinstance(self.annotation_patterns, Mapping):
+            kind = type(self.annotation_patterns).__name__
+            raise PatternError(f"fusion pattern {self.name}: annotation patterns are a dict by name, got a {kind}")
+        for what, given in (("check", self.check), ("attrs_getter", self.attrs_getter)):
+            if given is not None and not callable(given):
+                raise PatternError(f"fusion pattern {self.name}: {what} must be a function, got {given!r}")
 
     @property
     def codegen(self) -> str:

@@ -10,6 +10,7 @@ from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.analysis.uses import used_vars, users_of, walk_blocks
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
+from eutectic.relax.dpl.remarks import FusionRemark, Refusal
 from eutectic.relax.dpl.table import codegen_of
 from eutectic.relax.expr import (
     Binding,
@@ -26,9 +27,9 @@ from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.transform.composite import as_local, region_function, unique_symbol
 from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
 from eutectic.relax.transform.entry import entry_functions_of
+from eutectic.relax.transform.group_rules import needs_its_result
 from eutectic.relax.transform.grouping import (
     Group,
-    depends_on_itself,
     emit_call,
     order_units,
     ordered_outputs,
@@ -43,7 +44,8 @@ class MergeCompositeFunctions(Pass):
     """Join composites of one backend that feed each other into public functions with `Codegen`.
 
     A composite joins the regions of the composites it reads, directly or through a
-    tuple, unless a path between them leaves the region: that would make a cycle.
+    tuple, unless a path between them leaves the region: that would make a cycle, and
+    is noted as a remark.
 
     before:                             after:
         lv = fused_conv(x)                  lv1 = fused_conv_conv_dnnl(x)
@@ -58,7 +60,7 @@ class MergeCompositeFunctions(Pass):
         """Merge, then drop the functions that nobody calls any more."""
         builder: BlockBuilder | None = None
         for gv, function in entry_functions_of(mod, None):
-            plan = _plan(function, mod)
+            plan = _plan(function, mod, ctx)
             if not plan:
                 continue
             builder = builder or BlockBuilder(mod)
@@ -80,17 +82,17 @@ def composite_of(value: Expr, mod: IRModule) -> Function | None:
     return callee if isinstance(callee, Function) and callee.attr("Composite") else None
 
 
-def _plan(function: Function, mod: IRModule) -> dict[int, list[Group]]:
+def _plan(function: Function, mod: IRModule, ctx: PassContext) -> dict[int, list[Group]]:
     """Regions per block, by the identity of the block."""
     found: dict[int, list[Group]] = {}
     for block in walk_blocks(function.body):
-        regions = _regions_of(block.bindings, mod)
+        regions = _regions_of(block.bindings, mod, ctx)
         if regions:
             found[id(block)] = [Group(region.members, {"Codegen": region.codegen}) for region in regions]
     return found
 
 
-def _regions_of(bindings: Sequence[Binding], mod: IRModule) -> list[_Region]:
+def _regions_of(bindings: Sequence[Binding], mod: IRModule, ctx: PassContext) -> list[_Region]:
     region_of: dict[Var, _Region] = {}
     by_var = {binding.var: binding for binding in bindings}
     for binding in bindings:
@@ -105,10 +107,31 @@ def _regions_of(bindings: Sequence[Binding], mod: IRModule) -> list[_Region]:
                 continue
             joined = own.members | parent.members | _links(binding.value, source, by_var)
             others = {v: r.members for v, r in region_of.items() if not r.members & joined}
-            if not depends_on_itself(joined, bindings, others):
+            refusal = needs_its_result(joined, binding.value, bindings, others)
+            if refusal is None:
                 own.members = joined
+            elif ctx.collect_remarks:
+                ctx.remarks.append(_not_joined(binding, composite, source, refusal))
         region_of.update(dict.fromkeys(own.members, own))
     return list({id(region): region for region in region_of.values()}.values())
+
+
+def _not_joined(binding: Binding, composite: Function, source: Var, refusal: Refusal) -> FusionRemark:
+    through = ", ".join(refusal.variables)
+    return FusionRemark(
+        "missed",
+        str(composite.attr("Composite")),
+        str(binding.value.op.name_hint) if isinstance(binding.value, Call) else "",
+        binding.var.name_hint,
+        f"it does not join the region of {source.name_hint}: the way there through {through} leaves the region",
+        span=binding.value.span,
+        operand=source.name_hint,
+        constraint=refusal.constraint,
+        expected=refusal.expected,
+        found=refusal.found,
+        variables=refusal.variables,
+        readers=refusal.readers,
+    )
 
 
 def _sources(value: Expr, by_var: Mapping[Var, Binding]) -> list[Var]:
