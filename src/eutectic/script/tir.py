@@ -39,28 +39,10 @@ from eutectic.tir.stmt import Evaluate
 # ---- buffers
 
 
-def Buffer(
+def _spec(
+    kind: str,
     shape: Any,
-    dtype: str = "float32",
-    data: Any = None,
-    strides: Any = None,
-    elem_offset: Any = None,
-    scope: str = "global",
-    align: int = 0,
-    offset_factor: int = 0,
-    buffer_type: str = "",
-    axis_separators: Any = None,
-) -> BufferSpec:
-    """The type of a buffer parameter."""
-    options = _buffer_options(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, axis_separators)
-    _check_buffer_type(buffer_type)
-    return BufferSpec("param", options)
-
-
-def match_buffer(
-    param: Any,
-    shape: Any = None,
-    dtype: str = "float32",
+    dtype: Any = "float32",
     data: Any = None,
     strides: Any = None,
     elem_offset: Any = None,
@@ -69,66 +51,12 @@ def match_buffer(
     offset_factor: int = 0,
     buffer_type: str = "default",
     axis_separators: Any = None,
+    *,
+    source: Any = None,
 ) -> BufferSpec:
-    """The buffer behind a handle parameter, or a name for a region of another buffer."""
-    _check_buffer_type(buffer_type)
-    if shape is None:
-        region = getattr(param, "region", None)
-        if region is None:
-            raise TypeError("match_buffer of a parameter needs a shape")
-        shape = [r.extent for r in region]
-    options = _buffer_options(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, axis_separators)
-    return BufferSpec("match", options, param)
-
-
-def alloc_buffer(
-    shape: Any,
-    dtype: str = "float32",
-    data: Any = None,
-    strides: Any = None,
-    elem_offset: Any = None,
-    scope: str = "global",
-    align: int = -1,
-    offset_factor: int = 0,
-    buffer_type: str = "default",
-    axis_separators: Any = None,
-) -> BufferSpec:
-    """A new buffer that lives in the block around it."""
-    _check_buffer_type(buffer_type)
-    options = _buffer_options(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, axis_separators)
-    return BufferSpec("alloc", options)
-
-
-def decl_buffer(
-    shape: Any,
-    dtype: str = "float32",
-    data: Any = None,
-    strides: Any = None,
-    elem_offset: Any = None,
-    scope: str = "global",
-    align: int = 0,
-    offset_factor: int = 0,
-    buffer_type: str = "",
-    axis_separators: Any = None,
-) -> BufferSpec:
-    """A buffer over memory that exists already."""
-    _check_buffer_type(buffer_type)
-    options = _buffer_options(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, axis_separators)
-    return BufferSpec("decl", options)
-
-
-def _buffer_options(
-    shape: Any,
-    dtype: Any,
-    data: Any,
-    strides: Any,
-    elem_offset: Any,
-    scope: str,
-    align: int,
-    offset_factor: int,
-    axis_separators: Any,
-) -> dict[str, Any]:
-    return {
+    if buffer_type not in ("", "default"):
+        raise ValueError(f"buffer_type {buffer_type!r} is not supported")
+    options = {
         "shape": tuple(shape) if isinstance(shape, (list, tuple)) else (shape,),
         "dtype": dtype.dtype if isinstance(dtype, DType) else dtype,
         "data": data,
@@ -139,11 +67,51 @@ def _buffer_options(
         "offset_factor": offset_factor,
         "axis_separators": axis_separators,
     }
+    return BufferSpec(kind, options, source)
 
 
-def _check_buffer_type(buffer_type: str) -> None:
-    if buffer_type not in ("", "default"):
-        raise ValueError(f"buffer_type {buffer_type!r} is not supported")
+def Buffer(shape: Any, dtype: Any = "float32", *layout: Any, **options: Any) -> BufferSpec:
+    """The type of a buffer parameter.
+
+    Args:
+        shape: Elements per axis.
+        dtype: Dtype of an element.
+        layout: The options by position, in the order given here.
+        options: `data`, `strides`, `elem_offset`, `scope`, `align`, `offset_factor`, `buffer_type`,
+            `axis_separators`; as those of `tir.decl_buffer`.
+    """
+    return _spec("param", shape, dtype, *layout, **options)
+
+
+def alloc_buffer(shape: Any, dtype: Any = "float32", *layout: Any, **options: Any) -> BufferSpec:
+    """A new buffer that lives in the block around it; arguments as those of `Buffer`."""
+    return _spec("alloc", shape, dtype, *layout, **options)
+
+
+def decl_buffer(shape: Any, dtype: Any = "float32", *layout: Any, **options: Any) -> BufferSpec:
+    """A buffer over memory that exists already; arguments as those of `Buffer`."""
+    return _spec("decl", shape, dtype, *layout, **options)
+
+
+def match_buffer(param: Any, shape: Any = None, dtype: Any = "float32", *layout: Any, **options: Any) -> BufferSpec:
+    """The buffer behind a handle parameter, or a name for a region of another buffer.
+
+    Args:
+        param: The parameter or region.
+        shape: Elements per axis; that of a region when None.
+        dtype: Dtype of an element.
+        layout: As for `Buffer`.
+        options: As for `Buffer`.
+
+    Raises:
+        TypeError: there is no shape.
+    """
+    if shape is None:
+        region = getattr(param, "region", None)
+        if region is None:
+            raise TypeError("match_buffer of a parameter needs a shape")
+        shape = [r.extent for r in region]
+    return _spec("match", shape, dtype, *layout, **options, source=param)
 
 
 # ---- loops
