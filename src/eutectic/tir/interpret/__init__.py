@@ -1,0 +1,5 @@
+"""The reference interpreter of tensor programs: slow and exact, the oracle of everything that follows."""
+
+from eutectic.tir.interpret.program import run, run_module
+
+__all__ = ["run", "run_module"]
