@@ -1,5 +1,19 @@
-"""Facts about integers: simplification and proofs."""
+"""Facts about integers: simplification, bounds and proofs."""
 
+from eutectic.arith.analyzer import Analyzer
+from eutectic.arith.bounds import bounds, modular_set
+from eutectic.arith.interval import INF, Interval, ModularSet
 from eutectic.arith.proofs import lower_bound, prove_equal, prove_unequal, simplify
 
-__all__ = ["lower_bound", "prove_equal", "prove_unequal", "simplify"]
+__all__ = [
+    "INF",
+    "Analyzer",
+    "Interval",
+    "ModularSet",
+    "bounds",
+    "lower_bound",
+    "modular_set",
+    "prove_equal",
+    "prove_unequal",
+    "simplify",
+]

@@ -1,0 +1,211 @@
+"""Proofs about sets of index tuples, by isl: cover, overlap, emptiness, injectivity.
+
+Expressions must be quasi-affine: sums, multiples by constants, floor division and
+remainder by positive constants, minima and maxima. True means proved; False means
+not proved, be it wrong, not quasi-affine, or too much work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, Final, TypeAlias
+
+from eutectic.arith.analyzer import Analyzer, RangeLike
+from eutectic.ir.dtype import is_integer
+from eutectic.ir.prim_expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Comparison,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    SizeVar,
+    Sub,
+    Var,
+    as_prim,
+)
+from eutectic.ir.visit import post_order
+
+Ends: TypeAlias = "RangeLike | tuple[PrimExpr | int, PrimExpr | int]"  # a tuple is (min, extent)
+MAX_OPERATIONS: Final = 2_000_000  # of isl, for one question; about a second
+MAX_TEXT: Final = 20_000
+
+_JOINED: Final[dict[type[PrimExpr], str]] = {
+    Add: "({} + {})",
+    Sub: "({} - {})",
+    Mul: "({} * {})",
+    Min: "min({}, {})",
+    Max: "max({}, {})",
+    FloorDiv: "floor(({})/{})",
+    FloorMod: "(({}) mod {})",
+    EQ: "({} = {})",
+    NE: "({} != {})",
+    LT: "({} < {})",
+    LE: "({} <= {})",
+    GT: "({} > {})",
+    GE: "({} >= {})",
+    And: "({} and {})",
+    Or: "({} or {})",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The index tuples that a loop nest reaches.
+
+    Attributes:
+        indices: One expression per axis.
+        iters: Range of each loop variable; other variables are fixed but unknown,
+            a `SizeVar` among them not negative.
+        predicate: Only where this holds.
+    """
+
+    indices: tuple[PrimExpr, ...]
+    iters: Mapping[Var, Ends] = field(default_factory=dict)
+    predicate: PrimExpr | bool = True
+
+    @staticmethod
+    def box(ranges: Sequence[Ends]) -> Region:
+        """All tuples within one range per axis."""
+        axes = [Var(f"axis{k}", _dtype(ends)) for k, ends in enumerate(ranges)]
+        return Region(tuple(axes), dict(zip(axes, ranges, strict=True)))
+
+
+class _NotAffineError(Exception):
+    """An expression that isl cannot take; never leaves this module."""
+
+
+def covers(a: Region, b: Region, given: PrimExpr | bool = True) -> bool:
+    """Whether every tuple of `b` is proved to be one of `a`, wherever `given` holds."""
+    if len(a.indices) != len(b.indices):
+        return False
+    return _proved(lambda maps: maps[1].range().is_subset(maps[0].range()), (a, b), given)
+
+
+def disjoint(a: Region, b: Region, given: PrimExpr | bool = True) -> bool:
+    """Whether `a` and `b` are proved to have no tuple in common, wherever `given` holds."""
+    if len(a.indices) != len(b.indices):
+        return False
+    return _proved(lambda maps: maps[0].range().intersect(maps[1].range()).is_empty(), (a, b), given)
+
+
+def is_empty(region: Region, given: PrimExpr | bool = True) -> bool:
+    """Whether a region is proved to have no tuple, wherever `given` holds."""
+    return _proved(lambda maps: maps[0].is_empty(), (region,), given)
+
+
+def is_injective(region: Region, given: PrimExpr | bool = True) -> bool:
+    """Whether different iterations are proved to reach different tuples, wherever `given` holds."""
+    return _proved(lambda maps: maps[0].is_injective(), (region,), given)
+
+
+def _proved(question: Any, regions: Sequence[Region], given: PrimExpr | bool) -> bool:
+    isl = _isl()
+    condition = as_prim(given, "bool")
+    names = _parameters(regions, condition)
+    try:
+        texts = [_map_text(region, condition, names) for region in regions]
+    except _NotAffineError:
+        return False
+    context = isl.Context()
+    context.set_max_operations(MAX_OPERATIONS)
+    try:
+        return bool(question([isl.Map.read_from_str(context, text) for text in texts]))
+    except isl.Error:  # more work than allowed
+        return False
+
+
+def _isl() -> ModuleType:
+    try:
+        import islpy
+    except ImportError as missing:
+        raise ImportError("proofs about index sets need islpy; install it with `pip install islpy`") from missing
+    found: ModuleType = islpy
+    return found
+
+
+def _dtype(ends: Ends) -> str:
+    given = ends if isinstance(ends, tuple) else (ends.min, ends.extent)
+    return next((end.dtype for end in given if isinstance(end, PrimExpr)), "int32")
+
+
+def _parameters(regions: Sequence[Region], given: PrimExpr) -> dict[Var, str]:
+    """A name for every variable that no region iterates over."""
+    bound = {var for region in regions for var in region.iters}
+    found: dict[Var, str] = {}
+    roots = [given]
+    for region in regions:
+        roots += [*region.indices, as_prim(region.predicate, "bool")]
+        for ends in region.iters.values():
+            given_ends = ends if isinstance(ends, tuple) else (ends.min, ends.extent)
+            roots += [as_prim(end, "int32") for end in given_ends]
+    for root in roots:
+        for item in post_order(root):
+            if isinstance(item, Var) and item not in bound and item not in found:
+                found[item] = f"p{len(found)}"
+    return found
+
+
+def _map_text(region: Region, given: PrimExpr, parameters: Mapping[Var, str]) -> str:
+    names = {**parameters, **{var: f"i{k}" for k, var in enumerate(region.iters)}}
+    conditions = [f"{name} >= 0" for var, name in parameters.items() if isinstance(var, SizeVar)]
+    for var, ends in region.iters.items():
+        low, extent = ends if isinstance(ends, tuple) else (ends.min, ends.extent)
+        first, count = (_text(as_prim(end, var.dtype), names) for end in (low, extent))
+        conditions.append(f"{first} <= {names[var]} < {first} + {count}")
+    conditions += [_text(as_prim(condition, "bool"), names) for condition in (region.predicate, given)]
+    inputs = ", ".join(names[var] for var in region.iters)
+    outputs = ", ".join(_text(index, names) for index in region.indices)
+    return f"[{', '.join(parameters.values())}] -> {{ [{inputs}] -> [{outputs}] : {' and '.join(conditions)} }}"
+
+
+def _text(expr: PrimExpr, names: Mapping[Var, str]) -> str:
+    """An expression in isl's syntax.
+
+    Raises:
+        _NotAffineError: it is not quasi-affine, or the text would be too long.
+    """
+    memo: dict[int, str] = {}
+    simple = Analyzer().simplify(expr)
+    for item in post_order(simple):
+        if isinstance(item, PrimExpr):
+            memo[id(item)] = _text_of(item, memo, names)
+            if len(memo[id(item)]) > MAX_TEXT:
+                raise _NotAffineError
+    return memo[id(simple)]
+
+
+def _text_of(item: PrimExpr, memo: Mapping[int, str], names: Mapping[Var, str]) -> str:
+    match item:
+        case IntImm():
+            return str(item.value) if item.dtype != "bool" else ("1 = 1" if item.value else "1 = 0")
+        case Var() if item in names and is_integer(item.dtype):
+            return names[item]
+        case FloorDiv() | FloorMod() if not (isinstance(item.b, IntImm) and item.b.value > 0):
+            raise _NotAffineError
+        case Mul() if not (isinstance(item.a, IntImm) or isinstance(item.b, IntImm)):
+            raise _NotAffineError
+        case Not():
+            return f"(not {memo[id(item.a)]})"
+        case Comparison() if not is_integer(item.a.dtype):
+            raise _NotAffineError
+        case Add() | Sub() | Mul() | Min() | Max() | FloorDiv() | FloorMod() | Comparison() | And() | Or():
+            if item.dtype[0] == "u":  # unsigned operations may wrap around
+                raise _NotAffineError
+            return _JOINED[type(item)].format(memo[id(item.a)], memo[id(item.b)])
+        case _:
+            raise _NotAffineError
