@@ -1,6 +1,6 @@
 """Eutectic: an operator-fusion compiler for deep-learning models."""
 
-from eutectic import arith, ir, relax, script, tir
+from eutectic import arith, ir, relax, script, te, tir, topi
 from eutectic.driver.compile import compile
 from eutectic.driver.compiled import CompiledModel
 from eutectic.ir.module import GlobalVar, IRModule
@@ -25,5 +25,7 @@ __all__ = [
     "register_global_func",
     "relax",
     "script",
+    "te",
     "tir",
+    "topi",
 ]

@@ -78,7 +78,7 @@ from eutectic.compat import install_as_tvm
 install_as_tvm()
 install_as_tvm()
 import tvm
-for name in ("tvm.relax.transform.DeadCodeEliminatio", "tvm.topi.nn.dense"):
+for name in ("tvm.relax.transform.DeadCodeEliminatio", "tvm.topi.nn.dens"):
     module, _, attribute = name.rpartition(".")
     try:
         getattr(__import__(module, fromlist=["x"]), attribute)
@@ -96,7 +96,7 @@ except ImportError as error:
     lines = run(code, tmp_path).split("\n")
     assert lines[0].startswith("eutectic 0.1")
     assert "did you mean DeadCodeElimination" in lines[0]
-    assert "has no tvm.topi.nn.dense" in lines[1]
+    assert "has no tvm.topi.nn.dens" in lines[1]
     assert "has no module tvm.meta_schedule" in lines[2]
     assert lines[3] == "ImportError"
 

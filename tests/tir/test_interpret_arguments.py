@@ -12,7 +12,18 @@ from tests.tir.programs import nest
 from eutectic.ir.prim_expr import Var
 from eutectic.script import tir as T
 from eutectic.support.errors import CallError
-from eutectic.tir import Block, BlockRealize, Buffer, BufferStore, DeclBuffer, Evaluate, MatchBufferRegion, PrimFunc
+from eutectic.tir import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    FloatImm,
+    MatchBufferRegion,
+    PrimFunc,
+    pow,
+)
 from eutectic.tir.interpret import run
 
 
@@ -143,3 +154,19 @@ def test_floats_are_rounded_to_the_parameter():
         found = np.zeros(1, ml_dtypes.bfloat16)
         run(PrimFunc((x, out), BufferStore(out, x, (0,))), number, found)
         assert found[0] == 1.0078125
+
+
+def test_results_without_axes_are_written():
+    out = Buffer("out", ())
+    given = np.zeros((), "float32")
+    run(PrimFunc((out,), BufferStore(out, 2.5, ())), given)
+    assert given == 2.5
+
+
+@pytest.mark.parametrize(("base", "power", "want"), [(-np.inf, 0.5, np.inf), (-0.0, 0.5, 0.0), (4.0, 0.5, 2.0)])
+def test_powers_are_those_of_c(base: float, power: float, want: float):
+    out = Buffer("out", (1,))
+    given = np.zeros(1, "float32")
+    run(PrimFunc((out,), BufferStore(out, pow(FloatImm("float32", base), FloatImm("float32", power)), (0,))), given)
+    assert given[0] == want
+    assert not np.signbit(given[0])

@@ -79,12 +79,12 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.script.tir": ("eutectic.script.tir",),
     "tvm.support": (),
     "tvm.target": (),
-    "tvm.te": (),
+    "tvm.te": ("eutectic.te",),
     "tvm.testing": ("eutectic.compat.testing",),
     "tvm.tir": ("eutectic.tir",),
     "tvm.tirx": ("eutectic.tir",),
-    "tvm.topi": (),
-    "tvm.topi.nn": (),
+    "tvm.topi": ("eutectic.topi",),
+    "tvm.topi.nn": ("eutectic.topi.nn",),
     "tvm.transform": ("eutectic.ir.transform", "eutectic.ir.instrument"),
 }
 

@@ -30,6 +30,13 @@ def _sigmoid(x: Any) -> Any:
     return grown / (1.0 + grown)
 
 
+def _pow(x: Any, y: Any) -> Any:
+    """C's pow; NumPy takes the square root for an exponent of a half, which differs at -inf and -0."""
+    if y != 0.5:
+        return np.power(x, y)
+    return np.float64(math.inf) if x == -math.inf else np.sqrt(x) + 0.0
+
+
 _FLOAT_UNARY: Final[dict[str, Unary]] = {
     **{
         name: getattr(np, name)
@@ -55,7 +62,7 @@ _FLOAT_BINARY: Final[dict[str, Any]] = {
     "atan2": np.arctan2,
     "hypot": np.hypot,
     "fmod": np.fmod,
-    "pow": np.power,
+    "pow": _pow,
     "ldexp": lambda x, exponent: np.ldexp(x, int(max(min(exponent, 1 << 20), -(1 << 20)))),
     "copysign": np.copysign,
 }

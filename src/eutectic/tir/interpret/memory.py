@@ -53,6 +53,8 @@ class Memory:
         total = before + sum(span for span in spans if span > 0) + array.itemsize if array.size else 0
         if array.size == 0:
             return Memory(name, np.empty(0, np.uint8)), 0
+        if array.ndim == 0:
+            return Memory(name, _plain(array).reshape(1).view(np.uint8)), 0  # indexing it would give a copy
         corner = _plain(array)[tuple(slice(-1, None) if span < 0 else slice(None) for span in spans)]
         flat = np.lib.stride_tricks.as_strided(corner, (total // array.itemsize,), (array.itemsize,))
         return Memory(name, flat.view(np.uint8)), before

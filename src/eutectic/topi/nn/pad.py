@@ -1,0 +1,50 @@
+"""Padding with a constant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eutectic.arith.proofs import simplify
+from eutectic.ir.prim_expr import PrimExpr, as_prim
+from eutectic.te import Tensor
+from eutectic.tir.op import all, if_then_else
+from eutectic.topi.shapes import stage
+
+
+def pad(
+    data: Tensor,
+    pad_before: Sequence[int],
+    pad_after: Sequence[int] | None = None,
+    pad_value: PrimExpr | float = 0.0,
+    name: str = "PadInput",
+) -> Tensor:
+    """A tensor with elements added around.
+
+    Args:
+        data: Any shape and dtype.
+        pad_before: How many come before, per axis; negative numbers cut off.
+        pad_after: How many come after; None takes `pad_before`.
+        pad_value: Their value.
+        name: Name of the stage.
+
+    Returns:
+        The larger shape, dtype of `data`; one stage.
+
+    Raises:
+        ValueError: there are not two numbers per axis.
+    """
+    after = pad_before if pad_after is None else pad_after
+    if not len(pad_before) == len(after) == len(data.shape):
+        raise ValueError(f"pad got {len(pad_before)} and {len(after)} widths for {len(data.shape)} axes")
+    value = as_prim(pad_value, data.dtype)
+    shape = [simplify(size + (b + a)) for size, b, a in zip(data.shape, pad_before, after, strict=True)]
+
+    def element(*at: PrimExpr) -> PrimExpr:
+        conditions: list[PrimExpr] = []
+        for i, size, b, a in zip(at, data.shape, pad_before, after, strict=True):
+            conditions += [i >= b] if b > 0 else []
+            conditions += [i < size + b] if a > 0 else []
+        found = data(*(i - b if b else i for i, b in zip(at, pad_before, strict=True)))
+        return if_then_else(all(*conditions), found, value) if conditions else found
+
+    return stage(shape, element, name, "injective,pad")
