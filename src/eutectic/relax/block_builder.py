@@ -7,7 +7,7 @@ those; every nested call has its own binding, and every value its struct info.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
@@ -26,6 +26,7 @@ from eutectic.relax.analysis.struct_info import (
     struct_info_lca,
 )
 from eutectic.relax.base import Expr, ShapeExpr, StructInfo
+from eutectic.relax.call_te import call_te
 from eutectic.relax.expr import (
     Binding,
     BindingBlock,
@@ -358,6 +359,23 @@ class BlockBuilder:
         if isinstance(signature, FuncStructInfo):
             return derive_call_ret_struct_info(signature, call)
         return ObjectStructInfo()
+
+    # ---- tensor expressions
+
+    def call_te(
+        self,
+        func: Callable[..., Any],
+        *args: Any,
+        primfunc_name_hint: str | None = None,
+        primfunc_attrs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Call:
+        """A call of the tensor program that `func` defines on the arguments' tensors; see `relax.call_te`."""
+        return call_te(self.add_func, func, args, kwargs, name=primfunc_name_hint, attrs=primfunc_attrs)
+
+    def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
+        """Bind `call_te` with the same arguments to a new variable."""
+        return self.emit(self.call_te(func, *args, **kwargs))
 
     # ---- module and names
 

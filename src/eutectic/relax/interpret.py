@@ -37,6 +37,7 @@ from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo, tensor
 from eutectic.support.errors import CallError, CodegenError
 from eutectic.support.registry import get_global_func
+from eutectic.tir.interpret import run_module
 
 External = Callable[[str, Sequence[Any], Sequence[StructInfo]], Any]
 
@@ -135,6 +136,8 @@ class Interpreter:
             args = self.evaluate(call.args[1], values, sizes)
             infos = [concrete(info, sizes) for info in call.sinfo_args]
             return self._destination_passing(target.global_symbol, args if isinstance(args, tuple) else (args,), infos)
+        if isinstance(op, Op) and op.name == "relax.call_tir":
+            return self._tensor_program(call, values, sizes)
         args = [self.evaluate(arg, values, sizes) for arg in call.args]
         if isinstance(op, Op) and op.name == "relax.call_pure_packed":
             return args[0](*args[1:])
@@ -144,6 +147,17 @@ class Interpreter:
             return self.run(op.name_hint, *args)
         callee = self.evaluate(op, values, sizes)
         return callee(*args)
+
+    def _tensor_program(self, call: Call, values: dict[Var, Any], sizes: dict[ScalarVar, int]) -> Any:
+        """Run a tensor program of the module in its own, slow interpreter."""
+        target = call.args[0]
+        assert isinstance(target, GlobalVar)
+        args = self.evaluate(call.args[1], values, sizes)
+        made = tuple(_allocate(concrete(info, sizes), target.name_hint) for info in call.sinfo_args)
+        outputs = [part for item in made for part in (item if isinstance(item, tuple) else (item,))]
+        extra = self.evaluate(call.args[2], values, sizes) if len(call.args) > 2 else ()
+        run_module(self.mod, target.name_hint, *(args if isinstance(args, tuple) else (args,)), *outputs, *extra)
+        return made[0] if len(made) == 1 else made
 
     def _packed(self, name: str, *args: Any) -> Any:
         """Call an external function that returns its result."""
