@@ -304,7 +304,13 @@ def test_functions_that_are_missing_or_called_wrongly():
         Interpreter(mod).run("mian")
 
 
-def test_operators_without_a_meaning_are_refused():
+def test_programs_that_are_not_there_are_refused():
     mod = graph({"x": (2,)}, lambda bb, x: op.call_tir(GlobalVar("f"), x, INFO))
-    with pytest.raises(CodegenError, match=r"operator relax.call_tir has no reference implementation"):
+    with pytest.raises(CodegenError, match=r"call_tir needs a tensor program of the module, and f is none"):
+        evaluate(mod, ONES)
+
+
+def test_operators_without_a_meaning_are_refused():
+    mod = graph({"x": (2,)}, lambda bb, x: op.call_tir_inplace(GlobalVar("f"), x, 0, INFO))
+    with pytest.raises(CodegenError, match=r"operator relax.call_tir_inplace has no reference implementation"):
         evaluate(mod, ONES)

@@ -37,6 +37,7 @@ from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo, tensor
 from eutectic.support.errors import CallError, CodegenError
 from eutectic.support.registry import get_global_func
+from eutectic.tir.function import PrimFunc
 from eutectic.tir.interpret import run_module
 
 External = Callable[[str, Sequence[Any], Sequence[StructInfo]], Any]
@@ -151,7 +152,9 @@ class Interpreter:
     def _tensor_program(self, call: Call, values: dict[Var, Any], sizes: dict[ScalarVar, int]) -> Any:
         """Run a tensor program of the module in its own, slow interpreter."""
         target = call.args[0]
-        assert isinstance(target, GlobalVar)
+        if not (isinstance(target, GlobalVar) and isinstance(self.mod.get(target), PrimFunc)):
+            name = getattr(target, "name_hint", type(target).__name__)
+            raise CodegenError(f"call_tir needs a tensor program of the module, and {name} is none")
         args = self.evaluate(call.args[1], values, sizes)
         made = tuple(_allocate(concrete(info, sizes), target.name_hint) for info in call.sinfo_args)
         outputs = [part for item in made for part in (item if isinstance(item, tuple) else (item,))]
