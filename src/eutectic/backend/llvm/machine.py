@@ -1,0 +1,119 @@
+"""The machine behind a target: LLVM's processor, features, and how wide its vectors are."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from dataclasses import dataclass
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+
+from eutectic.support.errors import CodegenError
+from eutectic.target import Target
+
+_WIDE: Final = ("avx512", "znver4", "znver5", "x86-64-v4", "icelake", "sapphirerapids", "cascadelake", "cooperlake")
+_MIDDLE: Final = ("haswell", "broadwell", "skylake", "znver", "x86-64-v3", "alderlake", "raptorlake", "avx2")
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A processor as LLVM knows it.
+
+    Attributes:
+        triple: Platform.
+        cpu: Processor.
+        features: Added and removed features, as `+avx2,-sse4a`.
+        vector_bits: Bits of the vectors that code is written with.
+        is_host: Whether the code runs in this process.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bits: int
+    is_host: bool
+
+    def lanes(self, bits: int = 32) -> int:
+        """Elements of so many bits in a vector."""
+        return max(self.vector_bits // bits, 1)
+
+    @property
+    def registers(self) -> int:
+        """Vector registers."""
+        return 32 if self.vector_bits == 512 or not self.triple.startswith("x86_64") else 16
+
+
+@functools.lru_cache(maxsize=64)
+def machine_of(target: Target) -> Machine:
+    """The machine of a CPU target; what the description leaves open is the host's.
+
+    Raises:
+        CodegenError: not a CPU target, or one that the installed LLVM cannot make code for.
+    """
+    if target.kind.name != "llvm":
+        raise CodegenError(f"target {target} is not one that LLVM makes CPU code for", help='use "llvm"')
+    start_llvm()
+    host = str(llvm.get_default_triple())
+    triple = target.mtriple or host
+    extra = ",".join(target.mattr)
+    if target.mcpu or triple != host:
+        cpu, features = target.mcpu or "generic", extra
+        runs = triple == host and _runs_here(cpu, extra)
+    else:
+        cpu, found = str(llvm.get_host_cpu_name()), llvm.get_host_cpu_features().flatten()
+        features = f"{found},{extra}" if extra else str(found)
+        runs = _runs_here("", extra)
+    return Machine(triple, cpu, features, _vector_bits(triple, cpu, features), runs)
+
+
+def _runs_here(cpu: str, features: str) -> bool:
+    """Whether the host has what a processor is known to have; unknown ones are taken at their word."""
+    host = llvm.get_host_cpu_features()
+    bits = _vector_bits(str(llvm.get_default_triple()), cpu, features)
+    need = {512: "avx512f", 256: "avx2"}.get(bits)
+    wanted = [part[1:] for part in features.split(",") if part.startswith("+")]
+    return (need is None or bool(host.get(need))) and all(host.get(name, True) for name in wanted)
+
+
+def _vector_bits(triple: str, cpu: str, features: str) -> int:
+    if not triple.startswith(("x86_64", "i686", "amd64")):
+        return 128
+    given = [part for part in features.split(",") if part]
+    for bits, feature, names in ((512, "avx512f", _WIDE), (256, "avx2", _MIDDLE)):
+        if f"-{feature}" in given:
+            continue
+        if f"+{feature}" in given:
+            return bits
+        if any(name in cpu for name in names) and not any(part.startswith("+sse4.2") for part in given):
+            return bits  # a processor that is named without the list of its features
+    return 128
+
+
+def start_llvm() -> None:
+    """Make LLVM's code generators known; once is enough."""
+    with _lock:
+        _start()
+
+
+@functools.cache
+def _start() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+def target_machine(machine: Machine) -> Any:
+    """LLVM's code generator for a machine.
+
+    Raises:
+        CodegenError: the installed LLVM has none for its platform.
+    """
+    start_llvm()
+    try:
+        kind = llvm.Target.from_triple(machine.triple)
+    except RuntimeError as error:
+        raise CodegenError(f"the installed LLVM cannot make code for {machine.triple}", notes=[str(error)]) from None
+    return kind.create_target_machine(
+        cpu=machine.cpu, features=machine.features, opt=3, reloc="pic", codemodel="default"
+    )

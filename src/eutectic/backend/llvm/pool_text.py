@@ -1,0 +1,196 @@
+"""The thread pool's code, in LLVM: workers, the way into them, and the barrier.
+
+A team's record, by byte: 0 arrivals at the barrier, 64 the barrier's generation, 128 the message of a failed
+check, 192 the work's generation (a futex), 200 the work's function, 208 its context, 216 its number of threads,
+256 how many workers are done, 320 how many sleep, 384 whether a call has the team.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import Final
+
+RECORD_BYTES: Final = 448
+_SPINS: Final = 2000  # pauses before a thread gives its processor away; some tens of microseconds
+_FUTEX: Final = {"x86_64": 202, "aarch64": 98}  # number of the system call
+_PAUSE: Final = {
+    "x86_64": 'call void asm sideeffect "pause", "~{memory}"()',
+    "aarch64": 'call void asm sideeffect "isb", "~{memory}"()',
+}
+
+
+def can_sleep() -> bool:
+    """Whether idle workers can sleep on this platform; without that there is no pool."""
+    return sys.platform == "linux" and platform.machine() in _FUTEX
+
+
+def pool_text() -> str:
+    """The LLVM module with `eutectic_barrier`, `eutectic_run` and `eutectic_worker`."""
+    machine = platform.machine()
+    pause = _PAUSE.get(machine, "")
+    sleep = wake = ""
+    if can_sleep():
+        number = _FUTEX[machine]
+        sleep = f"call i64 (i64, ...) @syscall(i64 {number}, ptr %word, i32 128, i32 %seen, ptr null, ptr null, i32 0)"
+        wake = f"call i64 (i64, ...) @syscall(i64 {number}, ptr %word, i32 129, i32 1000000, ptr null, ptr null, i32 0)"
+    return _TEXT.format(pause=pause, sleep=sleep, wake=wake, spins=_SPINS, record=RECORD_BYTES)
+
+
+_TEXT: Final = """
+declare i64 @syscall(i64, ...)
+declare i32 @sched_yield()
+
+; Nobody goes on before all threads have arrived.
+define void @eutectic_barrier(ptr %team, i64 %threads) nounwind {{
+entry:
+  %single = icmp sle i64 %threads, 1
+  br i1 %single, label %out, label %arrive
+arrive:
+  %turn.at = getelementptr i8, ptr %team, i64 64
+  %turn = load atomic i64, ptr %turn.at acquire, align 8
+  %before = atomicrmw add ptr %team, i64 1 acq_rel
+  %count = add i64 %before, 1
+  %last = icmp eq i64 %count, %threads
+  br i1 %last, label %release, label %wait
+release:
+  store atomic i64 0, ptr %team monotonic, align 8
+  %next = add i64 %turn, 1
+  store atomic i64 %next, ptr %turn.at release, align 8
+  br label %out
+wait:
+  %spins = phi i64 [ 0, %arrive ], [ %more, %again ]
+  %now = load atomic i64, ptr %turn.at acquire, align 8
+  %passed = icmp ne i64 %now, %turn
+  br i1 %passed, label %out, label %spin
+spin:
+  {pause}
+  %more = add i64 %spins, 1
+  %long = icmp sgt i64 %spins, {spins}
+  br i1 %long, label %give, label %again
+give:
+  %y = call i32 @sched_yield()
+  br label %again
+again:
+  br label %wait
+out:
+  ret void
+}}
+
+; Runs work(context, thread, threads, team) in all threads; returns the message of a failed check, or null.
+; When another call has the team, the calling thread does everything alone.
+define ptr @eutectic_run(ptr %team, ptr %work, ptr %context, i64 %threads) nounwind {{
+entry:
+  %single = icmp sle i64 %threads, 1
+  br i1 %single, label %alone, label %take
+take:
+  %busy.at = getelementptr i8, ptr %team, i64 384
+  %taken = cmpxchg ptr %busy.at, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue {{ i32, i1 }} %taken, 1
+  br i1 %mine, label %together, label %alone
+alone:
+  %record = alloca [{record} x i8], align 64
+  %slot = getelementptr i8, ptr %record, i64 128
+  store ptr null, ptr %slot, align 8
+  call void %work(ptr %context, i64 0, i64 1, ptr %record)
+  %said = load ptr, ptr %slot, align 8
+  ret ptr %said
+together:
+  %work.at = getelementptr i8, ptr %team, i64 200
+  store ptr %work, ptr %work.at, align 8
+  %context.at = getelementptr i8, ptr %team, i64 208
+  store ptr %context, ptr %context.at, align 8
+  %threads.at = getelementptr i8, ptr %team, i64 216
+  store i64 %threads, ptr %threads.at, align 8
+  %message.at = getelementptr i8, ptr %team, i64 128
+  store ptr null, ptr %message.at, align 8
+  %done.at = getelementptr i8, ptr %team, i64 256
+  store atomic i64 0, ptr %done.at monotonic, align 8
+  %word = getelementptr i8, ptr %team, i64 192
+  %old = atomicrmw add ptr %word, i32 1 seq_cst
+  %sleepers.at = getelementptr i8, ptr %team, i64 320
+  %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
+  %some = icmp sgt i32 %sleepers, 0
+  br i1 %some, label %wake, label %work.now
+wake:
+  {wake}
+  br label %work.now
+work.now:
+  call void %work(ptr %context, i64 0, i64 %threads, ptr %team)
+  %others = sub i64 %threads, 1
+  br label %join
+join:
+  %spins = phi i64 [ 0, %work.now ], [ %more, %again ]
+  %done = load atomic i64, ptr %done.at acquire, align 8
+  %all = icmp sge i64 %done, %others
+  br i1 %all, label %out, label %spin
+spin:
+  {pause}
+  %more = add i64 %spins, 1
+  %long = icmp sgt i64 %spins, {spins}
+  br i1 %long, label %give, label %again
+give:
+  %y = call i32 @sched_yield()
+  br label %again
+again:
+  br label %join
+out:
+  %message = load ptr, ptr %message.at, align 8
+  store atomic i32 0, ptr %busy.at release, align 4
+  ret ptr %message
+}}
+
+; What a worker does all its life; the argument is {{ team, its number }}. Work without a function ends it.
+define ptr @eutectic_worker(ptr %argument) nounwind {{
+entry:
+  %team = load ptr, ptr %argument, align 8
+  %number.at = getelementptr i8, ptr %argument, i64 8
+  %thread = load i64, ptr %number.at, align 8
+  %word = getelementptr i8, ptr %team, i64 192
+  %sleepers.at = getelementptr i8, ptr %team, i64 320
+  %work.at = getelementptr i8, ptr %team, i64 200
+  %context.at = getelementptr i8, ptr %team, i64 208
+  %threads.at = getelementptr i8, ptr %team, i64 216
+  %done.at = getelementptr i8, ptr %team, i64 256
+  br label %idle
+idle:
+  %seen = phi i32 [ 0, %entry ], [ %now, %idle.next ]
+  br label %look
+look:
+  %spins = phi i64 [ 0, %idle ], [ %more, %spin ], [ 0, %woken ]
+  %now = load atomic i32, ptr %word seq_cst, align 4
+  %new = icmp ne i32 %now, %seen
+  br i1 %new, label %begin, label %still
+still:
+  %long = icmp sgt i64 %spins, {spins}
+  br i1 %long, label %sleep, label %spin
+spin:
+  {pause}
+  %more = add i64 %spins, 1
+  br label %look
+sleep:
+  %s = atomicrmw add ptr %sleepers.at, i32 1 seq_cst
+  {sleep}
+  %w = atomicrmw sub ptr %sleepers.at, i32 1 seq_cst
+  br label %woken
+woken:
+  br label %look
+begin:
+  %work = load ptr, ptr %work.at, align 8
+  %ends = icmp eq ptr %work, null
+  br i1 %ends, label %out, label %mine
+mine:
+  %threads = load i64, ptr %threads.at, align 8
+  %takes.part = icmp slt i64 %thread, %threads
+  br i1 %takes.part, label %do, label %idle.next
+do:
+  %context = load ptr, ptr %context.at, align 8
+  call void %work(ptr %context, i64 %thread, i64 %threads, ptr %team)
+  %d = atomicrmw add ptr %done.at, i64 1 release
+  br label %idle.next
+idle.next:
+  br label %idle
+out:
+  ret ptr null
+}}
+"""

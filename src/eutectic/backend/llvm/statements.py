@@ -1,0 +1,158 @@
+"""Statements to LLVM instructions: loops, branches, memory.
+
+A statement is emitted *alone*, by one thread that runs all of it; how the threads of a
+team share the outermost loops is the matter of `team.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from eutectic.backend.llvm import memory
+from eutectic.backend.llvm.expr import ExprEmitter
+from eutectic.backend.llvm.types import memory_bytes, memory_type
+from eutectic.ir.prim_expr import IntImm, Var
+from eutectic.support.errors import CodegenError
+from eutectic.tir.stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+)
+
+STACK_BYTES: Final = 32 * 1024  # more than that in one allocation is not put on a thread's stack
+Allocator = Callable[[Allocate], str]
+
+
+class StatementEmitter(ExprEmitter):
+    """Emits statements into a function."""
+
+    def big_allocation(self, stmt: Allocate) -> str:
+        """A pointer to memory that is too large, or of unknown size, for the stack."""
+        raise CodegenError(f"memory {stmt.buffer_var.name} is too large for the stack")
+
+    def statement(self, stmt: Stmt) -> None:
+        """Emit a statement for one thread."""
+        match stmt:
+            case SeqStmt():
+                for part in stmt.seq:
+                    self.statement(part)
+            case For():
+                self.loop(stmt)
+            case BufferStore():
+                self.forget()
+                memory.store(self, stmt)
+                self.forget()
+            case IfThenElse():
+                self._if(stmt)
+            case LetStmt():
+                self.bind(stmt.var, stmt.value)
+                self.statement(stmt.body)
+            case Allocate():
+                self.allocate(stmt)
+                self.statement(stmt.body)
+            case DeclBuffer() | AttrStmt():
+                self.statement(stmt.body)
+            case Evaluate():
+                self.forget()
+                if not isinstance(stmt.value, IntImm):
+                    self.value(stmt.value)
+                self.forget()
+            case While():
+                self._while(stmt)
+            case AssertStmt():
+                self.report_unless(self.value(stmt.condition))
+                self.statement(stmt.body)
+            case _:
+                raise CodegenError(f"{type(stmt).__name__} cannot be compiled", help="lower the function first")
+
+    def loop(self, stmt: For) -> None:
+        """A loop over all of its iterations."""
+        low, extent = self.index(stmt.min), self.index(stmt.extent)
+        self.loop_over(stmt.loop_var, low, self._fold("add", low, extent), lambda: self.statement(stmt.body))
+
+    def loop_over(self, var: Var, low: str, high: str, body: Callable[[], None]) -> None:
+        """`for var in range(low, high): body`; both bounds are 64-bit registers or constants."""
+        text = self.text
+        self.forget()
+        begin, done = text.fresh("loop"), text.fresh("done")
+        constant = not low.startswith("%") and not high.startswith("%")
+        if constant and int(high) <= int(low):
+            return
+        if constant and int(high) == int(low) + 1:
+            self.indices[var] = low
+            body()
+            self.forget()
+            return
+        if not constant:
+            some = text.assign(f"icmp slt i64 {low}, {high}")
+            ahead = text.fresh("enter")
+            text.branch(some, ahead, done)
+            text.start(ahead)
+        before = text.block
+        text.jump(begin)
+        text.start(begin)
+        counter, following = f"%{text.fresh('i')}", f"%{text.fresh('next')}"
+        place = text.reserve()
+        self.indices[var] = counter
+        body()
+        text.do(
+            f"{following} = add nuw nsw i64 {counter}, 1" if low == "0" else f"{following} = add nsw i64 {counter}, 1"
+        )
+        text.fill(place, f"{counter} = phi i64 [ {low}, %{before} ], [ {following}, %{text.block} ]")
+        more = text.assign(f"icmp slt i64 {following}, {high}")
+        text.do(f"br i1 {more}, label %{begin}, label %{done}, !llvm.loop !0")
+        text.start(done)
+        self.forget()
+
+    def _if(self, stmt: IfThenElse) -> None:
+        text = self.text
+        self.forget()
+        condition = self.value(stmt.condition)
+        yes, after = text.fresh("if"), text.fresh("endif")
+        no = text.fresh("else") if stmt.else_case is not None else after
+        text.branch(condition, yes, no)
+        for label, part in ((yes, stmt.then_case), (no, stmt.else_case)):
+            if part is not None:
+                text.start(label)
+                self.forget()
+                self.statement(part)
+                text.jump(after)
+        text.start(after)
+        self.forget()
+
+    def _while(self, stmt: While) -> None:
+        text = self.text
+        head, body, done = text.fresh("while"), text.fresh("body"), text.fresh("done")
+        self.forget()
+        text.jump(head)
+        text.start(head)
+        text.branch(self.value(stmt.condition), body, done)
+        text.start(body)
+        self.forget()
+        self.statement(stmt.body)
+        text.jump(head)
+        text.start(done)
+        self.forget()
+
+    def allocate(self, stmt: Allocate) -> None:
+        """Give memory to a pointer: on the stack when it is small."""
+        count = 1
+        for extent in stmt.extents:
+            if not isinstance(extent, IntImm):
+                self.pointers[stmt.buffer_var] = self.big_allocation(stmt)
+                return
+            count *= extent.value
+        if count * memory_bytes(stmt.dtype) > STACK_BYTES:
+            self.pointers[stmt.buffer_var] = self.big_allocation(stmt)
+            return
+        self.pointers[stmt.buffer_var] = self.text.alloca(memory_type(stmt.dtype), count)

@@ -1,0 +1,300 @@
+"""Kernels that a team of threads runs together.
+
+Every thread of the team calls the kernel with its number. An outermost parallel
+loop is cut into one run of iterations per thread, always at the same places for the
+same number of threads; what is outside of parallel loops is done by thread 0, and
+barriers keep the order. So a whole network is one entry into the team, and a
+parallel loop costs a barrier instead of a fork and a join.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eutectic.backend.llvm import intrinsics as _intrinsics  # noqa: F401 - fills the table of intrinsics
+from eutectic.backend.llvm.function_text import FunctionText
+from eutectic.backend.llvm.machine import Machine
+from eutectic.backend.llvm.statements import StatementEmitter
+from eutectic.backend.llvm.types import memory_bytes, register_type
+from eutectic.ir.dtype import is_integer
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, mul
+from eutectic.ir.visit import post_order
+from eutectic.support.errors import CodegenError
+from eutectic.tir.function import PrimFunc
+from eutectic.tir.stmt import Allocate, AttrStmt, DeclBuffer, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
+
+BARRIER = "eutectic_barrier"
+MESSAGE_AT = 128  # where the team's record has the pointer to the message of a failed check
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Memory that a kernel is given for values of its own.
+
+    Attributes:
+        bytes: Size, in variables of the kernel's shapes and scalars; a multiple of 64.
+        per_thread: Whether each thread of the team needs that much.
+    """
+
+    bytes: PrimExpr
+    per_thread: bool
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel as LLVM text, and how it is called.
+
+    The C signature is `void name(ptr per buffer..., per scalar..., int64 per shape variable...,
+    ptr per workspace..., int64 thread, int64 threads, ptr team)`; buffers and scalars in the order of the
+    function's parameters.
+
+    Attributes:
+        name: Its symbol.
+        function: What was compiled.
+        shape_vars: Variables of buffers' shapes, whose values are passed.
+        workspaces: Memory to be passed.
+        parallel: Whether more than one thread has something to do.
+        text: The LLVM module.
+    """
+
+    name: str
+    function: PrimFunc
+    shape_vars: tuple[Var, ...]
+    workspaces: tuple[Workspace, ...]
+    parallel: bool
+    text: str
+
+
+def kernel_of(func: PrimFunc, name: str, machine: Machine) -> Kernel:
+    """Compile a lowered function to LLVM text.
+
+    Args:
+        func: Flat loops, as `tir.transform.lower` makes them.
+        name: Symbol of the kernel.
+        machine: What the code is for.
+
+    Raises:
+        CodegenError: something in it cannot be compiled.
+    """
+    return _TeamEmitter(func, name, machine).run()
+
+
+def shape_variables(func: PrimFunc) -> tuple[Var, ...]:
+    """Variables of buffers' shapes and strides that are no parameters, in order of appearance."""
+    found: list[Var] = []
+    params = {id(param) for param in func.params}
+    for buffer in func.buffer_map.values():
+        offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
+        for item in (*buffer.shape, *buffer.strides, *offset):
+            for part in post_order(item):
+                if isinstance(part, Var) and id(part) not in params:
+                    params.add(id(part))
+                    found.append(part)
+    return tuple(found)
+
+
+class _TeamEmitter(StatementEmitter):
+    def __init__(self, func: PrimFunc, name: str, machine: Machine) -> None:
+        super().__init__(FunctionText(), machine.lanes())
+        self.func, self.name, self.machine = func, name, machine
+        self.workspaces: list[Workspace] = []
+        self.together = has_parallel(func.body)
+        self.shared_by_team = self.together  # whether the statement at hand is outside of parallel loops
+        self.messages: list[str] = []
+
+    def run(self) -> Kernel:
+        parameters = self._parameters()
+        shapes = shape_variables(self.func)
+        for var in shapes:
+            parameters.append(("i64", f"%s{len(parameters)}"))
+            self.indices[var] = parameters[-1][1]
+        for buffer in self.func.buffer_map.values():
+            size: PrimExpr = IntImm("int64", 1)
+            for extent in buffer.shape:
+                size = mul(size, _as_int64(extent))
+            if not buffer.strides:
+                self.extents[buffer.data] = self.index(size)
+        if self.together:
+            self.uniform(self.func.body, last=True)
+        else:
+            self._alone(lambda: self.statement(self.func.body))
+        self.text.do("ret void")
+        parameters += [("ptr noalias", f"%w{i}") for i in range(len(self.workspaces))]
+        parameters += [("i64", "%thread"), ("i64", "%threads"), ("ptr", "%team")]
+        return Kernel(
+            self.name, self.func, shapes, tuple(self.workspaces), self.together, self._module(parameters)
+        )
+
+    def _parameters(self) -> list[tuple[str, str]]:
+        made: list[tuple[str, str]] = []
+        noalias = " noalias" if self.func.attr("tir.noalias") else ""
+        for param in self.func.params:
+            buffer = self.func.buffer_map.get(param)
+            name = f"%p{len(made)}"
+            if buffer is not None:
+                made.append((f"ptr{noalias}", name))
+                self.pointers[buffer.data] = name
+            elif param.dtype == "handle":
+                raise CodegenError(f"parameter {param.name} of {self.name} is a pointer without a buffer")
+            else:
+                kind = register_type(param.dtype)
+                made.append((kind, name))
+                if param.dtype == "int64":
+                    self.indices[param] = name
+                elif param.dtype == "int32":
+                    self.indices[param] = self.text.assign(f"sext i32 {name} to i64")
+                else:
+                    self.values[param] = name
+        buffers = [item for item in made if item[0].startswith("ptr")]
+        return [*buffers, *(item for item in made if not item[0].startswith("ptr"))]
+
+    def _module(self, parameters: list[tuple[str, str]]) -> str:
+        signature = ", ".join(f"{kind} {name}" for kind, name in parameters)
+        lines = [f'target triple = "{self.machine.triple}"', "", *self.messages]
+        lines += [f"define void @{self.name}({signature}) nounwind {{", self.text.body(), "}", ""]
+        lines += [*self.text.declared.values(), "", '!0 = distinct !{!0, !1}', '!1 = !{!"llvm.loop.unroll.disable"}', ""]
+        return "\n".join(lines)
+
+    # ---- what the team does together
+
+    def uniform(self, stmt: Stmt, last: bool) -> None:
+        """Emit a statement that every thread of the team comes to; `last` if nothing follows that depends on it."""
+        if not has_parallel(stmt):
+            self._alone(lambda: self.statement(stmt))
+            self._barrier(last)
+            return
+        match stmt:
+            case SeqStmt():
+                for i, part in enumerate(stmt.seq):
+                    self.uniform(part, last and i + 1 == len(stmt.seq))
+            case For() if stmt.kind == ForKind.PARALLEL:
+                self._share(stmt)
+                self._barrier(last)
+            case For():
+                low = self.index(stmt.min)
+                high = self._fold("add", low, self.index(stmt.extent))
+                self.loop_over(stmt.loop_var, low, high, lambda: self.uniform(stmt.body, last=False))
+            case LetStmt():
+                self.bind(stmt.var, stmt.value)
+                self.uniform(stmt.body, last)
+            case Allocate():
+                self.allocate(stmt)
+                self.uniform(stmt.body, last)
+            case DeclBuffer() | AttrStmt():
+                self.uniform(stmt.body, last)
+            case IfThenElse():
+                self._uniform_if(stmt)
+            case _:
+                self._alone(lambda: self.statement(stmt))
+                self._barrier(last)
+
+    def _uniform_if(self, stmt: IfThenElse) -> None:
+        """Every thread takes the same branch: nobody goes on before all have looked at the condition."""
+        text = self.text
+        self.forget()
+        condition = self.value(stmt.condition)
+        self._barrier(last=False)
+        yes, no, after = (text.fresh(hint) for hint in ("if", "else", "endif"))
+        text.branch(condition, yes, no)
+        for label, part in ((yes, stmt.then_case), (no, stmt.else_case)):
+            text.start(label)
+            self.forget()
+            if part is not None:
+                self.uniform(part, last=False)
+            text.jump(after)
+        text.start(after)
+        self.forget()
+
+    def _share(self, stmt: For) -> None:
+        """A parallel loop: each thread has one run of its iterations."""
+        low, extent = self.index(stmt.min), self.index(stmt.extent)
+        text = self.text
+        total = text.assign(f"mul nsw i64 {extent}, %thread")
+        begin = text.assign(f"sdiv i64 {total}, %threads")
+        end = text.assign(f"sdiv i64 {text.assign(f'add nsw i64 {total}, {extent}')}, %threads")
+        self.shared_by_team = False
+        self.loop_over(
+            stmt.loop_var, self._fold("add", low, begin), self._fold("add", low, end), lambda: self.statement(stmt.body)
+        )
+        self.shared_by_team = True
+
+    def _alone(self, emit: object) -> None:
+        """What only thread 0 does."""
+        text = self.text
+        first = text.assign("icmp eq i64 %thread, 0")
+        mine, after = text.fresh("alone"), text.fresh("together")
+        text.branch(first, mine, after)
+        text.start(mine)
+        self.forget()
+        shared, self.shared_by_team = self.shared_by_team, False
+        assert callable(emit)
+        emit()
+        self.shared_by_team = shared
+        text.jump(after)
+        text.start(after)
+        self.forget()
+
+    def _barrier(self, last: bool) -> None:
+        if not last:
+            self.text.call("void", BARRIER, [("ptr", "%team"), ("i64", "%threads")])
+            self.forget()
+
+    # ---- memory and checks
+
+    def allocate(self, stmt: Allocate) -> None:
+        """Memory that the threads share comes from the caller; each thread's own is on its stack when small."""
+        if self.shared_by_team:
+            self.pointers[stmt.buffer_var] = self._workspace(stmt, per_thread=False)
+        else:
+            super().allocate(stmt)
+
+    def big_allocation(self, stmt: Allocate) -> str:
+        """Memory from the caller; each thread has its part."""
+        base = self._workspace(stmt, per_thread=True)
+        if not self.together:
+            return base
+        offset = self.text.assign(f"mul nsw i64 {self.index(self.workspaces[-1].bytes)}, %thread")
+        return self.text.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+
+    def _workspace(self, stmt: Allocate, per_thread: bool) -> str:
+        count: PrimExpr = IntImm("int64", memory_bytes(stmt.dtype))
+        for extent in stmt.extents:
+            count = mul(count, _as_int64(extent))
+        known = {id(var) for var in (*self.func.params, *shape_variables(self.func))}
+        if any(isinstance(part, Var) and id(part) not in known for part in post_order(count)):
+            raise CodegenError(
+                f"memory {stmt.buffer_var.name} of {self.name} has a size that depends on a loop",
+                help="give it a constant size",
+            )
+        rounded = mul(floordiv(add(count, 63), 64), 64)
+        if isinstance(count, IntImm):
+            rounded = IntImm("int64", -(-count.value // 64) * 64)
+        self.workspaces.append(Workspace(rounded, per_thread and self.together))
+        return f"%w{len(self.workspaces) - 1}"
+
+    def report_unless(self, condition: str) -> None:
+        """Leave a message in the team's record unless the condition holds."""
+        text, symbol = self.text, f"@message{len(self.messages)}"
+        message = f"kernel {self.name}: an index computed from data is outside of its buffer"
+        data = "".join(char if char.isalnum() or char in " _:" else "?" for char in message)
+        self.messages.append(f'{symbol} = internal constant [{len(data) + 1} x i8] c"{data}\\00"')
+        bad, good = text.fresh("outside"), text.fresh("inside")
+        text.branch(condition, good, bad)
+        text.start(bad)
+        at = text.assign(f"getelementptr inbounds i8, ptr %team, i64 {MESSAGE_AT}")
+        text.do(f"store atomic ptr {symbol}, ptr {at} monotonic, align 8")
+        text.jump(good)
+        text.start(good)
+
+
+def has_parallel(stmt: Stmt) -> bool:
+    """Whether a statement contains a parallel loop."""
+    return any(isinstance(part, For) and part.kind == ForKind.PARALLEL for part in post_order(stmt))
+
+
+def _as_int64(value: PrimExpr) -> PrimExpr:
+    if not is_integer(value.dtype):
+        raise CodegenError(f"a size of dtype {value.dtype}: expected an integer")
+    if isinstance(value, IntImm):
+        return IntImm("int64", value.value)
+    return value if value.dtype == "int64" else value.astype("int64")
