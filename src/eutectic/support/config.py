@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Final
 
+from platformdirs import user_cache_dir
+
 VARIABLES: Final[dict[str, str]] = {
+    "EUTECTIC_CACHE_DIR": "folder of compiled kernels; empty means that none are kept",
     "EUTECTIC_DNNL_LIBRARY": "path of the oneDNN shared library to load instead of the installed one",
     "EUTECTIC_THREADS": "number of threads a compiled model uses when compile() is not told",
 }
@@ -28,3 +32,17 @@ def default_threads() -> int | None:
     if not text.isdigit() or int(text) < 1:
         raise ValueError(f"EUTECTIC_THREADS={text!r}: expected a positive integer")
     return int(text)
+
+
+def cache_folder() -> Path | None:
+    """Folder of compiled kernels: `EUTECTIC_CACHE_DIR`, else `eutectic` in the user's cache folder; None when off."""
+    given = os.environ.get("EUTECTIC_CACHE_DIR")
+    if given is not None:
+        return Path(given).expanduser() if given else None
+    return Path(user_cache_dir("eutectic", appauthor=False)) / "kernels"
+
+
+def openmp_threads() -> int | None:
+    """Thread count given by `OMP_NUM_THREADS`, or None when it is not a positive number."""
+    text = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    return int(text) if text.isdigit() and int(text) > 0 else None

@@ -28,6 +28,7 @@ class Library:
         for data in objects:
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._engine.finalize_object()
+        self._addresses: dict[str, int] = {}
 
     def address(self, symbol: str) -> int:
         """Address of a function.
@@ -35,11 +36,27 @@ class Library:
         Raises:
             CodegenError: there is none of that name.
         """
-        found = int(self._engine.get_function_address(symbol))
-        if not found:
-            raise CodegenError(f"the loaded code has no function {symbol}")
+        found = self._addresses.get(symbol)
+        if found is None:
+            found = int(self._engine.get_function_address(symbol))
+            if not found:
+                raise CodegenError(f"the loaded code has no function {symbol}")
+            self._addresses[symbol] = found
         return found
 
-    def keep_forever(self) -> None:
-        """Never unload the code, as threads may run it until the process ends."""
+    def data(self, symbol: str) -> int:
+        """Address of a global variable.
+
+        Raises:
+            CodegenError: there is none of that name.
+        """
+        found = int(self._engine.get_global_value_address(symbol))
+        if not found:
+            raise CodegenError(f"the loaded code has no variable {symbol}")
+        return found
+
+    def keep_forever(self, symbols: Iterable[str]) -> None:
+        """Never unload the code, as threads may run it until the process ends; only these functions can be asked for."""
+        for symbol in symbols:
+            self.address(symbol)
         self._engine.detach()

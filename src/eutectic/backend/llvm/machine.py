@@ -101,6 +101,7 @@ def start_llvm() -> None:
 def _start() -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
+    llvm.initialize_native_asmparser()  # for the pause instruction
 
 
 def target_machine(machine: Machine) -> Any:

@@ -1,4 +1,6 @@
-"""The process's team of threads: started at the first parallel call, again in a forked child, never stopped.
+"""The process's team of threads: started at the first parallel call, never stopped.
+
+A forked child has none of the threads; there every call runs on the thread that makes it.
 
 The code of the pool is `pool_text.py`. Threads are made by pthread_create, know
 nothing of Python, and take no signals.
@@ -16,8 +18,8 @@ from typing import Any, Final
 from eutectic.backend.llvm.jit import Library
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.optimize import object_code
-from eutectic.backend.llvm.pool_text import RECORD_BYTES, can_sleep, pool_text
-from eutectic.support.config import default_threads
+from eutectic.backend.llvm.pool_text import RECORD_BYTES, WORKERS_AT, can_sleep, pool_text
+from eutectic.support.config import default_threads, openmp_threads
 from eutectic.target import Target
 
 MOST_THREADS: Final = 256
@@ -30,14 +32,12 @@ class _Pool:
     Attributes:
         process: Its number; another one means that this is a forked child.
         record: The team's record, which lives as long as the process.
-        workers: Threads beside the caller.
         arguments: What the workers were started with.
     """
 
     process: int
     record: int
     memory: Any
-    workers: int = 0
     arguments: list[Any] = field(default_factory=list)
 
 
@@ -55,7 +55,7 @@ def _library() -> Library:
     library: Library | None = _state.get("library")
     if library is None:
         library = _state["library"] = Library([object_code(pool_text(), machine_of(Target("llvm")))])
-        library.keep_forever()
+        library.keep_forever(("eutectic_barrier", "eutectic_run", "eutectic_worker"))
         os.register_at_fork(after_in_child=_after_fork)
     return library
 
@@ -67,11 +67,15 @@ def _after_fork() -> None:
     pool: _Pool | None = _state.get("pool")
     if pool is not None:
         ctypes.memset(pool.record, 0, RECORD_BYTES)
-        pool.process, pool.workers = os.getpid(), 0
+        pool.process = os.getpid()  # zero workers: the calling thread does everything
 
 
 def team(threads: int) -> int:
-    """Address of the record of a team of at least so many threads, which are started when they are not there."""
+    """Address of the record of the process's team.
+
+    Its size is settled at the first call for more than one thread: as many as are asked for, or as there are
+    processors. A call for more uses those.
+    """
     with _lock:
         library = _library()
         pool: _Pool | None = _state.get("pool")
@@ -79,8 +83,11 @@ def team(threads: int) -> int:
             memory = (ctypes.c_char * (RECORD_BYTES + 64))()
             start = -(-ctypes.addressof(memory) // 64) * 64
             pool = _state["pool"] = _Pool(os.getpid(), start, memory)
-        for number in range(pool.workers + 1, min(threads, MOST_THREADS)):
-            _start_worker(pool, library, number)
+        if threads > 1 and not pool.arguments and can_sleep():
+            size = min(max(threads, len(os.sched_getaffinity(0))), MOST_THREADS)
+            for number in range(1, size):
+                _start_worker(pool, library, number)
+            ctypes.c_int64.from_address(pool.record + WORKERS_AT).value = size - 1
         return pool.record
 
 
@@ -90,8 +97,7 @@ def available_threads(wanted: int | None = None) -> int:
         return 1
     chosen = wanted or default_threads()
     if chosen is None:
-        omp = os.environ.get("OMP_NUM_THREADS", "")
-        chosen = int(omp) if omp.isdigit() and int(omp) > 0 else len(os.sched_getaffinity(0))
+        chosen = openmp_threads() or len(os.sched_getaffinity(0))
     return max(1, min(chosen, MOST_THREADS))
 
 
@@ -108,5 +114,4 @@ def _start_worker(pool: _Pool, library: Library, number: int) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if failed:
         raise MemoryError(f"no thread could be started: {os.strerror(failed)}")
-    pool.workers = number
     ctypes.CDLL(None).pthread_detach(handle)

@@ -2,7 +2,7 @@
 
 A team's record, by byte: 0 arrivals at the barrier, 64 the barrier's generation, 128 the message of a failed
 check, 192 the work's generation (a futex), 200 the work's function, 208 its context, 216 its number of threads,
-256 how many workers are done, 320 how many sleep, 384 whether a call has the team.
+224 how many workers there are, 256 how many workers are done, 320 how many sleep, 384 whether a call has the team.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from typing import Final
 
 RECORD_BYTES: Final = 448
+WORKERS_AT: Final = 224
 _SPINS: Final = 2000  # pauses before a thread gives its processor away; some tens of microseconds
 _FUTEX: Final = {"x86_64": 202, "aarch64": 98}  # number of the system call
 _PAUSE: Final = {
@@ -40,6 +41,7 @@ def pool_text() -> str:
 _TEXT: Final = """
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
+declare i64 @llvm.smin.i64(i64, i64)
 
 ; Nobody goes on before all threads have arrived.
 define void @eutectic_barrier(ptr %team, i64 %threads) nounwind {{
@@ -79,8 +81,12 @@ out:
 
 ; Runs work(context, thread, threads, team) in all threads; returns the message of a failed check, or null.
 ; When another call has the team, the calling thread does everything alone.
-define ptr @eutectic_run(ptr %team, ptr %work, ptr %context, i64 %threads) nounwind {{
+define ptr @eutectic_run(ptr %team, ptr %work, ptr %context, i64 %wanted) nounwind {{
 entry:
+  %workers.at = getelementptr i8, ptr %team, i64 224
+  %workers = load i64, ptr %workers.at, align 8
+  %most = add i64 %workers, 1
+  %threads = call i64 @llvm.smin.i64(i64 %wanted, i64 %most)
   %single = icmp sle i64 %threads, 1
   br i1 %single, label %alone, label %take
 take:
@@ -117,12 +123,11 @@ wake:
   br label %work.now
 work.now:
   call void %work(ptr %context, i64 0, i64 %threads, ptr %team)
-  %others = sub i64 %threads, 1
   br label %join
 join:
   %spins = phi i64 [ 0, %work.now ], [ %more, %again ]
   %done = load atomic i64, ptr %done.at acquire, align 8
-  %all = icmp sge i64 %done, %others
+  %all = icmp sge i64 %done, %workers
   br i1 %all, label %out, label %spin
 spin:
   {pause}
@@ -182,10 +187,12 @@ begin:
 mine:
   %threads = load i64, ptr %threads.at, align 8
   %takes.part = icmp slt i64 %thread, %threads
-  br i1 %takes.part, label %do, label %idle.next
+  br i1 %takes.part, label %do, label %done
 do:
   %context = load ptr, ptr %context.at, align 8
   call void %work(ptr %context, i64 %thread, i64 %threads, ptr %team)
+  br label %done
+done:
   %d = atomicrmw add ptr %done.at, i64 1 release
   br label %idle.next
 idle.next:

@@ -1,0 +1,368 @@
+"""The native function of a plan: checks its arguments, has the arena, and runs the kernels with the team.
+
+It has the calling convention of tvm-ffi, `int32 (ptr self, ptr args, int32 count, ptr result)`, with
+inputs, then outputs, then the integers that are no sizes of an input. A wrong
+argument is reported through `eutectic_raise(kind, message)` and the result -1.
+
+Reference: https://tvm.apache.org/ffi, stable C ABI; layout of DLTensor in DLPack 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from eutectic.backend.llvm.expr import ExprEmitter
+from eutectic.backend.llvm.function_text import FunctionText
+from eutectic.backend.llvm.machine import Machine
+from eutectic.backend.llvm.plan import CopyStep, KernelStep, Plan, Step, Tensor, needs_barrier
+from eutectic.backend.llvm.team import BARRIER
+from eutectic.backend.llvm.types import register_type
+from eutectic.ir.dtype import item_bytes
+from eutectic.ir.prim_expr import IntImm
+from eutectic.ir.prim_expr import Var as ScalarVar
+
+RAISE: Final = "eutectic_raise"
+_CODES: Final = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}  # DLDataTypeCode
+_TENSOR_POINTER, _TENSOR_OBJECT, _INTEGER = 7, 70, 1  # type indices of tvm-ffi
+_OBJECT_HEADER: Final = 24
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Least and largest value of a symbolic size; None where there is no limit."""
+
+    low: int = 0
+    high: int | None = None
+
+
+def entry_symbol(name: str) -> str:
+    """The symbol under which tvm-ffi finds a function."""
+    return f"__tvm_ffi_{name}"
+
+
+def entry_text(plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds]) -> str:
+    """The LLVM module of a plan.
+
+    It has variables that are set when it is loaded: `constants`, an array of pointers; `team`, the team's
+    record; `threads`, how many threads a call uses.
+    """
+    writer = _Entry(plan, machine, bounds)
+    work = writer.work()
+    checks = writer.entry()
+    constants = max(len(plan.constants), 1)
+    lines = [
+        f'target triple = "{machine.triple}"',
+        "",
+        f"@constants = global [{constants} x ptr] zeroinitializer",
+        "@team = global ptr null",
+        "@threads = global i64 1",
+        "@spare = internal global ptr null",
+        *writer.messages,
+        "",
+        "declare ptr @aligned_alloc(i64, i64)",
+        "declare void @free(ptr)",
+        f"declare void @{RAISE}(ptr, ptr)",
+        "declare ptr @eutectic_run(ptr, ptr, ptr, i64)",
+        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+        *{**writer.work_text.declared, **writer.entry_text.declared}.values(),
+        "",
+        "; Frees the memory that is kept for the next call.",
+        "define void @release() nounwind {",
+        "  %kept = atomicrmw xchg ptr @spare, ptr null acquire",
+        "  %none = icmp eq ptr %kept, null",
+        "  br i1 %none, label %done, label %drop",
+        "drop:",
+        "  %base = getelementptr i8, ptr %kept, i64 -64",
+        "  call void @free(ptr %base)",
+        "  br label %done",
+        "done:",
+        "  ret void",
+        "}",
+        "",
+        "define internal void @work(ptr %frame, i64 %thread, i64 %threads, ptr %team) nounwind {",
+        work,
+        "}",
+        "",
+        f"define i32 @{entry_symbol(plan.name)}(ptr %self, ptr %args, i32 %count, ptr %result) nounwind {{",
+        checks,
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+class _Entry:
+    """The frame is an array of words: pointers of inputs, of outputs, of the arena, then values of symbols."""
+
+    def __init__(self, plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds]) -> None:
+        self.plan, self.machine, self.bounds = plan, machine, bounds
+        self.work_text, self.entry_text = FunctionText(), FunctionText()
+        self.messages: list[str] = []
+        self.symbols = [*self._defined(), *plan.symbols]
+        self._strings: dict[str, str] = {}
+
+    def _defined(self) -> list[ScalarVar]:
+        """Symbols that are sizes of an input."""
+        found: dict[ScalarVar, None] = {}
+        for tensor in self.plan.inputs:
+            for size in tensor.dims:
+                if isinstance(size, ScalarVar):
+                    found[size] = None
+        return list(found)
+
+    # ---- the work of one thread
+
+    def work(self) -> str:
+        """Body of the function that each thread of the team runs."""
+        text, plan = self.work_text, self.plan
+        emitter = ExprEmitter(text, self.machine.lanes())
+        for i, symbol in enumerate(self.symbols):
+            emitter.indices[symbol] = self._word(text, len(plan.inputs) + len(plan.outputs) + 1 + i, "i64")
+        arena = self._word(text, len(plan.inputs) + len(plan.outputs), "ptr")
+        self._pointers: dict[int, str] = {}
+        waiting: list[Step] = []
+        for step in plan.steps:
+            if needs_barrier(waiting, step):
+                text.call("void", BARRIER, [("ptr", "%team"), ("i64", "%threads")])
+                waiting = []
+            waiting.append(step)
+            if isinstance(step, CopyStep):
+                self._alone(emitter, lambda step=step: self._copy(emitter, step, arena))  # type: ignore[misc]
+            elif step.kernel.parallel:
+                self._call(emitter, step, arena)
+            else:
+                self._alone(emitter, lambda step=step: self._call(emitter, step, arena))  # type: ignore[misc]
+        text.do("ret void")
+        return text.body()
+
+    def _alone(self, emitter: ExprEmitter, emit: object) -> None:
+        text = self.work_text
+        mine, after = text.fresh("alone"), text.fresh("together")
+        text.branch(text.assign("icmp eq i64 %thread, 0"), mine, after)
+        text.start(mine)
+        emitter.forget()
+        assert callable(emit)
+        emit()
+        text.jump(after)
+        text.start(after)
+        emitter.forget()
+
+    def _word(self, text: FunctionText, number: int, kind: str) -> str:
+        at = text.assign(f"getelementptr inbounds i64, ptr %frame, i64 {number}")
+        return text.assign(f"load {kind}, ptr {at}, align 8")
+
+    def _pointer(self, emitter: ExprEmitter, tensor: Tensor, arena: str) -> str:
+        """A pointer to a tensor; made anew at each use, as not every block dominates the next."""
+        text, plan = self.work_text, self.plan
+        if tensor.home == "input":
+            return self._word(text, tensor.number, "ptr")
+        if tensor.home == "output":
+            return self._word(text, len(plan.inputs) + tensor.number, "ptr")
+        if tensor.home == "constant":
+            at = text.assign(f"getelementptr inbounds ptr, ptr @constants, i64 {tensor.number}")
+            return text.assign(f"load ptr, ptr {at}, align 8")
+        assert tensor.offset is not None
+        return text.assign(f"getelementptr inbounds i8, ptr {arena}, i64 {emitter.index(tensor.offset)}")
+
+    def _copy(self, emitter: ExprEmitter, step: CopyStep, arena: str) -> None:
+        source, target = (self._pointer(emitter, tensor, arena) for tensor in step.tensors)
+        size = emitter.index(step.source.elements * item_bytes(step.source.dtype))
+        self.work_text.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+
+    def _call(self, emitter: ExprEmitter, step: KernelStep, arena: str) -> None:
+        args = [("ptr", self._pointer(emitter, tensor, arena)) for tensor in step.tensors]
+        for value in step.scalars:
+            kind = register_type(value.dtype)
+            args.append((kind, emitter.index(value) if kind == "i64" else emitter.value(value)))
+        args += [("i64", emitter.index(value)) for value in step.shapes]
+        args += [("ptr", self._pointer(emitter, tensor, arena)) for tensor in step.workspaces]
+        team = [("i64", "%thread"), ("i64", "%threads"), ("ptr", "%team")]
+        self.work_text.call("void", step.kernel.symbol, [*args, *team])
+        emitter.forget()
+
+    # ---- the way in
+
+    def entry(self) -> str:
+        """Body of the function with the calling convention of tvm-ffi."""
+        text, plan = self.entry_text, self.plan
+        emitter = ExprEmitter(text, self.machine.lanes())
+        tensors = [*plan.inputs, *plan.outputs]
+        count = len(tensors) + len(plan.symbols)
+        self._require(f"icmp eq i32 %count, {count}", f"{plan.name} takes {count} arguments: inputs, then outputs")
+        records = [self._tensor_argument(i, tensor) for i, tensor in enumerate(tensors)]
+        for i, symbol in enumerate(plan.symbols):
+            emitter.indices[symbol] = self._integer_argument(len(tensors) + i, symbol)
+        for record, tensor in zip(records, tensors, strict=True):
+            self._bind_symbols(emitter, record, tensor)
+        for record, tensor in zip(records, tensors, strict=True):
+            self._check_shape(emitter, record, tensor)
+        words = [self._data(record) for record in records]
+        words.append(self._arena(emitter))
+        words += [emitter.indices[symbol] for symbol in self.symbols]
+        frame = text.alloca("i64", len(words))
+        for i, word in enumerate(words):
+            kind = "ptr" if i <= len(tensors) else "i64"
+            text.do(f"store {kind} {word}, ptr {text.assign(f'getelementptr inbounds i64, ptr {frame}, i64 {i}')}, align 8")
+        team, threads = text.assign("load ptr, ptr @team, align 8"), text.assign("load i64, ptr @threads, align 8")
+        said = text.assign(f"call ptr @eutectic_run(ptr {team}, ptr @work, ptr {frame}, i64 {threads})")
+        self._give_back(words[len(tensors)])
+        fine, bad = text.fresh("fine"), text.fresh("failed")
+        text.branch(text.assign(f"icmp eq ptr {said}, null"), fine, bad)
+        text.start(bad)
+        text.do(f"call void @{RAISE}(ptr {self._string('IndexError')}, ptr {said})")
+        text.do("ret i32 -1")
+        text.start(fine)
+        text.do("ret i32 0")
+        return text.body()
+
+    def _string(self, value: str) -> str:
+        if value not in self._strings:
+            name = f"@text{len(self._strings)}"
+            data = "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "?" for c in value)
+            self.messages.append(f'{name} = internal constant [{len(data) + 1} x i8] c"{data}\\00"')
+            self._strings[value] = name
+        return self._strings[value]
+
+    def _require(self, condition: str, message: str, kind: str = "ValueError") -> None:
+        text = self.entry_text
+        good, bad = text.fresh("good"), text.fresh("bad")
+        text.branch(text.assign(condition), good, bad)
+        text.start(bad)
+        text.do(f"call void @{RAISE}(ptr {self._string(kind)}, ptr {self._string(message)})")
+        text.do("ret i32 -1")
+        text.start(good)
+
+    def _field(self, base: str, offset: int, kind: str) -> str:
+        text = self.entry_text
+        at = text.assign(f"getelementptr inbounds i8, ptr {base}, i64 {offset}") if offset else base
+        return text.assign(f"load {kind}, ptr {at}, align {4 if kind == 'i32' else 8}")
+
+    def _tensor_argument(self, number: int, tensor: Tensor) -> str:
+        """A pointer to the DLTensor of an argument, after its kind, device, dtype and rank were checked."""
+        text = self.entry_text
+        kind = self._field("%args", 16 * number, "i32")
+        value = self._field("%args", 16 * number + 8, "ptr")
+        plain = text.assign(f"icmp eq i32 {kind}, {_TENSOR_POINTER}")
+        wrapped = text.assign(f"icmp eq i32 {kind}, {_TENSOR_OBJECT}")
+        what = f"{self.plan.name}: argument {number} ({tensor.name})"
+        self._require(f"or i1 {plain}, {wrapped}", f"{what} must be a tensor", "TypeError")
+        inner = text.assign(f"getelementptr inbounds i8, ptr {value}, i64 {_OBJECT_HEADER}")
+        record = text.assign(f"select i1 {plain}, ptr {value}, ptr {inner}")
+        device = self._field(record, 8, "i32")
+        cpu = text.assign(f"icmp eq i32 {device}, 1")
+        pinned = text.assign(f"icmp eq i32 {device}, 3")
+        self._require(f"or i1 {cpu}, {pinned}", f"{what} must be in the memory of the CPU")
+        given = self._field(record, 20, "i32")
+        matches = text.assign(f"icmp eq i32 {given}, {_dlpack_dtype(tensor.dtype)}")
+        if tensor.dtype == "bfloat16":  # NumPy hands its bits over as integers
+            bits = text.assign(f"icmp eq i32 {given}, {_dlpack_dtype('uint16')}")
+            matches = text.assign(f"or i1 {matches}, {bits}")
+        self._require(f"icmp eq i1 {matches}, true", f"{what} must be {tensor.dtype}", "TypeError")
+        self._require(
+            f"icmp eq i32 {self._field(record, 16, 'i32')}, {len(tensor.dims)}", f"{what} must have {len(tensor.dims)} axes"
+        )
+        return record
+
+    def _integer_argument(self, number: int, symbol: ScalarVar) -> str:
+        kind = self._field("%args", 16 * number, "i32")
+        self._require(f"icmp eq i32 {kind}, {_INTEGER}", f"{self.plan.name}: {symbol.name} must be an integer", "TypeError")
+        return self._field("%args", 16 * number + 8, "i64")
+
+    def _size(self, record: str, axis: int) -> str:
+        return self._field(self._field(record, 24, "ptr"), 8 * axis, "i64")
+
+    def _bind_symbols(self, emitter: ExprEmitter, record: str, tensor: Tensor) -> None:
+        if tensor.home != "input":
+            return
+        for axis, size in enumerate(tensor.dims):
+            if isinstance(size, ScalarVar) and size not in emitter.indices:
+                given = emitter.indices[size] = self._size(record, axis)
+                limits = self.bounds.get(size, Bounds())
+                top = "more" if limits.high is None else str(limits.high)
+                message = (
+                    f"{self.plan.name}: {tensor.name} has a size on axis {axis} outside of the range of {size.name}, "
+                    f"{limits.low} to {top}"
+                )
+                self._require(f"icmp sge i64 {given}, {limits.low}", message)
+                if limits.high is not None:
+                    self._require(f"icmp sle i64 {given}, {limits.high}", message)
+
+    def _check_shape(self, emitter: ExprEmitter, record: str, tensor: Tensor) -> None:
+        """Sizes, and that elements lie one after another."""
+        text = self.entry_text
+        what = f"{self.plan.name}: {tensor.name} must have shape ({', '.join(map(str, tensor.dims))})"
+        for axis, size in enumerate(tensor.dims):
+            self._require(f"icmp eq i64 {self._size(record, axis)}, {emitter.index(size)}", what)
+        if not tensor.dims:
+            return
+        strides = self._field(record, 32, "ptr")
+        look, done = text.fresh("strides"), text.fresh("compact")
+        text.branch(text.assign(f"icmp eq ptr {strides}, null"), done, look)
+        text.start(look)
+        known = emitter.remembered()
+        expected = "1"
+        for axis in reversed(range(len(tensor.dims))):
+            size = emitter.index(tensor.dims[axis])
+            same = text.assign(f"icmp eq i64 {self._field(strides, 8 * axis, 'i64')}, {expected}")
+            single = text.assign(f"icmp sle i64 {size}, 1")
+            self._require(f"or i1 {same}, {single}", f"{self.plan.name}: {tensor.name} must be C-contiguous")
+            expected = emitter._fold("mul", expected, size)
+        text.jump(done)
+        text.start(done)
+        emitter.restore(known)
+
+    def _data(self, record: str) -> str:
+        text = self.entry_text
+        offset = self._field(record, 40, "i64")
+        return text.assign(f"getelementptr inbounds i8, ptr {self._field(record, 0, 'ptr')}, i64 {offset}")
+
+    def _arena(self, emitter: ExprEmitter) -> str:
+        """Memory for intermediates: that of an earlier call when it is free and large enough."""
+        text = self.entry_text
+        if isinstance(self.plan.arena_bytes, IntImm) and self.plan.arena_bytes.value == 0:
+            return "null"
+        size = emitter.index(self.plan.arena_bytes)
+        found = text.assign("atomicrmw xchg ptr @spare, ptr null acquire")
+        names = [text.fresh(hint) for hint in ("spare", "small", "fresh", "ready")]
+        text.branch(text.assign(f"icmp eq ptr {found}, null"), names[2], names[0])
+        text.start(names[0])  # its size is in the words before it
+        have = text.assign(f"load i64, ptr {text.assign(f'getelementptr i8, ptr {found}, i64 -64')}, align 8")
+        text.branch(text.assign(f"icmp sge i64 {have}, {size}"), names[3], names[1])
+        text.start(names[1])
+        text.do(f"call void @free(ptr {text.assign(f'getelementptr i8, ptr {found}, i64 -64')})")
+        text.jump(names[2])
+        text.start(names[2])
+        whole = emitter._fold("add", size, "64")
+        rounded = text.assign(f"and i64 {text.assign(f'add i64 {whole}, 63')}, -64")
+        base = text.assign(f"call ptr @aligned_alloc(i64 64, i64 {rounded})")
+        self._require(f"icmp ne ptr {base}, null", f"{self.plan.name}: not enough memory for intermediates", "MemoryError")
+        text.do(f"store i64 {size}, ptr {base}, align 8")
+        made = text.assign(f"getelementptr inbounds i8, ptr {base}, i64 64")
+        block = text.block
+        text.jump(names[3])
+        text.start(names[3])
+        return text.assign(f"phi ptr [ {found}, %{names[0]} ], [ {made}, %{block} ]")
+
+    def _give_back(self, arena: str) -> None:
+        if arena == "null":
+            return
+        text = self.entry_text
+        other = text.assign(f"atomicrmw xchg ptr @spare, ptr {arena} release")
+        drop, kept = text.fresh("drop"), text.fresh("kept")
+        text.branch(text.assign(f"icmp eq ptr {other}, null"), kept, drop)
+        text.start(drop)
+        text.do(f"call void @free(ptr {text.assign(f'getelementptr i8, ptr {other}, i64 -64')})")
+        text.jump(kept)
+        text.start(kept)
+
+
+def _dlpack_dtype(dtype: str) -> int:
+    """The four bytes of a DLDataType as a little-endian integer."""
+    if dtype == "bool":
+        return _CODES["bool"] | 8 << 8 | 1 << 16
+    kind = dtype.rstrip("0123456789")
+    return _CODES[kind] | int(dtype[len(kind) :]) << 8 | 1 << 16
+
+

@@ -1,0 +1,141 @@
+"""From tensor programs to object code, through the cache on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import eutectic.support.cache as store
+from eutectic.backend.llvm.machine import Machine
+from eutectic.backend.llvm.optimize import object_code
+from eutectic.backend.llvm.rules import schedule_for_cpu
+from eutectic.backend.llvm.team import Kernel, Workspace, kernel_of, shape_variables
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, mul
+from eutectic.ir.prim_expr import Add as AddNode
+from eutectic.ir.prim_expr import Cast as CastNode
+from eutectic.ir.prim_expr import FloorDiv as FloorDivNode
+from eutectic.ir.prim_expr import Mul as MulNode
+from eutectic.ir.structural import structural_digest
+from eutectic.tir.function import PrimFunc
+from eutectic.tir.transform import lower
+
+_PARTS: Final = ("arith", "ir", "tir", "backend/llvm")  # packages whose code decides what a kernel looks like
+_MAKE: Final[dict[type, Callable[[Any, Any], PrimExpr]]] = {AddNode: add, MulNode: mul, FloorDivNode: floordiv}
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel in object code.
+
+    Attributes:
+        symbol: Its C symbol; says what it is compiled from.
+        function: The tensor program, not scheduled.
+        shape_vars: Variables of buffers' shapes, whose values are passed.
+        workspaces: Memory to be passed.
+        parallel: Whether more than one thread has something to do.
+        code: The object file.
+        cached: Whether it came from the cache on disk.
+    """
+
+    symbol: str
+    function: PrimFunc
+    shape_vars: tuple[Var, ...]
+    workspaces: tuple[Workspace, ...]
+    parallel: bool
+    code: bytes
+    cached: bool
+
+
+def lowered_kernel(func: PrimFunc, machine: Machine, symbol: str = "kernel") -> Kernel:
+    """A tensor program scheduled, lowered and written as LLVM text.
+
+    Raises:
+        CodegenError: something in it cannot be compiled.
+    """
+    return kernel_of(lower(schedule_for_cpu(func, machine)), symbol, machine)
+
+
+def build_kernel(func: PrimFunc, machine: Machine) -> Built:
+    """A tensor program as object code, from the cache when it is there.
+
+    Raises:
+        CodegenError: something in it cannot be compiled.
+    """
+    key = hashlib.sha256(b"\0".join([structural_digest(func), repr(machine).encode(), compiler_version()])).hexdigest()
+    symbol = f"k_{key[:24]}"
+    known = store.read(key)
+    if known is not None:
+        found = _from_entry(func, symbol, known)
+        if found is not None:
+            return found
+    kernel = lowered_kernel(func, machine, symbol)
+    code = object_code(kernel.text, machine)
+    symbols = _symbols(func)
+    meta = {
+        "name": str(func.attr("global_symbol") or func.attr("name") or ""),
+        "cpu": machine.cpu,
+        "parallel": kernel.parallel,
+        "workspaces": [[_to_json(item.bytes, symbols), item.per_thread] for item in kernel.workspaces],
+    }
+    store.write(key, store.Entry(meta, code))
+    return Built(symbol, func, shape_variables(func), kernel.workspaces, kernel.parallel, code, False)
+
+
+def _symbols(func: PrimFunc) -> list[Var]:
+    return [*func.params, *shape_variables(func)]
+
+
+def _from_entry(func: PrimFunc, symbol: str, entry: store.Entry) -> Built | None:
+    """The kernel of a cache entry; None when the entry is not one of ours."""
+    try:
+        symbols = _symbols(func)
+        spaces = [Workspace(_from_json(size, symbols), bool(each)) for size, each in entry.meta["workspaces"]]
+        parallel = bool(entry.meta["parallel"])
+    except (KeyError, TypeError, ValueError, IndexError):
+        return None
+    return Built(symbol, func, shape_variables(func), tuple(spaces), parallel, entry.blob, True)
+
+
+def _to_json(size: PrimExpr, symbols: list[Var]) -> Any:
+    match size:
+        case IntImm():
+            return size.value
+        case Var():
+            return ["var", next(i for i, var in enumerate(symbols) if var is size)]
+        case CastNode():
+            return _to_json(size.value, symbols)
+        case AddNode() | MulNode() | FloorDivNode():
+            return [type(size).__name__, _to_json(size.a, symbols), _to_json(size.b, symbols)]
+        case _:
+            raise ValueError(f"a size with {type(size).__name__}")
+
+
+def _from_json(data: Any, symbols: list[Var]) -> PrimExpr:
+    if isinstance(data, int):
+        return IntImm("int64", data)
+    if data[0] == "var":
+        var = symbols[data[1]]
+        return var if var.dtype == "int64" else var.astype("int64")
+    kinds = {kind.__name__: make for kind, make in _MAKE.items()}
+    return kinds[data[0]](_from_json(data[1], symbols), _from_json(data[2], symbols))
+
+
+@cache
+def compiler_version() -> bytes:
+    """Changes when the code that makes kernels changes, or LLVM does."""
+    digest = hashlib.sha256()
+    for package in ("eutectic", "llvmlite"):
+        try:
+            digest.update(version(package).encode())
+        except PackageNotFoundError:  # run from a source tree that is not installed
+            digest.update(b"?")
+    root = Path(__file__).parents[2]
+    for part in _PARTS:
+        for path in sorted((root / part).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.digest()

@@ -1,0 +1,89 @@
+"""Native functions with the calling convention of tvm-ffi, called with arrays and tensors.
+
+Reference: https://tvm.apache.org/ffi, stable C ABI.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+
+from eutectic.support.errors import CallError
+
+_KINDS: dict[str, type[Exception]] = {"MemoryError": MemoryError}
+
+
+def raise_address() -> int:
+    """Address of `void raise(const char* kind, const char* message)`, after which a native function returns -1."""
+    found = ctypes.cast(tvm_ffi.LIB.TVMFFIErrorSetRaisedFromCStr, ctypes.c_void_p).value
+    assert found is not None
+    return found
+
+
+class NativeFunction:
+    """A native function; its arguments are tensors in memory of the CPU, then integers.
+
+    Args:
+        address: Where it is.
+        owner: What must stay as long as the function, such as the loaded code.
+    """
+
+    def __init__(self, address: int, owner: Any = None) -> None:
+        self._function = tvm_ffi.Function.__from_extern_c__(address, keep_alive_object=owner)
+        self.raw = self._function
+
+    def __call__(self, *args: Any) -> None:
+        """Call it.
+
+        Raises:
+            CallError: it refuses its arguments, or a check inside fails.
+        """
+        try:
+            self._function(*args)
+        except BufferError:
+            self._again([_exportable(arg) for arg in args])
+        except (ValueError, TypeError, IndexError, MemoryError) as error:
+            raise _kind(error) from None
+
+    def _again(self, args: Sequence[Any]) -> None:
+        try:
+            self._function(*args)
+        except (ValueError, TypeError, IndexError, MemoryError) as error:
+            raise _kind(error) from None
+
+
+def _kind(error: Exception) -> Exception:
+    return error if isinstance(error, MemoryError) else CallError(str(error))
+
+
+def _exportable(value: Any) -> Any:
+    """An array that DLPack takes: read-only ones are handed over as writable, bfloat16 as the bits it is made of.
+
+    Inputs are not written to by any function of ours.
+    """
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype.name == "bfloat16":
+        value = value.view(np.uint16)
+    if value.flags.writeable or value.size == 0:
+        return value if value.flags.writeable else value.copy()
+    bytes_ = (ctypes.c_char * value.nbytes).from_address(value.ctypes.data)
+    alias = np.frombuffer(bytes_, value.dtype).reshape(value.shape)
+    return _Keeping(alias, value)
+
+
+class _Keeping:
+    """An array whose memory belongs to another one."""
+
+    def __init__(self, array: Any, owner: Any) -> None:
+        self._array, self._owner = array, owner
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()

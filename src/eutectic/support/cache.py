@@ -1,0 +1,185 @@
+"""A cache of files by key, shared by processes, in which whatever is wrong is a miss.
+
+An entry carries its own hash. It is written under a temporary name and renamed, so
+readers see all of it or nothing. The folder belongs to the user alone, or it is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from eutectic.support.config import cache_folder
+
+_MAGIC: Final = b"EUTC1\n"
+_SUFFIX: Final = ".eutc"
+_DIGEST: Final = 32
+MOST_BYTES: Final = 2 * 1024**3
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is kept under a key.
+
+    Attributes:
+        meta: JSON data.
+        blob: Bytes.
+    """
+
+    meta: dict[str, Any]
+    blob: bytes
+
+
+@dataclass(frozen=True)
+class EntryInfo:
+    """A file of the cache.
+
+    Attributes:
+        key: Its key.
+        bytes: Its size.
+        used: When it was last read or written, in seconds since 1970.
+        meta: Its JSON data; empty when the file is damaged.
+    """
+
+    key: str
+    bytes: int
+    used: float
+    meta: dict[str, Any]
+
+
+def usable_folder() -> Path | None:
+    """The cache's folder, made when it is not there; None when it cannot be trusted or the cache is off."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = os.lstat(folder)
+    except OSError:
+        return None
+    ours = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    if not stat.S_ISDIR(found.st_mode) or not ours or found.st_mode & 0o022:
+        return None
+    return folder
+
+
+def read(key: str) -> Entry | None:
+    """The entry of a key; None when there is none, or it is damaged."""
+    folder = usable_folder()
+    if folder is None:
+        return None
+    path = folder / f"{key}{_SUFFIX}"
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read()
+        with contextlib.suppress(OSError):
+            os.utime(path)
+    except OSError:
+        return None
+    return _decode(key, data)
+
+
+def write(key: str, entry: Entry) -> None:
+    """Keep an entry; that it could not be written is no error."""
+    folder = usable_folder()
+    if folder is None:
+        return
+    name = ""
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=".new-", dir=folder)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_encode(key, entry))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, folder / f"{key}{_SUFFIX}")
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+    else:
+        _keep_small(folder)
+
+
+def entries() -> list[EntryInfo]:
+    """All entries, the latest used first."""
+    folder = usable_folder()
+    out = []
+    for path in _files(folder):
+        try:
+            found, data = path.stat(), path.read_bytes()
+        except OSError:
+            continue
+        key = path.name.removesuffix(_SUFFIX)
+        entry = _decode(key, data)
+        out.append(EntryInfo(key, found.st_size, found.st_mtime, {} if entry is None else entry.meta))
+    return sorted(out, key=lambda item: (-item.used, item.key))
+
+
+def clear() -> tuple[int, int]:
+    """Remove all entries.
+
+    Returns:
+        How many, and their bytes.
+    """
+    count = size = 0
+    for path in _files(usable_folder()):
+        with contextlib.suppress(OSError):
+            size += path.stat().st_size
+            path.unlink()
+            count += 1
+    return count, size
+
+
+def _files(folder: Path | None) -> list[Path]:
+    return [] if folder is None else sorted(folder.glob(f"*{_SUFFIX}"))
+
+
+def _encode(key: str, entry: Entry) -> bytes:
+    meta = json.dumps(entry.meta, sort_keys=True).encode()
+    payload = key.encode() + b"\n" + len(meta).to_bytes(8, "little") + meta + entry.blob
+    return _MAGIC + hashlib.sha256(payload).digest() + payload
+
+
+def _decode(key: str, data: bytes) -> Entry | None:
+    start = len(_MAGIC) + _DIGEST
+    payload = data[start:]
+    if not data.startswith(_MAGIC) or hashlib.sha256(payload).digest() != data[len(_MAGIC) : start]:
+        return None
+    name, _, rest = payload.partition(b"\n")
+    if name != key.encode() or len(rest) < 8:
+        return None
+    length = int.from_bytes(rest[:8], "little")
+    try:
+        meta = json.loads(rest[8 : 8 + length])
+    except ValueError:
+        return None
+    return Entry(meta, rest[8 + length :]) if isinstance(meta, dict) else None
+
+
+_written: list[int] = [0]
+
+
+def _keep_small(folder: Path) -> None:
+    """Remove what was not used for longest when there is too much; looked at every 64 writes."""
+    _written[0] += 1
+    if _written[0] % 64:
+        return
+    found = []
+    for path in _files(folder):
+        with contextlib.suppress(OSError):
+            item = path.stat()
+            found.append((item.st_mtime, item.st_size, path))
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
+        if total <= MOST_BYTES:
+            return
+        with contextlib.suppress(OSError):
+            path.unlink()
+        total -= size
