@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eutectic.compat.tensor import cpu, cuda, device, gpu
+from eutectic.runtime.tensor import cpu, cuda, device, gpu
 from eutectic.ir.module import IRModule
 
 # In TVM v0.23 `tvm.TVMError` is Python's own Exception: tests catch everything with it.

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from eutectic.backend.llvm.entry import Bounds
+from eutectic.driver.native import NativeCode, needed_outside, runs
 from eutectic.ir.dtype import to_numpy
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
@@ -40,13 +42,16 @@ from eutectic.support.errors import CodegenError
 Region = Callable[[Sequence[Any], Sequence[Any]], None]
 
 
-def link(mod: IRModule, regions: Mapping[str, Region], name: str = "main") -> Executable:
+def link(
+    mod: IRModule, regions: Mapping[str, Region], name: str = "main", native: NativeCode | None = None
+) -> Executable:
     """An executable of one function.
 
     Args:
         mod: Module after `RunCodegen`.
         regions: Loaded regions by symbol.
         name: The function.
+        native: How tensor programs become native code; None interprets them.
 
     Raises:
         CodegenError: the function takes something that is not a tensor, or calls a region that is not there.
@@ -56,7 +61,7 @@ def link(mod: IRModule, regions: Mapping[str, Region], name: str = "main") -> Ex
         raise CodegenError(f"{name} is a {type(function).__name__}; only graph functions are linked")
     if _has_control_flow(function):
         return _interpreted(mod, regions, function, name)
-    return _Linker(mod, regions, function).run()
+    return _Linker(mod, regions, function, native).run()
 
 
 def _has_control_flow(function: Function) -> bool:
@@ -103,6 +108,7 @@ class _Linker:
     mod: IRModule
     regions: Mapping[str, Region]
     function: Function
+    native: NativeCode | None = None
     slots: dict[Var, int] = field(default_factory=dict)
     constants: dict[int, Any] = field(default_factory=dict)
     constant_slots: dict[int, int] = field(default_factory=dict)
@@ -115,8 +121,12 @@ class _Linker:
     def run(self) -> Executable:
         self.name_symbols()
         params = [self.param(param) for param in self.function.params]
-        for block in self.function.body.blocks:
-            for binding in block.bindings:
+        one_by_one = self.native is not None and self.native.one_by_one
+        for is_native, bindings in runs(self.function, self.mod, one_by_one):
+            if is_native and self.native is not None:
+                self.segment(self.native, bindings)
+                continue
+            for binding in bindings:
                 if isinstance(binding, MatchCast):
                     self.match_cast(binding)
                 else:
@@ -273,6 +283,33 @@ class _Linker:
         else:
             self.tuples[var] = slots
 
+    def segment(self, native: NativeCode, bindings: Sequence[Any]) -> None:
+        """A run of bindings as one call of native code."""
+        number = sum(isinstance(item, CallRegion) for item in self.instructions)
+        name = f"{self.function.attr('global_symbol') or 'main'}_{number}"
+        if native.one_by_one:
+            name = bindings[-1].var.name_hint
+        needed = needed_outside(bindings, self.function)
+        symbol = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+        segment, region = native.segment(symbol, bindings, needed, self.mod, self.bounds())
+        inputs: list[Operand] = [self.operand(var) for var in segment.inputs]
+        inputs.append(Literal(tuple(self.size(symbol) for symbol in segment.symbols)))
+        made = [(tuple(map(self.size, t.dims)), to_numpy(t.dtype)) for t in segment.plan.outputs]
+        slots = tuple(self.new_slot() for _ in made)
+        self.instructions.append(CallRegion(name, region, tuple(inputs), tuple(made), slots))
+        for var in needed:
+            found = {path: slot for (bound, path), slot in zip(segment.outputs, slots, strict=True) if bound is var}
+            if () in found:
+                self.slots[var] = found[()]
+            else:
+                self.tuples[var] = _tuple_of(var.struct_info, found, ())
+
+    def bounds(self) -> dict[ScalarVar, Bounds]:
+        """Ranges of symbolic sizes."""
+        low = self.function.attr("tir_var_lower_bound") or {}
+        high = self.function.attr("tir_var_upper_bound") or {}
+        return {var: Bounds(_bound(low, var.name) or 0, _bound(high, var.name)) for var in self.symbols}
+
     def output(self, info: TensorStructInfo) -> tuple[tuple[Size, ...], np.dtype[Any]]:
         if info.dims is None:
             raise CodegenError("an external function has a result of unknown shape")
@@ -284,6 +321,13 @@ class _Linker:
         self.share(slot, source)
         check = partial(_match, binding.struct_info, self.symbols, binding.var.name_hint)
         self.instructions.append(Bind("match_cast", source, slot, check))
+
+
+def _tuple_of(info: Any, slots: Mapping[tuple[int, ...], int], path: tuple[int, ...]) -> Operand:
+    """The slots of a tuple's tensors, nested like the tuple."""
+    if path in slots:
+        return slots[path]
+    return tuple(_tuple_of(part, slots, (*path, i)) for i, part in enumerate(info.fields))
 
 
 def tensor_infos(infos: Sequence[StructInfo]) -> list[TensorStructInfo]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes  # noqa: F401 - makes its dtypes known to NumPy by name
 import numpy as np
 
-from eutectic.ir.dtype import from_numpy, to_numpy
 
 __all__ = ["Device", "Tensor", "array", "cpu", "cuda", "device", "empty", "gpu", "tensor"]
 
@@ -80,11 +80,15 @@ class Tensor:
     @property
     def dtype(self) -> str:
         """Its element type."""
-        return from_numpy(self._data.dtype)
+        return str(self._data.dtype.name)
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy of the elements."""
         return self._data.copy()
+
+    def view(self) -> np.ndarray[Any, Any]:
+        """The elements themselves, not a copy."""
+        return self._data
 
     def copyfrom(self, source: Any) -> Tensor:
         """Overwrite the elements; shapes must agree.
@@ -141,4 +145,4 @@ array = tensor
 
 def empty(shape: Sequence[int], dtype: str = "float32", device: Device | None = None) -> Tensor:
     """A tensor whose elements are zero until they are written."""
-    return tensor(np.zeros(tuple(shape), to_numpy(dtype)), device)
+    return tensor(np.zeros(tuple(shape), np.dtype(dtype)), device)

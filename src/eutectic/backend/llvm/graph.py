@@ -1,0 +1,301 @@
+"""From bindings of a graph to a plan: which of them native code can run, and what they read and fill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from eutectic.arith import simplify
+from eutectic.backend.llvm.kernels import Built
+from eutectic.backend.llvm.plan import CopyStep, KernelStep, Plan, Tensor, place
+from eutectic.ir.module import GlobalVar, IRModule
+from eutectic.ir.op import Op
+from eutectic.ir.prim_expr import IntImm, PrimExpr, mul
+from eutectic.ir.prim_expr import Var as ScalarVar
+from eutectic.relax.analysis.struct_info import free_symbolic_vars, substitute
+from eutectic.relax.base import ShapeExpr
+from eutectic.relax.expr import Call, Constant, PrimValue, Tuple, TupleGetItem, Var, VarBinding
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.support.errors import CodegenError
+from eutectic.tir.function import PrimFunc
+
+Value: TypeAlias = "Tensor | tuple[Value, ...] | PrimExpr | tuple[PrimExpr, ...]"
+Compile: TypeAlias = Callable[[PrimFunc], Built]
+_VIEWS = ("relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten")
+
+
+def is_native(binding: Any, mod: IRModule) -> bool:
+    """Whether native code can run a binding: a call of a tensor program, a view, or what costs nothing."""
+    if not isinstance(binding, VarBinding):
+        return False
+    value = binding.value
+    match value:
+        case Var() | Constant() | ShapeExpr() | PrimValue():
+            return True
+        case Tuple():
+            return all(isinstance(part, (Var, Constant, ShapeExpr, PrimValue)) for part in value.fields)
+        case TupleGetItem():
+            return isinstance(value.tuple_value, Var)
+        case Call():
+            return _is_native_call(value, mod)
+        case _:
+            return False
+
+
+def _is_native_call(call: Call, mod: IRModule) -> bool:
+    if not isinstance(call.op, Op):
+        return False
+    if call.op.name in _VIEWS:
+        infos = (call.args[0].struct_info, call.struct_info)
+        return all(_known(info) for info in infos)
+    if call.op.name != "relax.call_tir":
+        return False
+    callee = call.args[0]
+    infos = tensor_infos(call.sinfo_args)
+    return isinstance(callee, GlobalVar) and isinstance(mod.get(callee), PrimFunc) and all(map(_known, infos))
+
+
+def _known(info: Any) -> bool:
+    return isinstance(info, TensorStructInfo) and info.dims is not None and bool(info.dtype)
+
+
+def tensor_infos(infos: Sequence[Any]) -> list[Any]:
+    """Struct info of tensors, tuples flattened."""
+    out: list[Any] = []
+    for info in infos:
+        out += tensor_infos(info.fields) if isinstance(info, TupleStructInfo) else [info]
+    return out
+
+
+@dataclass
+class Segment:
+    """A run of bindings as a plan.
+
+    Attributes:
+        plan: What it does.
+        inputs: Variables that are read and were bound before.
+        outputs: Variables that it binds for others, one per output of the plan; with the path into a tuple.
+        arrays: Values of the plan's constants.
+        symbols: The sizes that are passed as integers.
+    """
+
+    plan: Plan
+    inputs: tuple[Var, ...]
+    outputs: tuple[tuple[Var, tuple[int, ...]], ...]
+    arrays: tuple[np.ndarray[Any, Any], ...]
+
+    @property
+    def symbols(self) -> tuple[ScalarVar, ...]:
+        """Symbolic sizes that no input defines."""
+        return tuple(self.plan.symbols)
+
+
+def plan_segment(
+    name: str,
+    bindings: Sequence[VarBinding],
+    needed: Sequence[Var],
+    mod: IRModule,
+    compile_kernel: Compile,
+    threads: int = 1,
+) -> Segment:
+    """The plan of a run of bindings that `is_native` accepts.
+
+    Args:
+        name: Of the native function.
+        bindings: What to do, in order.
+        needed: Variables bound here that others read, in the order of the outputs; a tuple gives one output
+            per tensor in it.
+        mod: Where the tensor programs are.
+        compile_kernel: Makes a kernel of a tensor program.
+        threads: The most threads that a call will use.
+
+    Raises:
+        CodegenError: a shape is not known, or a kernel cannot be compiled.
+    """
+    return _Planner(name, mod, compile_kernel, threads).run(bindings, needed)
+
+
+@dataclass
+class _Planner:
+    name: str
+    mod: IRModule
+    compile_kernel: Compile
+    threads: int
+    values: dict[Var, Value] = field(default_factory=dict)
+    views: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  # a view and whose memory it is
+    inputs: dict[Var, Tensor] = field(default_factory=dict)
+    constants: dict[int, tuple[Constant, Tensor]] = field(default_factory=dict)
+    steps: list[Any] = field(default_factory=list)
+
+    def run(self, bindings: Sequence[VarBinding], needed: Sequence[Var]) -> Segment:
+        for binding in bindings:
+            self.values[binding.var] = self._value(binding.var, binding.value)
+        plan = Plan(self.name)
+        outputs: list[tuple[Var, tuple[int, ...]]] = []
+        for var in needed:
+            for path, tensor in _leaves(self.values[var]):
+                plan.outputs.append(self._output(tensor, len(plan.outputs), plan))
+                outputs.append((var, path))
+        plan.inputs = list(self.inputs.values())
+        plan.constants = [tensor for _, tensor in self.constants.values()]
+        plan.steps = [self._settled(step) for step in self.steps]
+        plan.symbols = self._free_symbols(plan)
+        place(plan)
+        arrays = tuple(constant.data for constant, _ in self.constants.values())
+        return Segment(plan, tuple(self.inputs), tuple(outputs), arrays)
+
+    # ---- values
+
+    def _value(self, var: Var | None, expr: Any) -> Value:
+        match expr:
+            case Var():
+                return self._variable(expr)
+            case Constant():
+                return self._constant(expr)
+            case Tuple():
+                return tuple(self._value(None, part) for part in expr.fields)  # type: ignore[return-value]
+            case TupleGetItem():
+                whole = self._value(None, expr.tuple_value)
+                assert isinstance(whole, tuple)
+                return whole[expr.index]
+            case ShapeExpr():
+                return tuple(expr.values)
+            case PrimValue():
+                return expr.value
+            case Call():
+                return self._call(var, expr)
+            case _:
+                raise CodegenError(f"{type(expr).__name__} cannot be compiled")
+
+    def _variable(self, var: Var) -> Value:
+        if var not in self.values:
+            info = var.struct_info
+            if not isinstance(info, TensorStructInfo) or info.dims is None or not info.dtype:
+                raise CodegenError(f"{var.name_hint} is not a tensor of known shape")
+            made = Tensor(var.name_hint, info.dtype, tuple(info.dims), "input", len(self.inputs))
+            self.inputs[var] = self.values[var] = made  # type: ignore[assignment]
+        return self.values[var]
+
+    def _constant(self, constant: Constant) -> Tensor:
+        known = self.constants.get(id(constant))
+        if known is None:
+            info = constant.struct_info
+            assert isinstance(info, TensorStructInfo)
+            sizes = tuple(IntImm("int64", size) for size in constant.data.shape)
+            made = Tensor("constant", info.dtype, sizes, "constant", len(self.constants))
+            known = self.constants[id(constant)] = (constant, made)
+        return known[1]
+
+    def _call(self, var: Var | None, call: Call) -> Value:
+        name = var.name_hint if var is not None else "value"
+        if call.op.name in _VIEWS:
+            source = self._value(None, call.args[0])
+            info = call.struct_info
+            assert isinstance(source, Tensor)
+            assert isinstance(info, TensorStructInfo)
+            assert info.dims is not None
+            made = Tensor(name, info.dtype, tuple(info.dims), source.home, source.number)
+            self.views[id(made)] = (made, self._owner(source))
+            return made
+        return self._kernel(name, call)
+
+    def _owner(self, tensor: Tensor) -> Tensor:
+        """The tensor whose memory it is."""
+        return self.views[id(tensor)][1] if id(tensor) in self.views else tensor
+
+    def _kernel(self, name: str, call: Call) -> Value:
+        func = self.mod[call.args[0]]
+        assert isinstance(func, PrimFunc)
+        given = self._value(None, call.args[1])
+        operands = list(given) if isinstance(given, tuple) else [given]
+        infos = tensor_infos(call.sinfo_args)
+        results = [Tensor(name, info.dtype, tuple(info.dims), "arena") for info in infos]
+        scalars = list(call.args[2].values) if len(call.args) > 2 else []
+        values: list[Any] = [*operands, *results, *scalars]
+        if len(values) != len(func.params):
+            raise CodegenError(f"{call.args[0].name_hint} takes {len(func.params)} arguments, got {len(values)}")
+        tensors, numbers, sizes = [], [], {}
+        for param, value in zip(func.params, values, strict=True):
+            buffer = func.buffer_map.get(param)
+            if buffer is None:
+                numbers.append(value)
+                sizes[param] = value
+                continue
+            tensors.append(value)
+            for size, actual in zip(buffer.shape, value.dims, strict=True):
+                if isinstance(size, ScalarVar):
+                    sizes.setdefault(size, actual)
+        built = self.compile_kernel(func)
+        missing = [var.name for var in built.shape_vars if var not in sizes]
+        if missing:
+            raise CodegenError(f"{call.args[0].name_hint}: {', '.join(missing)} is not the size of an argument")
+        spaces = [self._workspace(name, _put(space.bytes, sizes), space.per_thread) for space in built.workspaces]
+        shapes = tuple(sizes[var] for var in built.shape_vars)
+        self.steps.append(
+            KernelStep(
+                call.args[0].name_hint, built, tuple(tensors), len(results), tuple(numbers), shapes, tuple(spaces)
+            )
+        )
+        single = not isinstance(call.struct_info, TupleStructInfo)
+        return results[0] if single else _nest(call.struct_info, iter(results))
+
+    def _workspace(self, name: str, size: PrimExpr, per_thread: bool) -> Tensor:
+        count = mul(size, self.threads) if per_thread else size
+        return Tensor(f"{name}_workspace", "uint8", (count,), "arena")
+
+    # ---- results
+
+    def _output(self, tensor: Tensor, number: int, plan: Plan) -> Tensor:
+        """The output that a value goes to: the kernel writes there at once, unless something else has its memory."""
+        owner = self._owner(tensor)
+        target = Tensor(tensor.name, tensor.dtype, tensor.dims, "output", number)
+        if owner.home == "arena":
+            owner.home, owner.number = "output", number
+        else:
+            self.steps.append(CopyStep(tensor, target))
+        return target
+
+    def _settled(self, step: Any) -> Any:
+        """The step with views replaced by what they are views of."""
+        if isinstance(step, CopyStep):
+            return CopyStep(self._owner(step.source), step.target)
+        tensors = tuple(self._owner(tensor) for tensor in step.tensors)
+        return KernelStep(step.name, step.kernel, tensors, step.writes, step.scalars, step.shapes, step.workspaces)
+
+    def _free_symbols(self, plan: Plan) -> list[ScalarVar]:
+        defined = {size for tensor in plan.inputs for size in tensor.dims if isinstance(size, ScalarVar)}
+        used: dict[ScalarVar, None] = {}
+        for step in plan.steps:
+            numbers = [*getattr(step, "scalars", ()), *getattr(step, "shapes", ())]
+            sizes = [size for tensor in (*step.tensors, *step.workspaces) for size in tensor.dims]
+            for value in (*numbers, *sizes):
+                used.update(dict.fromkeys(free_symbolic_vars(value)))
+        for tensor in (*plan.inputs, *plan.outputs):
+            for size in tensor.dims:
+                used.update(dict.fromkeys(free_symbolic_vars(size)))
+        return [var for var in used if var not in defined]
+
+
+def _put(value: PrimExpr, sizes: Mapping[Any, Any]) -> PrimExpr:
+    made = substitute(value, dict(sizes))
+    assert isinstance(made, PrimExpr)
+    return simplify(made)
+
+
+def _nest(info: Any, tensors: Any) -> Value:
+    if isinstance(info, TupleStructInfo):
+        return tuple(_nest(part, tensors) for part in info.fields)
+    found: Tensor = next(tensors)
+    return found
+
+
+def _leaves(value: Value, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Tensor]]:
+    """The tensors in a value, each with its path."""
+    if isinstance(value, Tensor):
+        return [(path, value)]
+    if isinstance(value, tuple):
+        return [leaf for i, part in enumerate(value) for leaf in _leaves(part, (*path, i))]  # type: ignore[arg-type]
+    raise CodegenError("a size or a number is not a result that native code gives")

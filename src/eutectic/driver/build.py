@@ -1,0 +1,181 @@
+"""relax.build: a module as an executable of native functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from eutectic.driver.compiled import ArraySignature
+from eutectic.driver.link import link
+from eutectic.driver.native import NativeCode
+from eutectic.driver.pipeline import to_kernels
+from eutectic.driver.profile import KernelTable, profile_function
+from eutectic.ir.module import IRModule
+from eutectic.ir.transform import Pass, PassContext, Sequential
+from eutectic.relax.expr import Function
+from eutectic.relax.struct_info import ObjectStructInfo
+from eutectic.relax.transform import BindParams
+from eutectic.runtime.executable import Executable
+from eutectic.runtime.vm import VirtualMachine
+from eutectic.support.errors import CodegenError
+from eutectic.support.spelling import did_you_mean
+from eutectic.target import Target
+
+__all__ = ["VMExecutable", "VirtualMachine", "build", "get_pipeline", "register_pipeline"]
+
+EXEC_MODES: Final = ("bytecode", "compiled", "interpreted")
+Pipeline = Callable[[], Pass]
+_PIPELINES: dict[str, Pipeline] = {
+    "default": lambda: Sequential(list(to_kernels()), name="default"),
+    "zero": lambda: Sequential(list(to_kernels()), name="zero"),
+    "no_fusion": lambda: Sequential(list(to_kernels(fuse=False)), name="no_fusion"),
+}
+
+
+def register_pipeline(name: str) -> Callable[[Pipeline], Pipeline]:
+    """Decorator: give a function that makes a pass a name for `relax.build`."""
+
+    def register(function: Pipeline) -> Pipeline:
+        _PIPELINES[name] = function
+        return function
+
+    return register
+
+
+def get_pipeline(name: str = "default") -> Pass:
+    """The pipeline of a name.
+
+    Raises:
+        CodegenError: there is none.
+    """
+    if name not in _PIPELINES:
+        known = sorted(_PIPELINES)
+        raise CodegenError(f"unknown pipeline {name!r}", help=did_you_mean(name, known) or f"known are {', '.join(known)}")
+    return _PIPELINES[name]()
+
+
+class VMExecutable:
+    """The functions of a module as native code.
+
+    Attributes:
+        module: The module of kernels.
+        target: What it was compiled for.
+        functions: Linked functions by name.
+        native: Its kernels and plans.
+    """
+
+    def __init__(self, module: IRModule, target: Target, functions: Mapping[str, Executable], native: NativeCode) -> None:
+        self.module, self.target, self.functions, self.native = module, target, dict(functions), native
+
+    def function_names(self) -> list[str]:
+        """Names of the functions."""
+        return list(self.functions)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return VirtualMachine(self)[name]
+
+    def invoke(self, name: str, args: Sequence[Any]) -> Any:
+        """Results of a function for arrays: an array or a tuple.
+
+        Raises:
+            CallError: an argument does not fit.
+        """
+        function = self.module[name]
+        assert isinstance(function, Function)
+        signature = ArraySignature([p.name_hint for p in function.params], function.ret_struct_info or ObjectStructInfo())
+        return signature.unflatten(self.functions[name].run(args), tuple(args), {})
+
+    def profile(self, name: str, args: Sequence[Any]) -> KernelTable:
+        """Cost of each kernel of one call."""
+        return profile_function(self.module, self.target, name, args, self.native.threads)
+
+    def stats(self) -> str:
+        """How many functions and kernels there are, and how much memory a call needs."""
+        lines = [f"functions: {', '.join(self.functions)}", f"kernels: {len(self.native.built)}"]
+        for plan in self.native.plans:
+            lines.append(
+                f"{plan.name}: {len(plan.steps)} steps, arena {plan.arena_bytes} bytes "
+                f"({plan.live_bytes} alive at most, {plan.unshared_bytes} without sharing)"
+            )
+        return "\n".join(lines)
+
+    def as_text(self) -> str:
+        """The module of kernels as text."""
+        return self.module.script()
+
+    def as_python(self) -> str:
+        """The same text, which is Python."""
+        return self.module.script()
+
+    def jit(self) -> VMExecutable:
+        """Itself: everything is compiled already."""
+        return self
+
+    def export_library(self, path: str, **_: Any) -> None:
+        """Not possible yet.
+
+        Raises:
+            CodegenError: always.
+        """
+        raise CodegenError("executables cannot be written to files yet", help="build the module again where it is needed")
+
+
+def build(
+    mod: IRModule | Function,
+    target: str | Target | None = None,
+    params: Mapping[str, Any] | None = None,
+    relax_pipeline: str | Pass | None = "default",
+    tir_pipeline: str | None = "default",
+    exec_mode: str = "bytecode",
+    *,
+    system_lib: bool | None = None,
+    threads: int | None = None,
+) -> VMExecutable:
+    """Compile a module to native code.
+
+    Args:
+        mod: Graph functions and tensor programs.
+        target: What for; None takes the current target, else this machine.
+        params: Values of parameters of `main`, by name.
+        relax_pipeline: Name of a pipeline, a pass, or None to run none; by default operators are fused.
+        tir_pipeline: Only `default`: tensor programs are scheduled and lowered.
+        exec_mode: `bytecode` and `compiled` run as much as possible in one native function; `interpreted` runs
+            binding by binding.
+        system_lib: Only None or False.
+        threads: Threads of a call; None takes `EUTECTIC_THREADS`, else what is available.
+
+    Returns:
+        What `VirtualMachine` runs.
+
+    Raises:
+        CodegenError: an option is not known, or something cannot be compiled.
+
+    Reference: TVM relax.build; unlike there the default pipeline fuses (tvm-bugs B28).
+    """
+    if exec_mode not in EXEC_MODES:
+        raise CodegenError(f"unknown exec_mode {exec_mode!r}", help=f"one of {', '.join(EXEC_MODES)}")
+    if tir_pipeline not in (None, "default"):
+        raise CodegenError(f"unknown tir_pipeline {tir_pipeline!r}", help="only the default one exists")
+    if system_lib:
+        raise CodegenError("system libraries cannot be made", help="leave system_lib out")
+    if isinstance(mod, Function):
+        mod = IRModule.from_expr(mod)
+    chosen = Target(target) if target is not None else Target.current() or Target("llvm")
+    if params:
+        mod = BindParams("main", {name: _array(value) for name, value in params.items()})(mod)
+    pipeline = get_pipeline(relax_pipeline) if isinstance(relax_pipeline, str) else relax_pipeline
+    with PassContext():
+        lowered = pipeline(mod) if pipeline is not None else mod
+    native = NativeCode(chosen, threads, one_by_one=exec_mode == "interpreted")
+    functions = {
+        gv.name_hint: link(lowered, {}, gv.name_hint, native)
+        for gv, function in lowered.functions_items()
+        if isinstance(function, Function) and not function.attr("Primitive") and function.attr("global_symbol")
+    }
+    return VMExecutable(lowered, chosen, functions, native)
+
+
+def _array(value: Any) -> np.ndarray[Any, Any]:
+    return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
