@@ -1,0 +1,197 @@
+"""What a tensor program computes, stage by stage: the form that the default schedules work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from eutectic.ir.node import Node
+from eutectic.ir.prim_expr import Cast, IntImm, PrimExpr, Var
+from eutectic.ir.visit import post_order, rewrite
+from eutectic.tir.block import Block, BlockRealize
+from eutectic.tir.buffer import Buffer, BufferLoad
+from eutectic.tir.function import PrimFunc
+from eutectic.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt
+
+_SPATIAL: Final = "data_par"
+_REDUCE: Final = "comm_reduce"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A loop of a stage, from 0.
+
+    Attributes:
+        var: Its variable.
+        extent: Number of iterations.
+    """
+
+    var: Var
+    extent: PrimExpr
+
+    @property
+    def size(self) -> int | None:
+        """The extent when it is a constant."""
+        return self.extent.value if isinstance(self.extent, IntImm) else None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`output[indices] = value` for all points of `spatial`; with `reduce`, repeated over that, from `init`.
+
+    Axes of one iteration are replaced by 0.
+
+    Attributes:
+        name: Of the block.
+        spatial: Axes of the output, outermost first.
+        reduce: Axes that are reduced over.
+        output: What is written.
+        indices: Where; each spatial axis occurs once, everything else is a constant.
+        value: What is written; of a reduction the new value of the accumulator, which is read as
+            `output[indices]`.
+        init: First value of the accumulator; None when nothing is reduced.
+        epilogue: What becomes of the finished accumulator; it reads the accumulator as `output[indices]`,
+            and has the same spatial axes.
+    """
+
+    name: str
+    spatial: tuple[Axis, ...]
+    reduce: tuple[Axis, ...]
+    output: Buffer
+    indices: tuple[PrimExpr, ...]
+    value: PrimExpr
+    init: PrimExpr | None = None
+    epilogue: Stage | None = None
+
+    @property
+    def result(self) -> Buffer:
+        """What is written in the end."""
+        return self.output if self.epilogue is None else self.epilogue.output
+
+    def reads(self) -> list[BufferLoad]:
+        """Loads of other buffers than the accumulator, those of the epilogue included."""
+        exprs = [self.value] if self.init is None else [self.value, self.init]
+        if self.epilogue is not None:
+            exprs.append(self.epilogue.value)
+        return [load for expr in exprs for load in loads(expr) if load.buffer is not self.output]
+
+    def accumulator(self) -> BufferLoad:
+        """The load that stands for the accumulator."""
+        return BufferLoad(self.output, self.indices)
+
+
+def loads(expr: Node) -> list[BufferLoad]:
+    """Loads in an expression, each node once."""
+    return [part for part in post_order(expr) if isinstance(part, BufferLoad)]
+
+
+def put(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
+    """An expression with variables replaced."""
+    if not values:
+        return expr
+    table = {id(var): value for var, value in values.items()}
+    made = rewrite(expr, lambda node: table.get(id(node)))
+    assert isinstance(made, PrimExpr)
+    return made
+
+
+def stages_of(func: PrimFunc) -> tuple[list[Stage], tuple[Buffer, ...]] | None:
+    """The stages of a function in order, and its intermediate buffers; None when it is not of that form.
+
+    The form is that of `te.create_prim_func` and `FuseTIR`: a root block with a sequence of perfect loop nests
+    around one block each, whose axes are bound to loops one to one and which store to one buffer.
+    """
+    body = func.body
+    if not isinstance(body, BlockRealize) or body.block.iter_vars or body.block.init or body.block.match_buffers:
+        return None
+    root = body.block
+    parts = root.body.seq if isinstance(root.body, SeqStmt) else (root.body,)
+    made = [_stage(part) for part in parts]
+    found = [stage for stage in made if stage is not None]
+    if len(found) != len(made):
+        return None
+    written = [stage.output for stage in found]
+    return (found, root.alloc_buffers) if len({id(b) for b in written}) == len(written) else None
+
+
+def _stage(stmt: Stmt) -> Stage | None:
+    extents: dict[Var, PrimExpr] = {}
+    while isinstance(stmt, For):
+        plain = isinstance(stmt.min, IntImm) and stmt.min.value == 0 and stmt.kind == ForKind.SERIAL
+        if not plain or stmt.annotations or stmt.loop_var in extents:
+            return None
+        extents[stmt.loop_var] = stmt.extent
+        stmt = stmt.body
+    if not isinstance(stmt, BlockRealize) or not _always(stmt.predicate):
+        return None
+    return _from_block(stmt.block, stmt.iter_values, extents)
+
+
+def _always(predicate: PrimExpr) -> bool:
+    return isinstance(predicate, IntImm) and predicate.value == 1
+
+
+def _from_block(block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, PrimExpr]) -> Stage | None:
+    spatial: list[Axis] = []
+    reduce: list[Axis] = []
+    units: dict[Var, PrimExpr] = {}  # what stands for axes of one iteration, and for narrow ones
+    used: set[int] = set()
+    for axis, value in zip(block.iter_vars, values, strict=True):
+        var = axis.var
+        if isinstance(value, IntImm) and value.value == 0:
+            units[var] = value
+            continue
+        if not isinstance(value, Var) or value not in extents or id(value) in used or axis.iter_type not in (_SPATIAL, _REDUCE):
+            return None
+        used.add(id(value))
+        extent = extents[value]
+        if isinstance(extent, IntImm) and extent.value == 1:
+            units[var] = IntImm(var.dtype, 0)
+            continue
+        wide = var
+        if var.dtype != "int64":  # offsets are counted in 64 bits
+            wide = Var(var.name, "int64")
+            units[var] = wide.astype(var.dtype)
+            extent = IntImm("int64", extent.value) if isinstance(extent, IntImm) else extent.astype("int64")
+        (spatial if axis.iter_type == _SPATIAL else reduce).append(Axis(wide, extent))
+    body, init = block.body, block.init
+    if not isinstance(body, BufferStore) or body.predicate is not None:
+        return None
+    if init is not None and (not isinstance(init, BufferStore) or init.buffer is not body.buffer):
+        return None
+    if block.alloc_buffers or block.match_buffers or (init is None) != (not _reads_itself(body)):
+        return None
+    indices = tuple(_bare(put(index, units)) for index in body.indices)
+    if not _is_bijection(indices, spatial):
+        return None
+    start = None if init is None else _with_bare_indices(put(init.value, units))
+    value = _with_bare_indices(put(body.value, units))
+    return Stage(block.name_hint, tuple(spatial), tuple(reduce), body.buffer, indices, value, start)
+
+
+def _bare(index: PrimExpr) -> PrimExpr:
+    """A store index without the conversion of its axis."""
+    return index.value if isinstance(index, Cast) and isinstance(index.value, Var) else index
+
+
+def _with_bare_indices(expr: PrimExpr) -> PrimExpr:
+    def change(node: Node) -> Node | None:
+        if not isinstance(node, BufferLoad) or not any(isinstance(index, Cast) for index in node.indices):
+            return None
+        return BufferLoad(node.buffer, tuple(map(_bare, node.indices)), node.predicate)
+
+    made = rewrite(expr, change)
+    assert isinstance(made, PrimExpr)
+    return made
+
+
+def _reads_itself(store: BufferStore) -> bool:
+    return any(load.buffer is store.buffer for load in loads(store.value))
+
+
+def _is_bijection(indices: tuple[PrimExpr, ...], spatial: list[Axis]) -> bool:
+    variables = [index for index in indices if isinstance(index, Var)]
+    if len(variables) + sum(isinstance(index, IntImm) for index in indices) != len(indices):
+        return False
+    return [id(var) for var in variables] == [id(axis.var) for axis in spatial]
