@@ -7,10 +7,10 @@ from typing import Any, Final
 from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr, SizeVar, Var, as_prim, cast
 from eutectic.ir.prim_type import PointerType, PrimType, Type
 
-_LANES: Final = (1, 2, 4, 8, 16, 32, 64)
+_LANES: Final = (*range(1, 17), 32, 64)  # any up to 16, since loops of such extents are vectorized
 _ELEMENTS: Final = (
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (1, 4, 8, 16, 32, 64)),
-    *("float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn"),
+    *("float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "bool"),
 )
 
 
@@ -65,4 +65,4 @@ DTYPES: Final[dict[str, DType]] = {
     for element in _ELEMENTS
     for lanes in _LANES
 }
-DTYPES.update({"bool": DType("bool"), "boolean": DType("bool"), "handle": _Handle("handle"), "void": DType("void")})
+DTYPES.update({"boolean": DType("bool"), "handle": _Handle("handle"), "void": DType("void")})

@@ -32,6 +32,7 @@ from eutectic.ir.prim_expr import (
     Var,
 )
 from eutectic.ir.prim_type import PointerType, PrimType, TupleType, Type
+from eutectic.tir import transform
 from eutectic.tir.block import DETECT_ACCESS, Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion, decl_buffer
 from eutectic.tir.complete import complete
@@ -288,6 +289,7 @@ __all__ = [
     "stmt_seq",
     "tan",
     "tanh",
+    "transform",
     "trunc",
     "truncdiv",
     "truncmod",

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from eutectic.arith.proofs import simplify
+from eutectic.ir.dtype import is_float
 from eutectic.ir.node import Node, fields_of
 from eutectic.ir.prim_expr import (
     Add,
@@ -230,7 +231,11 @@ def _scaled(a: Interval | None, b: Interval | None) -> Interval | None:
 def _union(a: Interval | None, b: Interval | None) -> Interval | None:
     if a is None or b is None:
         return None
-    return _chosen(a[0], b[0], smaller=True), _chosen(a[1], b[1], smaller=False)
+    low, high = _chosen(a[0], b[0], smaller=True), _chosen(a[1], b[1], smaller=False)
+    undecided = not any(low is end for end in (a[0], b[0])) or not any(high is end for end in (a[1], b[1]))
+    if undecided and any(is_float(n.dtype) for end in (low, high) for n in post_order(end) if isinstance(n, PrimExpr)):
+        return None  # positions computed from floats, as in resizing an image: nobody reasons about such bounds
+    return low, high
 
 
 def _chosen(a: PrimExpr, b: PrimExpr, *, smaller: bool) -> PrimExpr:

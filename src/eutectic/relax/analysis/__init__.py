@@ -2,6 +2,8 @@
 
 from eutectic.relax.analysis.calls import computable_at_compile_time, detect_recursion
 from eutectic.relax.analysis.copying import copy_with_new_vars
+from eutectic.relax.analysis.op_pattern import OpPatternKind, op_pattern_of
+from eutectic.relax.analysis.reshape_pattern import has_reshape_pattern
 from eutectic.relax.analysis.struct_info import (
     BaseCheckResult,
     defined_symbolic_vars,
@@ -27,6 +29,7 @@ from eutectic.relax.analysis.well_formed import problems_of, verify, well_formed
 
 __all__ = [
     "BaseCheckResult",
+    "OpPatternKind",
     "all_global_vars",
     "all_vars",
     "bound_vars",
@@ -40,7 +43,9 @@ __all__ = [
     "free_symbolic_vars",
     "free_vars",
     "get_var2val",
+    "has_reshape_pattern",
     "name_to_binding",
+    "op_pattern_of",
     "post_order_visit",
     "problems_of",
     "remove_all_unused",

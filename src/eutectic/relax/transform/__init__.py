@@ -3,42 +3,54 @@
 from eutectic.relax.dpl.checks import has_leaking_intermediate_variables
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.transform.allocate_workspace import AllocateWorkspace
+from eutectic.relax.transform.annotate_tir_op_pattern import AnnotateTIROpPattern
 from eutectic.relax.transform.batchnorm_to_scale_shift import BatchnormToScaleShift
 from eutectic.relax.transform.bind_params import BindParams, bind_params, bind_symbolic_vars
 from eutectic.relax.transform.bind_region_constants import BindRegionConstants
 from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
 from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
+from eutectic.relax.transform.decompose_ops import DecomposeOpsForInference
 from eutectic.relax.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from eutectic.relax.transform.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from eutectic.relax.transform.fold_constant import FoldConstant
 from eutectic.relax.transform.fold_pad_into_conv import FoldPadIntoConv
 from eutectic.relax.transform.fuse_conv2d_reshape_add_relu import FuseConv2dReshapeAddRelu
+from eutectic.relax.transform.fuse_ops import FuseOps
 from eutectic.relax.transform.fuse_ops_by_pattern import FuseOpsByPattern
+from eutectic.relax.transform.fuse_tir import FuseTIR
 from eutectic.relax.transform.infra import FunctionPass, dataflowblock_pass, function_pass
+from eutectic.relax.transform.legalize_ops import LegalizeOps
 from eutectic.relax.transform.merge_composite_functions import MergeCompositeFunctions
 from eutectic.relax.transform.normalize import Normalize
 from eutectic.relax.transform.remove_identity_ops import RemoveIdentityOps
+from eutectic.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from eutectic.relax.transform.run_codegen import RunCodegen
 
 __all__ = [
     "AllocateWorkspace",
+    "AnnotateTIROpPattern",
     "BatchnormToScaleShift",
     "BindParams",
     "BindRegionConstants",
     "CanonicalizeBindings",
     "DeadCodeElimination",
+    "DecomposeOpsForInference",
     "EliminateCommonSubexpr",
     "FoldBatchnormToConv2D",
     "FoldConstant",
     "FoldPadIntoConv",
     "FunctionPass",
     "FuseConv2dReshapeAddRelu",
+    "FuseOps",
     "FuseOpsByPattern",
+    "FuseTIR",
     "FusionPattern",
+    "LegalizeOps",
     "MergeCompositeFunctions",
     "Normalize",
     "PatternCheckContext",
     "RemoveIdentityOps",
+    "RewriteDataflowReshape",
     "RunCodegen",
     "bind_params",
     "bind_symbolic_vars",

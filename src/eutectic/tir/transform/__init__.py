@@ -1,0 +1,37 @@
+"""Passes over tensor programs: the way from blocks to flat loops; names as in `tvm.tir.transform`."""
+
+from eutectic.tir.transform.flatten_buffer import FlattenBuffer, flatten_buffer
+from eutectic.tir.transform.infra import PrimFuncPass, prim_func_pass
+from eutectic.tir.transform.lower_blocks import ConvertBlocksToOpaque, LowerBlocks, LowerOpaqueBlock, lower_blocks
+from eutectic.tir.transform.lower_init_block import LowerInitBlock, lower_init_block
+from eutectic.tir.transform.narrow_float import LegalizeNarrowFloat, legalize_narrow_float
+from eutectic.tir.transform.pipeline import default_cpu_lowering, lower
+from eutectic.tir.transform.remove_no_op import RemoveNoOp, remove_no_op
+from eutectic.tir.transform.simplify import Simplify, simplify_func
+from eutectic.tir.transform.unroll_loop import UnrollLoop, unroll_loop
+from eutectic.tir.transform.vectorize_loop import VectorizeLoop, vectorize_loop
+
+__all__ = [
+    "ConvertBlocksToOpaque",
+    "FlattenBuffer",
+    "LegalizeNarrowFloat",
+    "LowerBlocks",
+    "LowerInitBlock",
+    "LowerOpaqueBlock",
+    "PrimFuncPass",
+    "RemoveNoOp",
+    "Simplify",
+    "UnrollLoop",
+    "VectorizeLoop",
+    "default_cpu_lowering",
+    "flatten_buffer",
+    "legalize_narrow_float",
+    "lower",
+    "lower_blocks",
+    "lower_init_block",
+    "prim_func_pass",
+    "remove_no_op",
+    "simplify_func",
+    "unroll_loop",
+    "vectorize_loop",
+]
