@@ -162,8 +162,8 @@ def tanh(x: VectorFloat) -> VectorFloat:
     small = (z * x).fma(z.polynomial(_TANH), x)
     two = VectorFloat(x.text, x.lanes, x.number(2.0))
     one = VectorFloat(x.text, x.lanes, x.number(1.0))
-    large = (one - two / (exp(size * 2.0) + 1.0)).with_sign_of(x)
-    return small.where(size.test("olt", 0.625), large)
+    large = one - two / (exp(size * 2.0) + 1.0)
+    return small.where(size.test("olt", 0.625), large).with_sign_of(x)  # `small` of -0.0 is 0.0
 
 
 def erf(x: VectorFloat) -> VectorFloat:

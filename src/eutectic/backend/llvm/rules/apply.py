@@ -10,6 +10,7 @@ from eutectic.backend.llvm.rules.flat import FlatBuffers, collapse, flatten
 from eutectic.backend.llvm.rules.group import Group, groups_of
 from eutectic.backend.llvm.rules.inline import inline
 from eutectic.backend.llvm.rules.loops import parallel_over
+from eutectic.backend.llvm.rules.pack import pack
 from eutectic.backend.llvm.rules.reduction import reduction
 from eutectic.backend.llvm.rules.stage import Stage, loads, stages_of
 from eutectic.ir.node import replace
@@ -41,8 +42,10 @@ def schedule_for_cpu(func: PrimFunc, machine: Machine) -> PrimFunc:
     if found is None:
         return _outer_parallel(func)
     stages, intermediates = found
-    groups = groups_of(inline(stages, intermediates), intermediates)
-    buffers = FlatBuffers()
+    stages, copies = pack(inline(stages, intermediates))
+    intermediates = (*intermediates, *copies)
+    groups = groups_of(stages, intermediates)
+    buffers = FlatBuffers([*intermediates, *(row for group in groups for row in group.rows)])
     body = seq(*(_group_body(group, buffers, machine) for group in groups))
     return func.with_body(_declared(func, body, groups, intermediates, buffers)).with_attr(SCHEDULED, True)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from eutectic.backend.llvm.rules.linear import Linear, flat_offset, linear, strides_of
 from eutectic.backend.llvm.rules.stage import Axis, Stage, loads
@@ -11,6 +12,8 @@ from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, mul
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.buffer import Buffer, BufferLoad
+
+SLACK: Final = 64  # elements
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Flat:
         final: What is stored.
         target: Where.
         offset: At which element, linear in the spatial axes.
+        slack: Identities of the buffers that may be read `SLACK` elements beyond their last.
     """
 
     name: str
@@ -38,6 +42,7 @@ class Flat:
     final: PrimExpr
     target: Buffer
     offset: PrimExpr
+    slack: frozenset[int] = frozenset()
 
     @property
     def variables(self) -> set[Var]:
@@ -60,12 +65,23 @@ class Flat:
 class FlatBuffers:
     """One flat view per buffer.
 
+    Args:
+        own: Buffers that the function allocates; they get some elements more than they need, so that vectors
+            may be read beyond the last.
+
     Attributes:
         views: Flat view by the identity of the buffer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own: Iterable[Buffer] = ()) -> None:
         self.views: dict[int, tuple[Buffer, Buffer]] = {}
+        self._own = {id(buffer): buffer for buffer in own}
+        self._slack: set[int] = set()
+
+    @property
+    def slack(self) -> frozenset[int]:
+        """Identities of the views that have elements beyond the last."""
+        return frozenset(self._slack)
 
     def of(self, buffer: Buffer) -> Buffer:
         """The flat view of a buffer."""
@@ -74,8 +90,12 @@ class FlatBuffers:
             size: PrimExpr = IntImm("int64", 1)
             for extent in buffer.shape:
                 size = mul(size, extent)
+            if id(buffer) in self._own:
+                size = add(size, SLACK)
             view = Buffer(buffer.name, (size,), buffer.dtype, data=buffer.data, elem_offset=buffer.elem_offset)
             known = self.views[id(buffer)] = (buffer, view)
+            if id(buffer) in self._own:
+                self._slack.add(id(view))
         return known[1]
 
 
@@ -108,6 +128,7 @@ def flatten(stage: Stage, buffers: FlatBuffers) -> Flat:
         final,
         buffers.of(last.output),
         _offset(last.output, last.indices, variables),
+        buffers.slack,
     )
 
 

@@ -82,15 +82,23 @@ class Piece:
         width: Iterations of the axis in a tile.
         count: How many tiles.
         start: Where the first begins.
+        surplus: Iterations at the end of a tile that are computed, but not stored.
     """
 
     width: int
     count: PrimExpr | int
     start: PrimExpr | int
+    surplus: int = 0
 
 
-def pieces(axis: Axis | None, width: int) -> list[Piece]:
-    """An axis cut into tiles and what remains; a remainder of unknown size has tiles of one."""
+def pieces(axis: Axis | None, width: int, multiple: int = 1) -> list[Piece]:
+    """An axis cut into tiles and what remains; a remainder of unknown size has tiles of one.
+
+    Args:
+        axis: The axis; None for one iteration.
+        width: Iterations of a tile.
+        multiple: The width of the remainder is a multiple of it, with a surplus that is not stored.
+    """
     if axis is None:
         return [Piece(1, 1, 0)]
     size = axis.size
@@ -103,7 +111,9 @@ def pieces(axis: Axis | None, width: int) -> list[Piece]:
     if size // width:
         out.append(Piece(width, size // width, 0))
     if size % width:
-        out.append(Piece(size % width, 1, size // width * width))
+        rest = size % width
+        surplus = -rest % multiple
+        out.append(Piece(rest + surplus, 1, size // width * width, surplus))
     return out
 
 

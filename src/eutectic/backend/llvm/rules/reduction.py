@@ -50,6 +50,7 @@ class Layout:
         others: All other axes.
         shares: Whether loaded vectors serve all rows.
         row_bytes: Size of what the rows select, such as weights; None when it is not known.
+        whole: Whether vectors may be computed beyond the end of the axis.
     """
 
     vector: Axis | None
@@ -58,6 +59,7 @@ class Layout:
     others: tuple[Axis, ...]
     shares: bool
     row_bytes: int | None
+    whole: bool = False
 
 
 def reduction(flat: Flat, machine: Machine, parallel: bool = True) -> Stmt:
@@ -77,8 +79,9 @@ def reduction(flat: Flat, machine: Machine, parallel: bool = True) -> Stmt:
         if combiner is not None:
             return _along_reduction(flat, inner, combiner, lanes, parallel)
     layout = _layout(flat, vector)
-    tile = choose_tile(vector, layout.rows, layout.shares, machine, 8 * max(item_bytes(flat.target.dtype), 4))
-    return _Tiled(flat, layout, tile).build(parallel)
+    bits = 8 * max(item_bytes(flat.target.dtype), 4)
+    tile = choose_tile(vector, layout.rows, layout.shares, machine, bits, layout.whole)
+    return _Tiled(flat, layout, tile, lanes).build(parallel)
 
 
 def _forms(flat: Flat) -> list[tuple[BufferLoad, Linear | None]]:
@@ -126,7 +129,10 @@ def _layout(flat: Flat, vector: Axis | None) -> Layout:
     apart = tuple(axis for axis in rest if any(form.step(axis.var) != 0 for _, form in selected))
     others = tuple(axis for axis in rest if axis not in apart)
     size = _bytes(flat, selected) if shares else None
-    return Layout(vector, rows, apart, others, shares, size)
+    whole = bool(moving) and all(
+        id(load.buffer) in flat.slack for load, form in forms if vector is not None and form.step(vector.var) != 0
+    )
+    return Layout(vector, rows, apart, others, shares, size, whole and len(forms) == len(_forms(flat)))
 
 
 def _size(axis: Axis) -> int:
@@ -151,12 +157,13 @@ class _Tiled:
     flat: Flat
     layout: Layout
     tile: Tile
+    lanes: int
 
     def build(self, parallel: bool) -> Stmt:
         """The whole nest; the larger of both operands is walked through once."""
         layout, env = self.layout, dict[Var, PrimExpr]()
         self.env = env
-        vectors = pieces(layout.vector, self.tile.width)
+        vectors = pieces(layout.vector, self.tile.width, self.lanes if layout.whole else 1)
         rows = pieces(layout.rows, self.tile.rows)
         if not vectors or not rows:
             return seq()
@@ -234,26 +241,31 @@ class _Tiled:
 
         def body(buffer: Buffer) -> Stmt:
             def each(make: object) -> Stmt:
-                return self._points(buffer, low, row, width, begin, make)
+                return self._points((width, width), low, row, begin, make)
 
             start = each(lambda place: BufferStore(buffer, start_of(flat, env), (place,)))
             reduced = self._reduce(
                 lambda: each(lambda place: BufferStore(buffer, self._next(BufferLoad(buffer, (place,))), (place,)))
             )
-            stored = each(
+            stored = self._points(
+                (width, width - wide.surplus),
+                low,
+                row,
+                begin,
                 lambda place: BufferStore(
                     flat.target, self._finished(BufferLoad(buffer, (place,))), (put(flat.offset, env),)
-                )
+                ),
             )
             return seq(start, reduced, stored)
 
         return local(f"{flat.name}_tile", flat.acc.dtype, low.width * width, body)
 
     def _points(
-        self, buffer: Buffer, low: Piece, row: PrimExpr | None, width: int, begin: PrimExpr | None, make: object
+        self, widths: tuple[int, int], low: Piece, row: PrimExpr | None, begin: PrimExpr | None, make: object
     ) -> Stmt:
-        """Something at each place of the tile: rows written out, vectors along the lanes."""
+        """Something at each place of the tile: rows written out, vectors along the lanes, of which some may be left."""
         layout, env = self.layout, self.env
+        width, used = widths
         assert callable(make)
 
         def line(i: PrimExpr) -> Stmt:
@@ -268,7 +280,7 @@ class _Tiled:
                 assert isinstance(found, Stmt)
                 return found
 
-            return lanes_loop(width, like, lane)
+            return lanes_loop(used, like, lane)
 
         like = layout.rows.var if layout.rows is not None else Var("one", "int64")
         return unrolled(low.width, like, line)

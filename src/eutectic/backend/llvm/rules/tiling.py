@@ -25,7 +25,9 @@ class Tile:
     width: int
 
 
-def choose_tile(vector: Axis | None, rows: Axis | None, shares: bool, machine: Machine, bits: int = 32) -> Tile:
+def choose_tile(
+    vector: Axis | None, rows: Axis | None, shares: bool, machine: Machine, bits: int = 32, whole: bool = False
+) -> Tile:
     """The tile with the least estimated time.
 
     Args:
@@ -34,6 +36,7 @@ def choose_tile(vector: Axis | None, rows: Axis | None, shares: bool, machine: M
         shares: Whether vectors that are loaded serve all rows.
         machine: The processor.
         bits: Of an accumulator.
+        whole: Whether vectors may be computed beyond the end of the axis.
     """
     lanes = machine.lanes(bits)
     best: tuple[float, Tile] | None = None
@@ -45,22 +48,23 @@ def choose_tile(vector: Axis | None, rows: Axis | None, shares: bool, machine: M
             spare = machine.registers - height * count - (count if shares else 1)
             if spare < 1:
                 continue
-            cost = _cost(vector, rows, Tile(height, count * lanes), lanes, shares)
+            cost = _cost(vector, rows, Tile(height, count * lanes), lanes, shares, whole)
             if best is None or cost < best[0] * 0.999:
                 best = (cost, Tile(height, count * lanes if vector is not None else 1))
     assert best is not None
     return best[1]
 
 
-def _cost(vector: Axis | None, rows: Axis | None, tile: Tile, lanes: int, shares: bool) -> float:
+def _cost(vector: Axis | None, rows: Axis | None, tile: Tile, lanes: int, shares: bool, whole: bool) -> float:
     """Cycles for one step of the reduction over the whole domain."""
     total = 0.0
     for low in pieces(rows if rows is None or rows.size else None, tile.rows):
         for wide in pieces(vector if vector is None or vector.size else None, tile.width):
             vectors = -(-wide.width // lanes) if vector is not None and vector.size else tile.width // lanes
+            ragged = 0.0 if whole or vector is None or not vector.size else (wide.width % lanes).bit_count()
             height = low.width if rows is not None and rows.size else tile.rows
             work = height * vectors
-            fetched = vectors + height if shares else work + vectors
+            fetched = (vectors + height if shares else work + vectors) + 2 * ragged  # odd vectors are loaded in parts
             cycles = max(work / _PER_CYCLE, fetched / _PER_CYCLE, _LATENCY)
             per = 1.0 if vector is not None and vector.size else 1.0 / (vectors * height)
             total += cycles * per * _number(low.count) * _number(wide.count)
