@@ -12,14 +12,17 @@ from eutectic.backend.dnnl import pipeline as dnnl
 from eutectic.backend.dnnl.library import availability
 from eutectic.driver.compiled import ArraySignature, CompiledModel, Signature
 from eutectic.driver.link import link
-from eutectic.driver.records import region_records, unfused_records
-from eutectic.driver.report import CompileReport
+from eutectic.driver.native import NativeCode
+from eutectic.driver.pipeline import to_kernels
+from eutectic.driver.records import kernel_records, region_records, unfused_records
+from eutectic.driver.report import CompileReport, RegionRecord
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.expr import Function
 from eutectic.relax.struct_info import ObjectStructInfo
 from eutectic.support.config import default_threads
-from eutectic.support.errors import EutecticAdvice, EutecticError, FrontendError, PassError
+from eutectic.support.errors import CodegenError, EutecticAdvice, EutecticError, FrontendError, PassError
+from eutectic.target import Target
 
 Progress = Callable[[str, int, int], None]
 PRECISIONS: Final = ("default", "strict")
@@ -33,6 +36,7 @@ def compile(
     dynamic_shapes: Any = None,
     threads: int | None = None,
     precision: str = "default",
+    target: str | Target | None = None,
     verify: bool = False,
     progress: Progress | None = None,
 ) -> CompiledModel:
@@ -46,6 +50,8 @@ def compile(
         dynamic_shapes: Sizes that may change from call to call, as `torch.export.export` takes them.
         threads: Threads of each call; None takes `EUTECTIC_THREADS`, else what OpenMP would use.
         precision: `default`, or `strict`: nothing that loses NaN or infinities of eager is handed to a library.
+        target: What code is made for. `llvm` makes all of it here; `llvm -libs=dnnl` gives operators to oneDNN
+            where that takes them, and is what None means where oneDNN is installed.
         verify: Check the module after every pass.
         progress: Called with (step, done, total) as compilation goes on.
 
@@ -62,27 +68,48 @@ def compile(
     threads = threads if threads is not None else default_threads()
     if threads is not None and threads < 1:
         raise PassError(f"threads={threads}: expected a positive number, or None")
-    steps = _Steps(progress)
+    chosen, notes = _target(target)
+    steps = _Steps(progress, chosen)
     mod, signature = _import(model, inputs, kwargs, dynamic_shapes, steps)
     with PassContext(remarks=True, verify=verify) as ctx:
         mod = steps.run(dnnl.prepare(), mod)
-        found = availability()
-        notes: list[str] = []
-        if found.ok:
+        regions: tuple[RegionRecord, ...] = ()
+        if "dnnl" in chosen.libs:
             mod = steps.run(dnnl.partition(precision), mod)
             regions = region_records(mod)
-            lowered = steps.run(dnnl.lower(), mod)
-        else:
-            notes.append(f"oneDNN is not used: {found.reason}; operators run through their NumPy reference")
-            warnings.warn(notes[0], EutecticAdvice, stacklevel=2)
-            regions, lowered = (), mod
-        unfused = unfused_records(lowered, ctx.remarks, "dnnl")
+            mod = steps.run(dnnl.lower(), mod)
+        native, lowered, kernels = None, mod, ()
+        if find_spec("llvmlite") is not None:
+            before = mod
+            lowered = steps.run(to_kernels(), mod)
+            native = NativeCode(chosen, threads)
+            kernels = kernel_records(before, lowered)
+        unfused = unfused_records(mod, ctx.remarks, "dnnl") if native is None or chosen.libs else ()
         steps.begin("load")
-        executable = link(lowered, _load_regions(lowered, threads))
+        executable = link(lowered, _load_regions(lowered, threads), "main", native)
         steps.done()
     seconds = time.perf_counter() - start
-    report = CompileReport(regions, unfused, tuple(notes), seconds, tuple(steps.times))
-    return CompiledModel(executable, signature, report, mod)
+    report = CompileReport((*regions, *kernels), unfused, tuple(notes), seconds, tuple(steps.times))
+    return CompiledModel(executable, signature, report, lowered)
+
+
+def _target(target: str | Target | None) -> tuple[Target, list[str]]:
+    """What to compile for, and what has to be said about it."""
+    if target is not None:
+        chosen = Target(target)
+        found = availability()
+        if "dnnl" in chosen.libs and not found.ok:
+            raise CodegenError(f"target {chosen}: oneDNN is not there: {found.reason}", help="leave -libs=dnnl out")
+        return chosen, []
+    current = Target.current()
+    if current is not None:
+        return current, []
+    found = availability()
+    notes = [] if found.ok else [f"oneDNN is not used: {found.reason}"]
+    if find_spec("llvmlite") is None:
+        notes.append("operators run through their NumPy reference, slowly: llvmlite is not installed")
+        warnings.warn(notes[-1] + "; pip install 'eutectic[llvm]'", EutecticAdvice, stacklevel=3)
+    return Target("llvm -libs=dnnl" if found.ok else "llvm"), notes
 
 
 def _import(
@@ -131,23 +158,24 @@ def _native_runner() -> int | None:
 class _Steps:
     """Runs passes and reports progress and seconds."""
 
-    _TOTAL: Final = 2 + len(dnnl.prepare()) + len(dnnl.partition()) + len(dnnl.lower())
-
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: Progress | None, target: Target) -> None:
         self._progress, self._count = progress, 0
+        self._total = 2 + len(dnnl.prepare()) + (len(to_kernels()) if find_spec("llvmlite") is not None else 0)
+        if "dnnl" in target.libs:
+            self._total += len(dnnl.partition()) + len(dnnl.lower())
         self._name, self._start = "", 0.0
         self.times: list[tuple[str, float]] = []
 
     def begin(self, name: str) -> None:
         self._name, self._start = name, time.perf_counter()
         if self._progress is not None:
-            self._progress(name, self._count, self._TOTAL)
+            self._progress(name, self._count, self._total)
 
     def done(self) -> None:
         self._count += 1
         self.times.append((self._name, time.perf_counter() - self._start))
         if self._progress is not None:
-            self._progress(self._name, self._count, self._TOTAL)
+            self._progress(self._name, self._count, self._total)
 
     def run(self, passes: Sequence[Pass], mod: IRModule) -> IRModule:
         for step in passes:

@@ -70,3 +70,31 @@ def unfused_records(
             UnfusedRecord(call.op.name, binding.var.name_hint, "".join(modules[:1]), "".join(sources[:1]), reason)
         )
     return tuple(out)
+
+
+def kernel_records(before: IRModule, after: IRModule, entry: str = "main") -> tuple[RegionRecord, ...]:
+    """The kernels of our own that a function calls, in order of execution, as one region.
+
+    Args:
+        before: The module of operators.
+        after: The same module as kernels.
+        entry: The function.
+    """
+    del before
+    found = []
+    for binding in walk_bindings(after[entry]):
+        call = binding.value
+        if not (isinstance(call, Call) and isinstance(call.op, Op) and call.op.name == "relax.call_tir"):
+            continue
+        callee = call.args[0]
+        assert isinstance(callee, GlobalVar)
+        program = after[callee]
+        ops = tuple(str(name) for name in program.attr("ops") or ())
+        modules, sources = _places([call.span])
+        found.append(CompositeRecord(f"llvm.{_plain_name(callee.name_hint)}", ops, callee.name_hint, modules, sources))
+    return (RegionRecord(entry, "llvm", tuple(found)),) if found else ()
+
+
+def _plain_name(name: str) -> str:
+    """A kernel's name without the numbers that make it unique."""
+    return "_".join(part.rstrip("0123456789") if not part.isdigit() else part for part in name.split("_")).strip("_")

@@ -12,7 +12,8 @@ from eutectic.support.errors import CodegenError
 from eutectic.support.spelling import did_you_mean
 
 KINDS: Final = ("llvm", "cuda", "c")
-_OPTIONS: Final = ("mcpu", "mattr", "mtriple", "num-cores", "keys", "arch", "max_num_threads", "opt-level")
+LIBRARIES: Final = ("dnnl",)
+_OPTIONS: Final = ("libs", "mcpu", "mattr", "mtriple", "num-cores", "keys", "arch", "max_num_threads", "opt-level")
 _ACTIVE = threading.local()
 
 
@@ -73,12 +74,21 @@ class Target:
                     f"unknown option -{name} of target {kind}",
                     help=did_you_mean(name, _OPTIONS) or f"options are {', '.join(_OPTIONS)}",
                 )
+        for name in options.get("libs", "").split(","):
+            if name and name not in LIBRARIES:
+                known = ", ".join(LIBRARIES)
+                raise CodegenError(f"unknown library {name!r} in -libs", help=did_you_mean(name, LIBRARIES) or f"known are {known}")
         set_field = object.__setattr__
         set_field(self, "kind", TargetKind(kind))
         set_field(self, "mcpu", options.pop("mcpu", ""))
         set_field(self, "mattr", tuple(part for part in options.pop("mattr", "").split(",") if part))
         set_field(self, "mtriple", options.pop("mtriple", ""))
         set_field(self, "options", tuple(sorted(options.items())))
+
+    @property
+    def libs(self) -> tuple[str, ...]:
+        """Libraries whose kernels are used where they take an operator: `-libs=dnnl`."""
+        return tuple(name for name in dict(self.options).get("libs", "").split(",") if name)
 
     def _as_options(self) -> dict[str, str]:
         named = {"mcpu": self.mcpu, "mattr": ",".join(self.mattr), "mtriple": self.mtriple}

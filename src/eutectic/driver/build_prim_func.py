@@ -1,0 +1,282 @@
+"""Tensor programs as native functions that Python calls: `build(func)(a, b, out)`."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from eutectic.arith import simplify
+from eutectic.backend.llvm.kernels import Built, build_kernel
+from eutectic.backend.llvm.machine import machine_of
+from eutectic.backend.llvm.plan import KernelStep, Plan, Tensor, place
+from eutectic.backend.llvm.pool import available_threads
+from eutectic.backend.llvm.program import Program
+from eutectic.ir.dtype import is_float, item_bytes, to_numpy
+from eutectic.ir.module import IRModule
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, mul
+from eutectic.ir.structural import structural_equal
+from eutectic.ir.visit import post_order
+from eutectic.relax.analysis.struct_info import substitute
+from eutectic.runtime.tensor import Tensor as RuntimeTensor
+from eutectic.support.errors import CallError, CodegenError
+from eutectic.support.spelling import did_you_mean
+from eutectic.target import Target
+from eutectic.tir.block import Block
+from eutectic.tir.buffer import Buffer
+from eutectic.tir.function import PrimFunc
+from eutectic.tir.op import reinterpret
+from eutectic.tir.stmt import BufferStore
+
+__all__ = ["NativeFunctions", "NativePrimFunc", "build"]
+
+Prepared: TypeAlias = "tuple[Any, Callable[[], None] | None]"
+
+
+class NativePrimFunc:
+    """A tensor program as native code; called with one argument per parameter, results are in what it writes.
+
+    Arguments are arrays, tensors, whatever speaks DLPack, and numbers for scalar parameters. Arrays with gaps
+    are copied on the way in, and on the way out when they are written. May be called from several threads.
+
+    Attributes:
+        name: Its name.
+        func: The tensor program.
+        program: The loaded code.
+    """
+
+    def __init__(self, func: PrimFunc, target: Target, threads: int | None = None, name: str = "main") -> None:
+        """Compile a function.
+
+        Args:
+            func: The tensor program.
+            target: The machine of this process.
+            threads: Threads of a call; None takes what is available.
+            name: Its name, for messages.
+
+        Raises:
+            CodegenError: it cannot be compiled, or not for this machine.
+        """
+        machine = machine_of(target)
+        self.name, self.func = name, func
+        used = available_threads(threads)
+        plan = _plan(func, build_kernel(func, machine), re.sub(r"\W", "_", name, flags=re.ASCII), used)
+        self.program = Program(plan, [], machine, threads=used)
+        written = _written_data(func)
+        self._buffers = [(buffer, buffer.data in written) for buffer in func.buffer_map.values()]
+
+    def __call__(self, *args: Any) -> None:
+        """Run it.
+
+        Raises:
+            CallError: an argument does not fit, or a check inside fails.
+        """
+        params = self.func.params
+        if len(args) != len(params):
+            raise CallError(f"{self.name} takes {len(params)} arguments, got {len(args)}")
+        tensors, numbers, finish = [], [], []
+        buffers = iter(self._buffers)
+        for param, arg in zip(params, args, strict=True):
+            if param not in self.func.buffer_map:
+                numbers.append(_integer(param, arg))
+                continue
+            tensor, back = _tensor(*next(buffers), arg)
+            tensors.append(tensor)
+            if back is not None:
+                finish.append(back)
+        self.program.function(*tensors, *numbers)
+        for back in finish:
+            back()
+
+
+class NativeFunctions:
+    """The tensor programs of a module as native code.
+
+    Attributes:
+        functions: They, by name.
+    """
+
+    def __init__(self, functions: Mapping[str, NativePrimFunc]) -> None:
+        self.functions = dict(functions)
+
+    def __getitem__(self, name: str) -> NativePrimFunc:
+        """A function by name.
+
+        Raises:
+            CallError: there is none of that name.
+        """
+        if name not in self.functions:
+            names = sorted(self.functions)
+            raise CallError(f"there is no function {name!r}", help=did_you_mean(name, names) or f"have {', '.join(names)}")
+        return self.functions[name]
+
+    @property
+    def main(self) -> NativePrimFunc:
+        """The only function, or the one called `main`."""
+        return next(iter(self.functions.values())) if len(self.functions) == 1 else self["main"]
+
+    def __call__(self, *args: Any) -> None:
+        """Call the only function, or the one called `main`."""
+        self.main(*args)
+
+
+def build(mod: PrimFunc | IRModule, target: str | Target | None = None, *, threads: int | None = None) -> NativeFunctions:
+    """Compile tensor programs to native code.
+
+    Args:
+        mod: One, or a module of them.
+        target: What for; None takes the current target, else this machine.
+        threads: Threads of a call; None takes `EUTECTIC_THREADS`, else what is available.
+
+    Returns:
+        Functions by name; called itself, it calls the only one or `main`.
+
+    Raises:
+        CodegenError: there is nothing to compile, or something cannot be compiled.
+
+    Reference: TVM tir.build.
+    """
+    chosen = Target(target) if target is not None else Target.current() or Target("llvm")
+    if isinstance(mod, PrimFunc):
+        found = {str(mod.attr("global_symbol") or "main"): mod}
+    else:
+        found = {gv.name_hint: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}
+    if not found:
+        raise CodegenError("the module has no tensor programs", help="build graph functions with relax.build")
+    return NativeFunctions({name: NativePrimFunc(func, chosen, threads, name) for name, func in found.items()})
+
+
+# ---- the plan of one kernel
+
+
+def _plan(func: PrimFunc, built: Built, name: str, threads: int) -> Plan:
+    """A plan with one step, whose arguments are the buffers in the order of the parameters.
+
+    All of them are inputs for the plan, as sizes may be those of any.
+    """
+    values = _compact_layout(func)
+    tensors = [
+        Tensor(buffer.name, buffer.dtype, tuple(_put(size, values) for size in buffer.shape), "input", number)
+        for number, buffer in enumerate(func.buffer_map.values())
+    ]
+    scalars = [param for param in func.params if param not in func.buffer_map]
+    symbols = [param if param.dtype in ("int32", "int64") else Var(param.name, "int64") for param in scalars]
+    numbers = [_from_bits(param.dtype, symbol) for param, symbol in zip(scalars, symbols, strict=True)]
+    known = {id(size) for tensor in tensors for size in tensor.dims} | {id(param) for param in symbols}
+    shapes = [values.get(var, var) for var in built.shape_vars]
+    for var, shape in zip(built.shape_vars, shapes, strict=True):
+        if any(isinstance(part, Var) and id(part) not in known for part in post_order(shape)):
+            raise CodegenError(f"{name}: {var.name} is not the size of an argument", help="make it a parameter")
+    spaces = [
+        Tensor("workspace", "uint8", (mul(_put(item.bytes, values), threads if item.per_thread else 1),), "arena")
+        for item in built.workspaces
+    ]
+    step = KernelStep(name, built, tuple(tensors), len(tensors), tuple(numbers), tuple(shapes), tuple(spaces))
+    plan = Plan(name, inputs=tensors, symbols=symbols, steps=[step])
+    place(plan)
+    return plan
+
+
+def _compact_layout(func: PrimFunc) -> dict[Var, PrimExpr]:
+    """Values of the variables for strides and offsets of arrays without gaps.
+
+    Raises:
+        CodegenError: a buffer has another layout.
+    """
+    values: dict[Var, PrimExpr] = {}
+    for buffer in func.buffer_map.values():
+        if isinstance(buffer.elem_offset, Var):
+            values[buffer.elem_offset] = IntImm("int64", 0)
+        expected: PrimExpr = IntImm("int64", 1)
+        for axis in reversed(range(len(buffer.strides))):
+            stride, size = buffer.strides[axis], buffer.shape[axis]
+            if isinstance(stride, Var):
+                values.setdefault(stride, expected)
+            elif not structural_equal(simplify(stride.astype("int64")), expected):
+                raise CodegenError(
+                    f"parameter {buffer.name} has strides ({', '.join(map(str, buffer.strides))}); "
+                    "arguments are arrays without gaps",
+                    help="leave the strides out, or make them variables",
+                )
+            expected = simplify(mul(expected, size.astype("int64")))
+    return values
+
+
+def _put(value: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
+    made = substitute(value, dict(values)) if values else value
+    assert isinstance(made, PrimExpr)
+    return made
+
+
+def _from_bits(dtype: str, symbol: Var) -> PrimExpr:
+    """A scalar from the integer that holds its bits; native functions are given no other numbers."""
+    if dtype == symbol.dtype or dtype in ("int32", "int64"):
+        return symbol
+    if not is_float(dtype):
+        return symbol.astype(dtype)
+    bits = f"int{8 * item_bytes(dtype)}"
+    return reinterpret(dtype, symbol if bits == "int64" else symbol.astype(bits))
+
+
+# ---- arguments
+
+
+def _written_data(func: PrimFunc) -> set[Var]:
+    """The data of the buffers that a function stores to, under any name."""
+    parts = list(post_order(func.body))
+    written = {part.buffer.data for part in parts if isinstance(part, BufferStore)}
+    matches = [match for part in parts if isinstance(part, Block) for match in part.match_buffers]
+    for match in reversed(matches):
+        if match.buffer.data in written:
+            written.add(match.source.buffer.data)
+    return written
+
+
+def _tensor(buffer: Buffer, is_written: bool, arg: Any) -> Prepared:
+    """What is handed over for an array, and what is to be done after the call.
+
+    Raises:
+        CallError: it is no array, or is written and read-only.
+    """
+    if isinstance(arg, RuntimeTensor):
+        arg = arg.view()
+    if not isinstance(arg, np.ndarray):
+        if hasattr(arg, "__dlpack__"):
+            return arg, None
+        raise CallError(f"{buffer.name} must be an array, got {type(arg).__name__}")
+    if is_written and not arg.flags.writeable:
+        raise CallError(f"{buffer.name} is written, so it must be a writeable array, got a read-only one")
+    if arg.dtype.newbyteorder("=") != to_numpy(buffer.dtype):
+        raise CallError(f"{buffer.name} must be {buffer.dtype}, got {arg.dtype}", help=f"convert it to {buffer.dtype}")
+    if arg.flags.c_contiguous and arg.flags.aligned and arg.dtype.isnative:
+        return arg, None
+    whole = np.array(arg, to_numpy(buffer.dtype), order="C")
+    if not is_written:
+        return whole, None
+
+    def back() -> None:
+        arg[...] = whole
+
+    return whole, back
+
+
+def _integer(param: Var, arg: Any) -> int:
+    """A number as the integer that stands for it.
+
+    Raises:
+        CallError: it does not fit.
+    """
+    dtype = param.dtype
+    if isinstance(arg, np.ndarray) and arg.ndim == 0:
+        arg = arg[()]
+    try:
+        number = float(arg) if is_float(dtype) else int(arg) if isinstance(arg, np.bool_) else operator.index(arg)
+        with np.errstate(over="ignore"):
+            return int(np.array([number], to_numpy(dtype)).view(f"i{item_bytes(dtype)}")[0])
+    except OverflowError:
+        raise CallError(f"{param.name} must be {dtype}, {arg} is outside of its range") from None
+    except (TypeError, ValueError):
+        raise CallError(f"{param.name} must be {dtype}, got {type(arg).__name__}") from None
