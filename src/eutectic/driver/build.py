@@ -52,7 +52,9 @@ def get_pipeline(name: str = "default") -> Pass:
     """
     if name not in _PIPELINES:
         known = sorted(_PIPELINES)
-        raise CodegenError(f"unknown pipeline {name!r}", help=did_you_mean(name, known) or f"known are {', '.join(known)}")
+        raise CodegenError(
+            f"unknown pipeline {name!r}", help=did_you_mean(name, known) or f"known are {', '.join(known)}"
+        )
     return _PIPELINES[name]()
 
 
@@ -66,7 +68,9 @@ class VMExecutable:
         native: Its kernels and plans.
     """
 
-    def __init__(self, module: IRModule, target: Target, functions: Mapping[str, Executable], native: NativeCode) -> None:
+    def __init__(
+        self, module: IRModule, target: Target, functions: Mapping[str, Executable], native: NativeCode
+    ) -> None:
         self.module, self.target, self.functions, self.native = module, target, dict(functions), native
 
     def function_names(self) -> list[str]:
@@ -84,7 +88,9 @@ class VMExecutable:
         """
         function = self.module[name]
         assert isinstance(function, Function)
-        signature = ArraySignature([p.name_hint for p in function.params], function.ret_struct_info or ObjectStructInfo())
+        signature = ArraySignature(
+            [p.name_hint for p in function.params], function.ret_struct_info or ObjectStructInfo()
+        )
         return signature.unflatten(self.functions[name].run(args), tuple(args), {})
 
     def profile(self, name: str, args: Sequence[Any]) -> KernelTable:
@@ -119,7 +125,9 @@ class VMExecutable:
         Raises:
             CodegenError: always.
         """
-        raise CodegenError("executables cannot be written to files yet", help="build the module again where it is needed")
+        raise CodegenError(
+            "executables cannot be written to files yet", help="build the module again where it is needed"
+        )
 
 
 def build(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ from eutectic.driver.report import CompileReport
 from eutectic.ir.module import IRModule
 from eutectic.relax.base import StructInfo
 from eutectic.relax.struct_info import TupleStructInfo
-from eutectic.runtime.executable import Executable, KernelTime
+from eutectic.runtime.executable import Direct, Executable, KernelTime
 from eutectic.support.errors import CallError
 from eutectic.support.spelling import did_you_mean
 
@@ -24,6 +24,9 @@ class Signature(Protocol):
 
     def unflatten(self, results: list[np.ndarray[Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Results in the user's structure and kind of tensor."""
+
+    def quick(self, direct: Direct) -> Callable[..., Any] | None:
+        """A short way around both for simple signatures; it raises anything for arguments it does not take."""
 
 
 class CompiledModel:
@@ -40,6 +43,8 @@ class CompiledModel:
     def __init__(self, executable: Executable, signature: Signature, report: CompileReport, module: IRModule) -> None:
         self.executable, self.report, self.module = executable, report, module
         self._signature = signature
+        direct = executable.direct
+        self._quick = None if direct is None else signature.quick(direct)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Results for some inputs: torch tensors for torch tensors, arrays for arrays.
@@ -47,6 +52,11 @@ class CompiledModel:
         Raises:
             CallError: an argument does not fit; names it, what was expected and what was given.
         """
+        if self._quick is not None and not kwargs:
+            try:
+                return self._quick(*args)
+            except Exception:  # the long way takes more kinds of arguments, and says what is wrong
+                pass
         results = self.executable.run(self._signature.flatten(args, kwargs))
         return self._signature.unflatten(results, args, kwargs)
 
@@ -95,6 +105,21 @@ class ArraySignature:
     def unflatten(self, results: list[np.ndarray[Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result's tuples around the arrays."""
         return _nest(self._result, iter(results))
+
+    def quick(self, direct: Direct) -> Callable[..., Any] | None:
+        """For functions with one result."""
+        if isinstance(self._result, TupleStructInfo) or len(direct.outputs) != 1:
+            return None
+        function, count, (shape, dtype) = direct.function, len(self._names), direct.outputs[0]
+
+        def call(*args: Any) -> Any:
+            if len(args) != count:
+                raise TypeError
+            out = np.empty(shape, dtype)
+            function(*args, out)
+            return out
+
+        return call
 
 
 def _as_array(value: Any) -> Any:

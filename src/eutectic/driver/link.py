@@ -11,13 +11,14 @@ import numpy as np
 
 from eutectic.backend.llvm.entry import Bounds
 from eutectic.driver.native import NativeCode, needed_outside, runs
+from eutectic.driver.parameters import Sizes, Unpacked, bound, parameter, unpack
 from eutectic.ir.dtype import to_numpy
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr, evaluate
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.relax.analysis.struct_info import free_symbolic_vars
-from eutectic.relax.analysis.uses import walk_bindings
+from eutectic.relax.analysis.uses import used_vars, walk_bindings
 from eutectic.relax.base import ShapeExpr, StructInfo
 from eutectic.relax.expr import (
     Call,
@@ -35,7 +36,7 @@ from eutectic.relax.expr import (
 )
 from eutectic.relax.interpret import Interpreter, apply_op, check_value
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
-from eutectic.runtime.executable import Executable, Instruction, Size, TensorParam
+from eutectic.runtime.executable import Executable, Instruction, Param, Size
 from eutectic.runtime.instructions import Bind, CallFunction, CallRegion, Literal, Operand
 from eutectic.support.errors import CodegenError
 
@@ -116,6 +117,7 @@ class _Linker:
     symbols: dict[ScalarVar, str] = field(default_factory=dict)
     shared: set[int] = field(default_factory=set)  # slots that may share memory with a constant
     tuples: dict[Var, Operand] = field(default_factory=dict)  # variables that need no slot of their own
+    unpacked: dict[Var, Unpacked] = field(default_factory=dict)  # tuples that native code reads
     count: int = 0
 
     def run(self) -> Executable:
@@ -140,7 +142,7 @@ class _Linker:
     def results_of(self, value: Operand, info: StructInfo | None) -> list[int]:
         """Slots of the tensors of a result, nested tuples flattened."""
         if not isinstance(info, TupleStructInfo):
-            return [self.as_slot(value, "result")]
+            return [self.value_slot(value) if isinstance(value, Literal) else self.as_slot(value, "result")]
         parts = value if isinstance(value, tuple) else tuple(self.get_item(value, i) for i in range(len(info.fields)))
         return [slot for part, inner in zip(parts, info.fields, strict=True) for slot in self.results_of(part, inner)]
 
@@ -148,6 +150,12 @@ class _Linker:
         """A slot with a copy: a value that is returned twice is two arrays, as each belongs to the caller."""
         fresh = self.new_slot()
         self.instructions.append(CallFunction("copy", np.copy, (slot,), fresh))
+        return fresh
+
+    def value_slot(self, value: Literal) -> int:
+        """A slot with a number or a shape."""
+        fresh = self.new_slot()
+        self.instructions.append(CallFunction("value", lambda given: given, (value,), fresh))
         return fresh
 
     def name_symbols(self) -> None:
@@ -162,18 +170,25 @@ class _Linker:
         self.count += 1
         return self.count - 1
 
-    def param(self, param: Var) -> TensorParam:
-        info = param.struct_info
-        if not isinstance(info, TensorStructInfo) or not info.dtype:
-            raise CodegenError(f"parameter {param.name_hint} is not a tensor of known dtype")
+    def param(self, param: Var) -> Param:
         self.slots[param] = self.new_slot()
-        low = self.function.attr("tir_var_lower_bound") or {}
-        high = self.function.attr("tir_var_upper_bound") or {}
-        ranges = {
-            self.symbols[var]: (_bound(low, var.name) or 0, _bound(high, var.name)) for var in free_symbolic_vars(info)
-        }
-        shape = None if info.dims is None else tuple(map(self.size, info.dims))
-        return TensorParam(param.name_hint, to_numpy(info.dtype), shape, info.ndim, ranges)
+        limits = Sizes(self.size, self.symbols, self.limits("lower"), self.limits("upper"))
+        return parameter(param.name_hint, param.struct_info, limits)
+
+    def unpack(self, var: Var) -> tuple[VarBinding, ...]:
+        """Bindings that make a tuple of variables for its tensors, which are slots."""
+        if var not in self.unpacked:
+            found = self.unpacked[var] = unpack(var)
+            for part, path in found.parts:
+                value = self.operand(var)
+                for index in path:
+                    value = value[index] if isinstance(value, tuple) else self.get_item(value, index)
+                self.tuples[part] = value
+        return self.unpacked[var].bindings
+
+    def limits(self, which: str) -> Mapping[str, Any]:
+        """Least or largest values of symbolic sizes, by name."""
+        return self.function.attr(f"tir_var_{which}_bound") or {}
 
     def size(self, value: PrimExpr) -> Size:
         if isinstance(value, IntImm):
@@ -291,7 +306,11 @@ class _Linker:
             name = bindings[-1].var.name_hint
         needed = needed_outside(bindings, self.function)
         symbol = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
-        segment, region = native.segment(symbol, bindings, needed, self.mod, self.bounds())
+        own = {binding.var for binding in bindings}
+        read = dict.fromkeys(var for binding in bindings for var in used_vars(binding.value) if var not in own)
+        tuples = [var for var in read if isinstance(var.struct_info, TupleStructInfo)]
+        made_before = [binding for var in tuples for binding in self.unpack(var)]
+        segment, region = native.segment(symbol, [*made_before, *bindings], needed, self.mod, self.bounds())
         inputs: list[Operand] = [self.operand(var) for var in segment.inputs]
         inputs.append(Literal(tuple(self.size(symbol) for symbol in segment.symbols)))
         made = [(tuple(map(self.size, t.dims)), to_numpy(t.dtype)) for t in segment.plan.outputs]
@@ -306,9 +325,8 @@ class _Linker:
 
     def bounds(self) -> dict[ScalarVar, Bounds]:
         """Ranges of symbolic sizes."""
-        low = self.function.attr("tir_var_lower_bound") or {}
-        high = self.function.attr("tir_var_upper_bound") or {}
-        return {var: Bounds(_bound(low, var.name) or 0, _bound(high, var.name)) for var in self.symbols}
+        low, high = self.limits("lower"), self.limits("upper")
+        return {var: Bounds(bound(low, var.name) or 0, bound(high, var.name)) for var in self.symbols}
 
     def output(self, info: TensorStructInfo) -> tuple[tuple[Size, ...], np.dtype[Any]]:
         if info.dims is None:
@@ -372,8 +390,3 @@ def _match(info: StructInfo, symbols: Mapping[ScalarVar, str], name: str, value:
     check_value(value, info, known, name)
     sizes.update({symbols[var]: size for var, size in known.items()})
     return value
-
-
-def _bound(bounds: Any, name: str) -> int | None:
-    found = bounds.get(name) if hasattr(bounds, "get") else None
-    return getattr(found, "value", found)

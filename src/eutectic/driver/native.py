@@ -20,6 +20,7 @@ from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.expr import Call, Function, Var
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
 
@@ -49,7 +50,12 @@ class NativeCode:
         return self.built[func]
 
     def segment(
-        self, name: str, bindings: Sequence[Any], needed: Sequence[Var], mod: IRModule, bounds: Mapping[ScalarVar, Bounds]
+        self,
+        name: str,
+        bindings: Sequence[Any],
+        needed: Sequence[Var],
+        mod: IRModule,
+        bounds: Mapping[ScalarVar, Bounds],
     ) -> tuple[Segment, NativeRegion]:
         """A run of bindings, compiled and loaded."""
         threads = available_threads(self.threads)
@@ -64,6 +70,7 @@ class NativeRegion:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self.direct = program.function.raw
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[np.ndarray[Any, Any]]) -> None:
         """Fill `outputs`."""
@@ -77,7 +84,7 @@ def runs(function: Function, mod: IRModule, one_by_one: bool) -> Iterator[tuple[
     found: list[Any] = []
     for block in function.body.blocks:
         for binding in block.bindings:
-            if not is_native(binding, mod):
+            if not is_native(binding, mod) or _renames_other(binding):
                 if found:
                     yield _has_kernel(found), found
                     found = []
@@ -89,6 +96,13 @@ def runs(function: Function, mod: IRModule, one_by_one: bool) -> Iterator[tuple[
                 found = []
     if found:
         yield _has_kernel(found), found
+
+
+def _renames_other(binding: Any) -> bool:
+    """Whether a binding gives a name to a parameter that is neither a tensor nor a tuple."""
+    return isinstance(binding.value, Var) and not isinstance(
+        binding.value.struct_info, (TensorStructInfo, TupleStructInfo)
+    )
 
 
 def _is_kernel(binding: Any) -> bool:

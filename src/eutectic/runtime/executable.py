@@ -32,6 +32,24 @@ class Instruction(Protocol):
         """Read operands from `slots`, write results to `slots`."""
 
 
+class Param(Protocol):
+    """What a function takes in one place."""
+
+    @property
+    def name(self) -> str:
+        """The parameter's name."""
+
+    @property
+    def has_derived_sizes(self) -> bool:
+        """Whether sizes are computed from symbols, which another argument may define."""
+
+    def check(self, value: Any, sizes: Sizes) -> Any:
+        """The argument as instructions want it; binds the symbolic sizes that it defines."""
+
+    def settle(self, value: Any, sizes: Sizes) -> None:
+        """Check sizes again, now that all symbols are known."""
+
+
 @dataclass(frozen=True)
 class TensorParam:
     """A tensor argument.
@@ -77,6 +95,14 @@ class TensorParam:
             return value
         return np.array(value, order="C", copy=True)
 
+    def settle(self, value: Array, sizes: Sizes) -> None:
+        """Check sizes again, now that all symbols are known.
+
+        Raises:
+            CallError: one does not fit.
+        """
+        self.check_shape(value.shape, sizes)
+
     @property
     def has_derived_sizes(self) -> bool:
         """Whether sizes are computed from symbols, which another argument may define."""
@@ -88,35 +114,68 @@ class TensorParam:
         Raises:
             CallError: one does not fit.
         """
-        if self.shape is None:
-            return
-        for axis, (want, size) in enumerate(zip(self.shape, given, strict=True)):
-            if isinstance(want, str):
-                if want not in sizes:
-                    self._check_range(want, axis, size)
-                    sizes[want] = size
-                    continue
-                want = sizes[want]
-            elif callable(want):
-                try:
-                    want = want(sizes)
-                except KeyError:
-                    continue
-            if want != size:
-                raise CallError(
-                    f"argument {self.name} must have size {want} on axis {axis}, got {size}",
-                    notes=[f"its shape is {given}"],
-                    help="compile again for this shape, or with a dynamic size there",
-                )
+        check_sizes(self.name, self.shape, given, sizes, self.ranges)
 
-    def _check_range(self, symbol: str, axis: int, size: int) -> None:
-        low, high = self.ranges.get(symbol, (0, None))
-        if size < low or (high is not None and size > high):
-            top = "more" if high is None else str(high)
+
+def check_sizes(
+    name: str,
+    wanted: Sequence[Size] | None,
+    given: Sequence[int],
+    sizes: Sizes,
+    ranges: Mapping[str, tuple[int, int | None]],
+) -> None:
+    """Check the sizes of an argument and bind those it defines; ones whose symbols are not known yet pass.
+
+    Raises:
+        CallError: one does not fit.
+    """
+    if wanted is None:
+        return
+    for axis, (want, size) in enumerate(zip(wanted, given, strict=True)):
+        if isinstance(want, str):
+            if want not in sizes:
+                refuse_size(f"argument {name} has size {size} on axis {axis}", want, size, ranges)
+                sizes[want] = size
+                continue
+            want = sizes[want]
+        elif callable(want):
+            try:
+                want = want(sizes)
+            except KeyError:
+                continue
+        if want != size:
             raise CallError(
-                f"argument {self.name} has size {size} on axis {axis}; "
-                f"the model was exported for {symbol} from {low} to {top}"
+                f"argument {name} must have size {want} on axis {axis}, got {size}",
+                notes=[f"its shape is {tuple(given)}"],
+                help="compile again for this shape, or with a dynamic size there",
             )
+
+
+def refuse_size(what: str, symbol: str, size: int, ranges: Mapping[str, tuple[int, int | None]]) -> None:
+    """Refuse a size outside of the range of its symbol.
+
+    Raises:
+        CallError: it is outside.
+    """
+    low, high = ranges.get(symbol, (0, None))
+    if size < low or (high is not None and size > high):
+        top = "more" if high is None else str(high)
+        raise CallError(f"{what}; the model was exported for {symbol} from {low} to {top}")
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A native function that checks its arguments itself.
+
+    Attributes:
+        function: Called with inputs, then results; raises when they do not fit.
+        outputs: Shape and dtype of each result.
+        slots: Where an executable keeps the results.
+    """
+
+    function: Callable[..., Any]
+    outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
+    slots: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -131,7 +190,7 @@ class Executable:
     """A compiled function.
 
     Args:
-        params: Its tensor arguments, in order.
+        params: Its arguments, in order.
         instructions: What it does, in order.
         slot_count: Slots a call needs; arguments take the first ones.
         constants: Values of slots that are the same in every call.
@@ -141,7 +200,7 @@ class Executable:
 
     def __init__(
         self,
-        params: Sequence[TensorParam],
+        params: Sequence[Param],
         instructions: Sequence[Instruction],
         slot_count: int,
         constants: Mapping[int, Any],
@@ -156,6 +215,15 @@ class Executable:
         self._template: Slots = [None] * slot_count
         for slot, value in constants.items():
             self._template[slot] = value
+
+    @property
+    def direct(self) -> Direct | None:
+        """The one native function that is all it does, called with the arguments and then the results; else None."""
+        if len(self.instructions) != 1:
+            return None
+        find = getattr(self.instructions[0], "direct", None)
+        found: Direct | None = None if find is None else find(len(self.params))
+        return found if found is not None and self.results == found.slots and not self._copied else None
 
     def __call__(self, *args: Array) -> list[Array]:
         """Results for some arguments, each owned by the caller.
@@ -185,14 +253,18 @@ class Executable:
     def _start(self, args: Sequence[Array]) -> tuple[Slots, Sizes]:
         if len(args) != len(self.params):
             names = ", ".join(param.name for param in self.params)
-            raise CallError(f"expected {len(self.params)} tensors ({names}), got {len(args)}")
+            raise CallError(f"expected {len(self.params)} {_noun(self.params)} ({names}), got {len(args)}")
         slots = self._template.copy()
         sizes: Sizes = {}
         for i, (param, arg) in enumerate(zip(self.params, args, strict=True)):
             slots[i] = param.check(arg, sizes)
         for i in self._derived:  # again, now that all symbols are known
-            self.params[i].check_shape(slots[i].shape, sizes)
+            self.params[i].settle(slots[i], sizes)
         return slots, sizes
 
     def _finish(self, slots: Slots) -> list[Array]:
         return [slots[i].copy() if i in self._copied else slots[i] for i in self.results]
+
+
+def _noun(params: Sequence[Param]) -> str:
+    return "tensors" if all(isinstance(param, TensorParam) for param in params) else "arguments"

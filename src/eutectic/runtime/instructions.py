@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from eutectic.runtime.executable import Size, Sizes, Slots
+from eutectic.runtime.executable import Direct, Size, Sizes, Slots
 
 Operand: TypeAlias = "int | tuple[Operand, ...] | Literal"
 
@@ -64,6 +64,15 @@ class CallRegion:
     inputs: tuple[Operand, ...]
     outputs: tuple[tuple[tuple[Size, ...], np.dtype[Any]], ...]
     slots: tuple[int, ...]
+
+    def direct(self, params: int) -> Direct | None:
+        """The native function behind the region, when its inputs are the first `params` slots and sizes are known."""
+        function = getattr(self.region, "direct", None)
+        inputs = tuple(i for i in self.inputs if not (isinstance(i, Literal) and i.value == ()))
+        known = [(shape, dtype) for shape, dtype in self.outputs if all(isinstance(size, int) for size in shape)]
+        if function is None or inputs != tuple(range(params)) or len(known) != len(self.outputs):
+            return None
+        return Direct(function, tuple(known), self.slots)  # type: ignore[arg-type]  # all sizes are integers
 
     def __call__(self, slots: Slots, sizes: Sizes) -> None:
         """Allocate the outputs and run."""

@@ -9,7 +9,6 @@ from typing import Any
 import ml_dtypes  # noqa: F401 - makes its dtypes known to NumPy by name
 import numpy as np
 
-
 __all__ = ["Device", "Tensor", "array", "cpu", "cuda", "device", "empty", "gpu", "tensor"]
 
 _DLPACK = {"cpu": 1, "llvm": 1, "cuda": 2, "gpu": 2}

@@ -61,7 +61,9 @@ class VirtualMachine:
         """
         names = list(self.executable.function_names())
         if name not in names:
-            raise CallError(f"there is no function {name!r}", help=did_you_mean(name, names) or f"have {', '.join(names)}")
+            raise CallError(
+                f"there is no function {name!r}", help=did_you_mean(name, names) or f"have {', '.join(names)}"
+            )
         return lambda *args: self._wrap(self.executable.invoke(name, [_plain(arg) for arg in args]))
 
     def set_input(self, name: str, *args: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -72,6 +72,26 @@ class TorchSignature:
         values = self._arguments.flatten(args, kwargs or {})
         sizes = self._arguments.arrays(values)[1] if self._results.needs_sizes else {}
         return self._results.build(results, values, sizes, self._is_array(values))
+
+    def quick(self, direct: Any) -> Callable[..., Any] | None:
+        """A short way for models that take one tensor and return one.
+
+        Args:
+            direct: A native function, called with the input and the result, and `outputs`, shape and dtype of each.
+        """
+        if not self._returns_lone or self._lone_shape is None or len(direct.outputs) != 1:
+            return None
+        function, (shape, dtype) = direct.function, direct.outputs[0]
+        kind, empty, tensor = to_tensor(np.empty((), dtype)).dtype, torch.empty, torch.Tensor
+
+        def call(x: Any) -> Any:
+            if type(x) is not tensor:
+                raise TypeError
+            out = empty(shape, dtype=kind)
+            function(x, out)
+            return out
+
+        return call
 
     def _is_array(self, values: Sequence[Any]) -> bool:
         """Whether the caller works with NumPy: arrays among the arguments, and no tensor."""
