@@ -66,6 +66,8 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.struct_info": ("eutectic.relax.struct_info",),
     "tvm.relax.testing": (),
     "tvm.relax.transform": ("eutectic.relax.transform",),
+    "tvm.relax.transform.legalize_ops": ("eutectic.relax.transform.legalize_ops",),
+    "tvm.relax.transform.legalize_ops.common": ("eutectic.relax.transform.legalize_ops",),
     "tvm.relax.transform.transform": ("eutectic.relax.transform",),
     "tvm.runtime": ("eutectic.runtime.tensor", "eutectic.runtime.vm"),
     "tvm.s_tir": ("eutectic.tir",),

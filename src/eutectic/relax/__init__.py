@@ -1,5 +1,10 @@
 """The graph dialect: expressions, operators, patterns, passes."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final
+
 from eutectic.relax import analysis, dpl, expr_functor, op, transform
 from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, StructInfo
 from eutectic.relax.block_builder import BlockBuilder
@@ -65,9 +70,12 @@ __all__ = [
     "Tuple",
     "TupleGetItem",
     "TupleStructInfo",
+    "VMExecutable",
     "Var",
     "VarBinding",
+    "VirtualMachine",
     "analysis",
+    "build",
     "call_dps_packed",
     "call_pure_packed",
     "call_tir",
@@ -75,7 +83,22 @@ __all__ = [
     "dpl",
     "expr_functor",
     "extern",
+    "get_pipeline",
     "get_shape_of",
     "op",
+    "register_pipeline",
     "transform",
 ]
+
+# TVM has these here. For us they belong to the driver, which is above this package: looked up when they are used.
+_FROM_DRIVER: Final = ("VMExecutable", "VirtualMachine", "build", "get_pipeline", "register_pipeline")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FROM_DRIVER:
+        return getattr(import_module("eutectic.driver.build"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_FROM_DRIVER})

@@ -94,7 +94,7 @@ class BlockBuilder:
         self._open: list[_Block] = []
         self._values: dict[Var, Expr] = {}
         self._names: dict[str, int] = {}
-        self._by_digest: dict[bytes, list[GlobalVar]] | None = None
+        self._by_digest: dict[type, dict[bytes, list[GlobalVar]]] = {}
 
     @staticmethod
     def current() -> BlockBuilder | None:
@@ -263,7 +263,7 @@ class BlockBuilder:
         name = frame.name if frame.name not in self._mod else self.get_unique_global(frame.name)
         frame.result = GlobalVar(name, struct_info=function.struct_info)
         self._mod[frame.result] = function
-        self._by_digest = None
+        self._by_digest.clear()
         return frame.result
 
     # ---- normal form
@@ -385,23 +385,25 @@ class BlockBuilder:
         Returns:
             The variable of the existing or the new function; a name in use gets a number.
         """
-        if self._by_digest is None:
-            self._by_digest = {}
+        kind = type(function)  # of the other kinds none is equal, and a graph function may hold all of the weights
+        if kind not in self._by_digest:
+            self._by_digest[kind] = {}
             for gv, known in self._mod.functions_items():
-                self._by_digest.setdefault(structural_digest(known), []).append(gv)
+                if type(known) is kind:
+                    self._by_digest[kind].setdefault(structural_digest(known), []).append(gv)
         digest = structural_digest(function)
-        for gv in self._by_digest.get(digest, ()):
+        for gv in self._by_digest[kind].get(digest, ()):
             if gv in self._mod and structural_equal(self._mod[gv], function):
                 return gv
         gv = GlobalVar(self.get_unique_global(name), struct_info=getattr(function, "struct_info", None))
         self._mod[gv] = function
-        self._by_digest.setdefault(digest, []).append(gv)
+        self._by_digest[kind].setdefault(digest, []).append(gv)
         return gv
 
     def update_func(self, gv: GlobalVar, function: BaseFunc) -> None:
         """Add or replace a function."""
         self._mod[gv] = function
-        self._by_digest = None
+        self._by_digest.clear()
 
     def get_unique_global(self, name: str) -> str:
         """`name` made an identifier and, when in use, given the first free number."""

@@ -1,6 +1,6 @@
 """Operators as tensor expressions; names as in `tvm.topi`."""
 
-from eutectic.topi import nn
+from eutectic.topi import image, nn
 from eutectic.topi.broadcast import (
     add,
     bitwise_and,
@@ -9,6 +9,7 @@ from eutectic.topi.broadcast import (
     broadcast_to,
     divide,
     equal,
+    ewise_fma,
     floor_divide,
     floor_mod,
     greater,
@@ -30,6 +31,7 @@ from eutectic.topi.broadcast import (
     subtract,
     where,
 )
+from eutectic.topi.einsum import einsum
 from eutectic.topi.elementwise import (
     abs,
     acos,
@@ -69,9 +71,21 @@ from eutectic.topi.elementwise import (
     tanh,
     trunc,
 )
-from eutectic.topi.indexing import arange, full, full_like, gather, strided_slice, take
+from eutectic.topi.indexing import (
+    arange,
+    arange_of,
+    dynamic_strided_slice,
+    full,
+    full_like,
+    gather,
+    listed,
+    strided_slice,
+    take,
+)
 from eutectic.topi.nn.matmul import matmul
+from eutectic.topi.quantize import dequantize, quantize
 from eutectic.topi.reduce import argmax, argmin, max, mean, min, prod, std, sum, variance
+from eutectic.topi.scan import scan
 from eutectic.topi.transform import (
     concatenate,
     expand_dims,
@@ -79,10 +93,12 @@ from eutectic.topi.transform import (
     repeat,
     reshape,
     split,
+    split_at,
     squeeze,
     stack,
     tile,
     transpose,
+    trilu,
 )
 
 __all__ = [
@@ -91,6 +107,7 @@ __all__ = [
     "acosh",
     "add",
     "arange",
+    "arange_of",
     "argmax",
     "argmin",
     "asin",
@@ -108,9 +125,13 @@ __all__ = [
     "concatenate",
     "cos",
     "cosh",
+    "dequantize",
     "divide",
+    "dynamic_strided_slice",
+    "einsum",
     "equal",
     "erf",
+    "ewise_fma",
     "exp",
     "expand_dims",
     "flip",
@@ -123,12 +144,14 @@ __all__ = [
     "greater",
     "greater_equal",
     "identity",
+    "image",
     "isfinite",
     "isinf",
     "isnan",
     "left_shift",
     "less",
     "less_equal",
+    "listed",
     "log",
     "log1p",
     "log2",
@@ -151,16 +174,19 @@ __all__ = [
     "not_equal",
     "power",
     "prod",
+    "quantize",
     "repeat",
     "reshape",
     "right_shift",
     "round",
     "rsqrt",
+    "scan",
     "sigmoid",
     "sign",
     "sin",
     "sinh",
     "split",
+    "split_at",
     "sqrt",
     "square",
     "squeeze",
@@ -174,6 +200,7 @@ __all__ = [
     "tanh",
     "tile",
     "transpose",
+    "trilu",
     "trunc",
     "variance",
     "where",

@@ -132,6 +132,27 @@ def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return Select(a.equal(b), a + math.log(2), apart)
 
 
+def _integer_power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """Power by repeated squaring, which wraps around; a negative exponent truncates towards zero."""
+    zero, one = as_prim(0, a.dtype), as_prim(1, a.dtype)
+    unsigned = a.dtype.startswith("uint")
+    bits = 8 * item_bytes(a.dtype) - (0 if unsigned else 1)
+
+    def step(bit: int, result: PrimExpr, base: PrimExpr) -> PrimExpr:
+        taken = op.bitwise_and(b >> as_prim(bit, b.dtype), as_prim(1, b.dtype)).not_equal(0)
+        grown = Select(taken, result * base, result)
+        if bit == bits - 1:
+            return grown
+        return _named("result", grown, lambda r: _named("base", base * base, lambda again: step(bit + 1, r, again)))
+
+    found = step(0, one, a)
+    if unsigned:
+        return found
+    odd = op.bitwise_and(b, as_prim(1, b.dtype)).not_equal(0)
+    tiny = Select(a.equal(1), one, Select(a.equal(-1), Select(odd, as_prim(-1, a.dtype), one), zero))
+    return Select(b < 0, tiny, found)
+
+
 def _left_shift(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     width = 8 * item_bytes(a.dtype)
     return Select(b < width, a << op.min(b, width - 1), as_prim(0, a.dtype))
@@ -164,7 +185,7 @@ divide = _binary("divide", _by_kind(op.div, op.truncdiv), "`lhs / rhs`; integers
 floor_divide = _binary("floor_divide", _by_kind(_floor_divide, op.floordiv), "The quotient rounded down.")
 mod = _binary("mod", _by_kind(op.fmod, op.truncmod), "Remainder with the sign of `lhs`.")
 floor_mod = _binary("floor_mod", _by_kind(_floor_mod, op.floormod), "Remainder with the sign of `rhs`.")
-power = _binary("power", op.pow, "`lhs` to the power `rhs`.", takes="float")
+power = _binary("power", _by_kind(op.pow, _integer_power), "`lhs` to the power `rhs`; integers wrap around.")
 log_add_exp = _binary("log_add_exp", _log_add_exp, "`log(exp(lhs) + exp(rhs))` without overflow.", takes="float")
 maximum = _binary("maximum", nan_max, "The larger; NaN if either is.", takes="any")
 minimum = _binary("minimum", nan_min, "The smaller; NaN if either is.", takes="any")
@@ -233,6 +254,33 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
         "T_where",
         "broadcast",
     )
+
+
+def ewise_fma(x1: Tensor, x2: Tensor, x3: Tensor) -> Tensor:
+    """`x1 * x2 + x3`, element by element, product and sum rounded one after the other.
+
+    Args:
+        x1: Any shape and dtype.
+        x2: Same shape and dtype.
+        x3: Same shape and dtype.
+
+    Returns:
+        Shape and dtype of `x1`; one stage `T_ewise_fma`.
+
+    Raises:
+        TypeError: the dtypes differ.
+        ValueError: the shapes differ.
+    """
+    dtype = _dtype("ewise_fma", x1, x2)
+    _dtype("ewise_fma", x1, x3)
+    if not all(len(x.shape) == len(x1.shape) and all(map(same_size, x.shape, x1.shape)) for x in (x2, x3)):
+        raise ValueError(f"ewise_fma of {', '.join(sizes_text(x.shape) for x in (x1, x2, x3))}")
+
+    def element(*at: PrimExpr) -> PrimExpr:
+        a, b, c = (widen(x(*at)) for x in (x1, x2, x3))
+        return op.logical_or(op.logical_and(a, b), c) if dtype == "bool" else (a * b + c).astype(dtype)
+
+    return stage(x1.shape, element, "T_ewise_fma", "elemwise")
 
 
 TENSOR_OPERATORS.update(add=add, subtract=subtract, multiply=multiply, divide=divide)

@@ -12,7 +12,7 @@ from eutectic.te import Tensor
 from eutectic.te.tensor import TENSOR_OPERATORS
 from eutectic.tir import op
 from eutectic.topi.shapes import elementwise
-from eutectic.topi.special_values import convert, nan_max, nan_min, widen
+from eutectic.topi.special_values import accumulator, convert, nan_max, nan_min, widen
 
 UnaryDefinition = Callable[[Tensor], Tensor]
 
@@ -125,7 +125,7 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     return elementwise(x, lambda e: convert(e, dtype))
 
 
-def clip(x: Tensor, a_min: float, a_max: float) -> Tensor:
+def clip(x: Tensor, a_min: PrimExpr | float, a_max: PrimExpr | float) -> Tensor:
     """Every element limited to `[a_min, a_max]`; NaN stays.
 
     Args:
@@ -142,11 +142,13 @@ def clip(x: Tensor, a_min: float, a_max: float) -> Tensor:
     return elementwise(x, lambda e: nan_min(nan_max(widen(e), low), high).astype(x.dtype))
 
 
-def bound(dtype: str, value: float) -> float:
-    """A bound as a number that `dtype` has."""
+def bound(dtype: str, value: PrimExpr | float) -> PrimExpr | float:
+    """A bound as a number that `dtype` has; of an expression one in the dtype that it is compared in."""
     if is_float(dtype):
-        return float(value)
+        return value.astype(accumulator(dtype)) if isinstance(value, PrimExpr) else float(value)
     least, most = int(_limit(op.min_value(dtype))), int(_limit(op.max_value(dtype)))
+    if isinstance(value, PrimExpr):
+        return value.astype(dtype) if is_float(value.dtype) else op.max(op.min(value, most), least).astype(dtype)
     return least if value < least else most if value > most else int(value)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from eutectic.ir.dtype import is_float
 from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr, as_prim
+from eutectic.ir.prim_logic import Select
 from eutectic.te import Tensor
 from eutectic.tir import op
 from eutectic.topi.shapes import axis_of, index_dtype, product, stage, static
@@ -122,6 +123,29 @@ def strided_slice(
     return stage(shape, element, "T_strided_slice_with_axes", "injective")
 
 
+def dynamic_strided_slice(
+    a: Tensor, axes: Sequence[int], begin: Sequence[PrimExpr], strides: Sequence[int], shape: Any
+) -> Tensor:
+    """Part of a tensor whose place and sizes may be expressions.
+
+    Args:
+        a: Any shape and dtype.
+        axes: The axes that are cut.
+        begin: Index of the first element taken along each of them, inside of the tensor.
+        strides: Step along each of them.
+        shape: Sizes of the result.
+
+    Returns:
+        `shape`; one stage `T_dynamic_strided_slice`.
+    """
+    taken = {axis: (first, step) for axis, first, step in zip(axes, begin, strides, strict=True)}
+
+    def element(*at: PrimExpr) -> PrimExpr:
+        return a(*(i * taken[k][1] + taken[k][0].astype(i.dtype) if k in taken else i for k, i in enumerate(at)))
+
+    return stage(shape, element, "T_dynamic_strided_slice", "injective")
+
+
 def full(shape: Any, dtype: str, fill_value: PrimExpr | float) -> Tensor:
     """A tensor of one value.
 
@@ -163,3 +187,33 @@ def arange(start: int, stop: int | None = None, step: int = 1, dtype: str = "flo
     count = max(0, -(-(last - first) // step))
     wide = IntImm("int64", count)
     return stage((wide,), lambda i: as_prim(i * step + first, "int64").astype(dtype), "T_arange", "injective")
+
+
+def arange_of(shape: Any, start: PrimExpr | float, step: PrimExpr | float, dtype: str, wide: str = "int64") -> Tensor:
+    """Numbers from `start` on in steps, as many as a shape says.
+
+    Args:
+        shape: One size.
+        start: The first number, which may be an expression.
+        step: Difference of neighbours.
+        dtype: Dtype of the result.
+        wide: Dtype in which they are computed.
+
+    Returns:
+        `shape`; one stage `T_arange`.
+    """
+    first, apart = (as_prim(value, wide).astype(wide) for value in (start, step))
+    return stage(shape, lambda i: (i.astype(wide) * apart + first).astype(dtype), "T_arange", "injective")
+
+
+def listed(values: Sequence[PrimExpr | int], dtype: str) -> Tensor:
+    """Some scalars as a tensor with one axis; one stage `T_listed`."""
+    numbers = [as_prim(value, dtype).astype(dtype) for value in values]
+
+    def element(i: PrimExpr) -> PrimExpr:
+        found = numbers[-1] if numbers else as_prim(0, dtype)
+        for place in reversed(range(len(numbers) - 1)):
+            found = Select(i.equal(place), numbers[place], found)
+        return found
+
+    return stage((len(numbers),), element, "T_listed", "injective")

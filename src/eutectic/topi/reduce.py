@@ -39,6 +39,9 @@ def reduced(
         IntImm(size.dtype, 1) if a in over else size for a, size in enumerate(data.shape) if keepdims or a not in over
     ]
 
+    if not over:
+        return stage(sizes, value, name)
+
     def element(*at: PrimExpr) -> Any:
         left = iter(at if not keepdims else [i for a, i in enumerate(at) if a not in over])
         index = [over[a] if a in over else next(left) for a in range(len(data.shape))]

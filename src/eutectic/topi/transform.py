@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from eutectic.arith.proofs import prove_unequal, simplify
 from eutectic.ir.prim_expr import IntImm, PrimExpr, as_prim
+from eutectic.ir.prim_logic import Select
 from eutectic.te import Tensor
 from eutectic.te.tensor import sizes_of
 from eutectic.tir.op import if_then_else
@@ -86,22 +88,27 @@ def reshape(a: Tensor, newshape: Any) -> Tensor:
     return stage(target, element, "T_reshape", "injective")
 
 
-def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1) -> Tensor:
+def expand_dims(a: Tensor, axis: int | Sequence[int], num_newaxis: int = 1) -> Tensor:
     """New axes of size one.
 
     Args:
         a: Any shape and dtype.
-        axis: Place of the first of them in the result.
-        num_newaxis: How many.
+        axis: Place of the first of them in the result, or the places of all.
+        num_newaxis: How many, where one place is given.
 
     Returns:
         The longer shape; one stage `T_expand_dims`.
     """
-    at_axis = axis_of(axis, len(a.shape) + 1)
     one = IntImm(index_dtype(a), 1)
+    if isinstance(axis, (int, IntImm)):
+        first = axis_of(int(axis), len(a.shape) + 1)
+        new = tuple(range(first, first + num_newaxis))
+    else:
+        new = axes_of(axis, len(a.shape) + len(axis))
+    rest = iter(a.shape)
     return stage(
-        [*a.shape[:at_axis], *[one] * num_newaxis, *a.shape[at_axis:]],
-        lambda *at: a(*at[:at_axis], *at[at_axis + num_newaxis :]),
+        [one if i in new else next(rest) for i in range(len(a.shape) + len(new))],
+        lambda *at: a(*(i for k, i in enumerate(at) if k not in new)),
         "T_expand_dims",
         "broadcast",
     )
@@ -246,6 +253,31 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) 
     return [piece(begin, end) for begin, end in zip(begins, ends, strict=True)]
 
 
+def split_at(a: Tensor, sizes: Sequence[PrimExpr], axis: int = 0) -> list[Tensor]:
+    """Pieces of given sizes along an axis.
+
+    Args:
+        a: Any shape and dtype.
+        sizes: The size of each piece, which may be an expression; they add up to that of the axis.
+        axis: The axis that is cut.
+
+    Returns:
+        The pieces; one stage `T_split` each.
+
+    Raises:
+        ValueError: no such axis.
+    """
+    along = axis_of(axis, len(a.shape))
+    begins = list(accumulate(sizes, initial=as_prim(0, a.shape[along].dtype)))[:-1]
+
+    def piece(begin: PrimExpr, size: PrimExpr) -> Tensor:
+        first = simplify(begin)
+        shape = [*a.shape[:along], size, *a.shape[along + 1 :]]
+        return stage(shape, lambda *at: a(*at[:along], at[along] + first, *at[along + 1 :]), "T_split", "injective")
+
+    return [piece(begin, size) for begin, size in zip(begins, sizes, strict=True)]
+
+
 def flip(a: Tensor, axis: int = 0) -> Tensor:
     """The elements of an axis in reverse order; one stage `T_flip`."""
     along = axis_of(axis, len(a.shape))
@@ -301,3 +333,26 @@ def tile(a: Tensor, reps: int | Sequence[int]) -> Tensor:
         )
 
     return stage([size * r for size, r in zip(sizes, times, strict=True)], element, "T_tile", "broadcast")
+
+
+def trilu(data: Tensor, k: PrimExpr | int, upper: bool) -> Tensor:
+    """Zeros on one side of a diagonal of the last two axes.
+
+    Args:
+        data: At least two axes; any dtype.
+        k: The diagonal: 0 the main one, positive above it.
+        upper: Whether what lies above it stays, or what lies below.
+
+    Returns:
+        Shape and dtype of `data`; one stage `trilu`.
+
+    Reference: TVM topi.trilu.
+    """
+    zero = as_prim(0, data.dtype)
+
+    def element(*at: PrimExpr) -> PrimExpr:
+        apart = at[-1] - at[-2]
+        limit = k.astype(apart.dtype) if isinstance(k, PrimExpr) else k
+        return Select(apart >= limit if upper else apart <= limit, data(*at), zero)
+
+    return stage(data.shape, element, "trilu", "elemwise")

@@ -383,6 +383,16 @@ def test_a_function_that_is_public_or_used_as_a_value():
     left(used, "fused is used as a value")
 
 
+def test_a_public_function_that_is_called_becomes_a_public_program():
+    """As the functions are that a user's pass makes with `BlockBuilder.function`."""
+    mod = FuseOps()(AnnotateTIROpPattern()(graph({"x": (2,)}, relu_exp)))
+    mod["fused_relu_exp"] = mod["fused_relu_exp"].with_attr("global_symbol", "fused_relu_exp")
+    after = FuseTIR()(mod)
+    assert list(programs(after)) == ["fused_relu_exp"]
+    assert after["fused_relu_exp"].attr("global_symbol") == "fused_relu_exp"
+    same(mod, after)
+
+
 def relu_exp(bb, x):
     return bb.emit_te(topi.exp, bb.emit_te(topi.nn.relu, x))
 

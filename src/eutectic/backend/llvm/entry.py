@@ -302,12 +302,17 @@ class _Entry:
         text.branch(text.assign(f"icmp eq ptr {strides}, null"), done, look)
         text.start(look)
         known = emitter.remembered()
+        empty = "false"  # where there are no elements, strides say nothing
+        for size in tensor.dims:
+            none = text.assign(f"icmp eq i64 {emitter.index(size)}, 0")
+            empty = text.assign(f"or i1 {empty}, {none}")
         expected = "1"
         for axis in reversed(range(len(tensor.dims))):
             size = emitter.index(tensor.dims[axis])
             same = text.assign(f"icmp eq i64 {self._field(strides, 8 * axis, 'i64')}, {expected}")
             single = text.assign(f"icmp sle i64 {size}, 1")
-            self._require(f"or i1 {same}, {single}", f"{self.plan.name}: {tensor.name} must be C-contiguous")
+            fits = text.assign(f"or i1 {same}, {single}")
+            self._require(f"or i1 {fits}, {empty}", f"{self.plan.name}: {tensor.name} must be C-contiguous")
             expected = emitter._fold("mul", expected, size)
         text.jump(done)
         text.start(done)

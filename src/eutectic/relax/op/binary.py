@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.dtype import is_float, is_integer, to_numpy
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, convert
+from eutectic.relax.op.lowering import embedded
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.registry import call, define_op, number_like, refuse, short_name
 from eutectic.relax.op.shapes import broadcast, tensor_info
 from eutectic.relax.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 from eutectic.support.errors import CallError
+from eutectic.te import Tensor
+
+if TYPE_CHECKING:
+    from eutectic.relax.block_builder import BlockBuilder
 
 
 class BinaryConstructor(Protocol):
@@ -94,6 +100,14 @@ def _binary(
     def _reference(attrs: None, x1: Any, x2: Any) -> Array:
         a, b = _arrays(x1, x2)
         return cast(compute(widen(a), widen(b)), result or dtype_of(a))
+
+    @op.legalize
+    def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+        return builder.call_te(program, *map(embedded, c.args), primfunc_name_hint=name)
+
+    def program(a: Any, b: Any) -> Tensor:
+        found = getattr(topi, name)(a, b)
+        return found if isinstance(found, Tensor) else topi.full((), found.dtype, found)
 
     constructor.__name__ = constructor.__qualname__ = name
     constructor.__doc__ = f"""{summary}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.arith import simplify
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import to_numpy
@@ -15,10 +16,15 @@ from eutectic.ir.node import node
 from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr
 from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call, PrimValue, const, convert
+from eutectic.relax.op.lowering import embedded, literal, result_dtype, result_shape
 from eutectic.relax.op.numerics import Array, cast, dtype_of
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import ceil_div, dims_text, dtype_option, like, reject, static, tensor_info
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo
+from eutectic.te import Tensor
+
+if TYPE_CHECKING:
+    from eutectic.relax.block_builder import BlockBuilder
 
 _full = define_op("relax.full", arity=2, fusion="broadcast")
 _full_like = define_op("relax.full_like", arity=2, fusion="broadcast")
@@ -129,6 +135,17 @@ def _reference_full_like(attrs: InitAttrs, x: Array, value: Array) -> Array:
     return np.full(x.shape, cast(value, dtype), to_numpy(dtype))
 
 
+@_full.legalize
+@_full_like.legalize
+def _legalize_full(builder: BlockBuilder, c: Call) -> Expr:
+    dtype, value = result_dtype(c), embedded(c.args[1])
+    return builder.call_te(_filled, result_shape(c), dtype, value, primfunc_name_hint=short_name(c))
+
+
+def _filled(shape: Any, dtype: str, value: Tensor | PrimExpr) -> Tensor:
+    return topi.full(shape, dtype, value() if isinstance(value, Tensor) else value)
+
+
 def zeros(shape: Sequence[PrimExpr | int] | Expr, dtype: str, *, span: Any = None) -> Call:
     """A tensor of zeros.
 
@@ -220,6 +237,8 @@ def _define_filled(op: OpDef, value: int) -> None:
     def _reference(attrs: InitAttrs, shape: tuple[int, ...]) -> Array:
         return np.full(shape, cast(value, attrs.dtype), to_numpy(attrs.dtype))
 
+    _define_lowering(op, value)
+
 
 def _define_filled_like(op: OpDef, value: int) -> None:
     @op.infer
@@ -232,6 +251,14 @@ def _define_filled_like(op: OpDef, value: int) -> None:
     def _reference(attrs: InitAttrs, x: Array) -> Array:
         dtype = dtype_of(x) if attrs.dtype == "void" else attrs.dtype
         return np.full(x.shape, cast(value, dtype), to_numpy(dtype))
+
+    _define_lowering(op, value)
+
+
+def _define_lowering(op: OpDef, value: int) -> None:
+    @op.legalize
+    def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+        return builder.call_te(topi.full, result_shape(c), result_dtype(c), value, primfunc_name_hint=short_name(c))
 
 
 for _number, _plain, _like_form in ((0, _zeros, _zeros_like), (1, _ones, _ones_like)):
@@ -301,6 +328,18 @@ def _reference_arange(attrs: InitAttrs, first: float, last: float, step: float) 
     return cast(first + np.arange(count) * step, attrs.dtype)
 
 
+@_arange.legalize
+def _legalize_arange(builder: BlockBuilder, c: Call) -> Expr:
+    first, last, step = map(literal, c.args)
+    if first is None or last is None or step is None:
+        return c
+    floats = any(_is_fraction(arg) for arg in c.args)
+    wide = "float64" if floats else "int64"
+    return builder.call_te(
+        topi.arange_of, result_shape(c), first, step, result_dtype(c), wide, primfunc_name_hint="arange"
+    )
+
+
 def tril(x: Expr, k: int | PrimExpr | Expr = 0, *, span: Any = None) -> Call:
     """`x` with zeros above a diagonal of the last two axes.
 
@@ -362,3 +401,10 @@ def _reference_tril(attrs: None, x: Array, k: int) -> Array:
 @_triu.reference
 def _reference_triu(attrs: None, x: Array, k: int) -> Array:
     return _triangle(x, ~np.tri(x.shape[-2], x.shape[-1], k - 1, dtype=np.bool_))
+
+
+@_tril.legalize
+@_triu.legalize
+def _legalize_triangle(builder: BlockBuilder, c: Call) -> Expr:
+    k, name = literal(c.args[1]), short_name(c)
+    return c if k is None else builder.call_te(topi.trilu, c.args[0], k, name == "triu", primfunc_name_hint=name)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
+from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array, cast
 from eutectic.relax.op.registry import attrs_of, call, define_op, tensor_args
 from eutectic.relax.op.shapes import dtype_option, like, reject
@@ -59,3 +61,6 @@ def _infer(c: Call) -> TensorStructInfo:
 @_astype.reference
 def _reference(attrs: AstypeAttrs, x: Array) -> Array:
     return cast(x, attrs.dtype).copy()
+
+
+lower(_astype, topi.cast, options=lambda attrs: {"dtype": attrs.dtype})

@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import node
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
+from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse
 from eutectic.relax.op.shapes import differ, dims_text, is_one, reject, size_text, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.te import Tensor
 
 _einsum = define_op("relax.einsum", arity=1, fusion="out_fusible")
 
@@ -94,3 +97,10 @@ def _reference(attrs: EinsumAttrs, operands: Sequence[Array]) -> Array:
     inputs, arrow, output = attrs.subscripts.partition("->")
     text = f"{inputs}->{_output(inputs, arrow, output)}"
     return cast(np.einsum(text, *map(widen, operands), optimize=is_float(dtype)), dtype)
+
+
+def _program(operands: Sequence[Tensor], subscripts: str) -> Tensor:
+    return topi.einsum(subscripts, *operands)
+
+
+lower(_einsum, _program, name="einsum", options=lambda attrs: {"subscripts": attrs.subscripts})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.arith import simplify
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float, is_integer
@@ -14,10 +15,14 @@ from eutectic.ir.node import node
 from eutectic.ir.prim_expr import IntImm, Max, Min, PrimExpr, as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, PrimValue, Tuple, convert
+from eutectic.relax.op.lowering import lower, result_shape
 from eutectic.relax.op.numerics import Array, check_indices
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import axes_of, axis_of, ceil_div, dims_text, int_of, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
+
+if TYPE_CHECKING:
+    from eutectic.relax.block_builder import BlockBuilder
 
 _take = define_op("relax.take", arity=2, fusion="injective")
 _gather = define_op("relax.gather_elements", arity=2, fusion="injective")
@@ -112,6 +117,9 @@ def _reference_take(attrs: TakeAttrs, x: Array, indices: Array) -> Array:
     return np.take(x, indices, axis=axis)
 
 
+lower(_take, topi.take, options=lambda attrs: {"axis": attrs.axis or 0, "mode": attrs.mode})
+
+
 def gather_elements(data: Expr, indices: Expr, axis: int = 0, *, span: Any = None) -> Call:
     """One element of `data` per element of `indices`, which replaces the position along an axis.
 
@@ -159,6 +167,12 @@ def _reference_gather(attrs: GatherElementsAttrs, data: Array, indices: Array) -
     check_indices(indices, data.shape[axis], "gather_elements")
     part = tuple(slice(None) if i == axis else slice(size) for i, size in enumerate(indices.shape))
     return np.take_along_axis(data[part], indices.astype(np.int64), axis=axis)
+
+
+@_gather.legalize
+def _legalize_gather(builder: BlockBuilder, c: Call) -> Expr:
+    axis = attrs_of(c, GatherElementsAttrs).axis
+    return builder.call_te(topi.gather, c.args[0], axis, c.args[1], primfunc_name_hint="gather_elements")
 
 
 def strided_slice(
@@ -281,3 +295,22 @@ def _reference_slice(
         stop = None if indices.stop < 0 else indices.stop
         part[axis] = slice(indices.start, stop, step) if len(indices) else slice(0, 0)
     return x[tuple(part)]
+
+
+@_slice.legalize
+def _legalize_slice(builder: BlockBuilder, c: Call) -> Expr:
+    (info,) = tensor_args(c, (0,))
+    axes, begin, end = (_values(c, i, "bounds") for i in (1, 2, 3))
+    strides = _values(c, 4, "strides") if len(c.args) > 4 else [as_prim(1)] * len(axes or ())
+    steps = [static(step) for step in strides or ()]
+    if info.dims is None or axes is None or begin is None or end is None or None in steps:
+        return c
+    places = axes_of(c, [axis.value for axis in axes if isinstance(axis, IntImm)], info.ndim)
+    sizes = [static(info.dims[axis]) for axis in places]
+    if not any(static(value) is None for value in (*begin, *end)) and None not in sizes:
+        given = ([static(value) for value in values] for values in (begin, end, strides or ()))
+        return builder.call_te(topi.strided_slice, c.args[0], *given, places, primfunc_name_hint="strided_slice")
+    inbound = attrs_of(c, StridedSliceAttrs).assume_inbound
+    firsts = [first if inbound else _clipped(info.dims[axis], first) for axis, first in zip(places, begin, strict=True)]
+    args = (c.args[0], places, firsts, steps, result_shape(c))
+    return builder.call_te(topi.dynamic_strided_slice, *args, primfunc_name_hint="strided_slice")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.arith import simplify
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
 from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call
+from eutectic.relax.expr import Tuple as TupleExpr
+from eutectic.relax.op.lowering import lower, of_sizes, result_shape
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import (
@@ -24,12 +27,18 @@ from eutectic.relax.op.shapes import (
     dims_text,
     int_of,
     ints_of,
+    is_one,
     product,
     reject,
+    same,
     static,
     tensor_info,
 )
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.te import Tensor
+
+if TYPE_CHECKING:
+    from eutectic.relax.block_builder import BlockBuilder
 
 _permute_dims = define_op("relax.permute_dims", arity=1, fusion="injective")
 _broadcast_to = define_op("relax.broadcast_to", arity=2, fusion="broadcast")
@@ -109,6 +118,9 @@ def _reference_permute_dims(attrs: PermuteDimsAttrs, x: Array) -> Array:
     return np.transpose(x, attrs.axes)
 
 
+lower(_permute_dims, topi.transpose, options=lambda attrs: {"axes": attrs.axes})
+
+
 def _transposed(x: Array) -> Array:
     """A matrix transposed block by block, which the caches like five times better than row by row."""
     rows, columns = x.shape
@@ -160,6 +172,17 @@ def _infer_broadcast_to(c: Call) -> TensorStructInfo:
 @_broadcast_to.reference
 def _reference_broadcast_to(attrs: None, x: Array, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(x, shape).copy()
+
+
+@_broadcast_to.legalize
+def _legalize_broadcast_to(builder: BlockBuilder, c: Call) -> Expr:
+    (info,) = tensor_args(c, (0,))
+    shape = result_shape(c)
+    assert info.dims is not None
+    pairs = zip(reversed(info.dims), reversed(shape.values), strict=False)
+    if not all(is_one(size) or same(size, wanted) for size, wanted in pairs):
+        return c  # the run time alone knows whether the axis is repeated
+    return builder.call_te(topi.broadcast_to, c.args[0], shape)
 
 
 def _fields(c: Call) -> list[TensorStructInfo]:
@@ -247,6 +270,27 @@ def _reference_concat(attrs: ConcatAttrs, tensors: Sequence[Array]) -> Array:
     return np.concatenate(tensors, axis=attrs.axis)
 
 
+def _concatenated(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
+    flat = [topi.reshape(x, (product(x.shape),)) for x in tensors] if axis is None else tensors
+    return topi.concatenate(flat, axis or 0)
+
+
+@_concat.legalize
+def _legalize_concat(builder: BlockBuilder, c: Call) -> Expr:
+    axis = attrs_of(c, ConcatAttrs).axis
+    tensors = c.args[0] if axis is None else _of_one_shape(builder, c, axis)
+    return builder.call_te(_concatenated, tensors, axis, primfunc_name_hint="concatenate")
+
+
+def _of_one_shape(builder: BlockBuilder, c: Call, skip: int | None) -> TupleExpr:
+    """The tensors of a tuple with the sizes of the first; at `skip` they may differ."""
+    tensors, first = c.args[0], _fields(c)[0]
+    assert isinstance(tensors, TupleExpr) and first.dims is not None
+    along = None if skip is None else skip % first.ndim
+    wanted = {axis: size for axis, size in enumerate(first.dims) if axis != along}
+    return TupleExpr(tuple(of_sizes(builder, x, wanted) for x in tensors.fields))
+
+
 def stack(tensors: Expr | Sequence[Expr], axis: int = 0, *, span: Any = None) -> Call:
     """Tensors of one shape joined along a new axis.
 
@@ -282,6 +326,11 @@ def _infer_stack(c: Call) -> TensorStructInfo:
 @_stack.reference
 def _reference_stack(attrs: StackAttrs, tensors: Sequence[Array]) -> Array:
     return np.stack(tensors, axis=attrs.axis)
+
+
+@_stack.legalize
+def _legalize_stack(builder: BlockBuilder, c: Call) -> Expr:
+    return builder.call_te(topi.stack, _of_one_shape(builder, c, None), attrs_of(c, StackAttrs).axis)
 
 
 def split(x: Expr, indices_or_sections: int | Sequence[int], axis: int = 0, *, span: Any = None) -> Call:
@@ -351,3 +400,17 @@ def _reference_split(attrs: SplitAttrs, x: Array) -> tuple[Array, ...]:
         each = -(-size // cuts)
         cuts = tuple(each * i for i in range(1, cuts))
     return tuple(piece.copy() for piece in np.split(x, cuts, axis=attrs.axis))
+
+
+@_split.legalize
+def _legalize_split(builder: BlockBuilder, c: Call) -> Expr:
+    info, attrs = c.args[0].struct_info, attrs_of(c, SplitAttrs)
+    if not isinstance(info, TensorStructInfo) or info.dims is None:
+        return c
+    axis = axis_of(c, attrs.axis, info.ndim)
+    pieces = _pieces(c, info.dims[axis], attrs.indices_or_sections)
+    if pieces is None:
+        return c
+    if len(pieces) == 1:
+        return TupleExpr((c.args[0],), span=c.span)
+    return builder.call_te(topi.split_at, c.args[0], pieces, axis, primfunc_name_hint="split")

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float, to_numpy
 from eutectic.ir.node import node
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.binary import add
+from eutectic.relax.op.lowering import of_sizes, summed
 from eutectic.relax.op.manipulate import permute_dims
 from eutectic.relax.op.numerics import Array, dtype_of, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, tensor_args
 from eutectic.relax.op.shapes import broadcast, differ, dims_text, dtype_option, size_text, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.te import Tensor
+
+if TYPE_CHECKING:
+    from eutectic.relax.block_builder import BlockBuilder
 
 _matmul = define_op("relax.matmul", arity=2, fusion="out_fusible")
 
@@ -123,3 +129,15 @@ def multiply_matrices(x1: Array, x2: Array, dtype: str) -> Array:
         exact = np.asarray(np.matmul(x1.astype(np.float64), x2.astype(np.float64)))
         return exact.astype(np.int64).astype(target)
     return np.asarray(np.matmul(x1.astype(target), x2.astype(target)))
+
+
+def _program(a: Tensor, b: Tensor, out_dtype: str) -> Tensor:
+    return summed(lambda dtype: topi.matmul(a, b, out_dtype=dtype, name="matmul"), (a, b), out_dtype)
+
+
+@_matmul.legalize
+def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+    a, b = tensor_args(c)
+    assert a.dims is not None
+    right = of_sizes(builder, c.args[1], {max(b.ndim - 2, 0): a.dims[-1]})
+    return builder.call_te(_program, c.args[0], right, attrs_of(c, MatmulAttrs).out_dtype, primfunc_name_hint="matmul")

@@ -6,11 +6,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float, is_integer
 from eutectic.ir.node import node
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
+from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array, cast, integer_bounds
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import axis_of, differ, dims_text, dtype_option, int_of, like, reject
@@ -140,3 +142,11 @@ def _define(op: OpDef) -> None:
 
 for _op in (_quantize, _dequantize):
     _define(_op)
+
+
+def _options(attrs: QuantizeAttrs) -> dict[str, Any]:
+    return {"axis": attrs.axis, "out_dtype": attrs.out_dtype}
+
+
+lower(_quantize, topi.quantize, options=_options)
+lower(_dequantize, topi.dequantize, options=_options)

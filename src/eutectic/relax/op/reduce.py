@@ -7,11 +7,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import node
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
+from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array, cast, dtype_of, exact, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import axes_of, axis_of, dims_text, int_of, ints_of, static, tensor_info
@@ -72,6 +74,10 @@ def _reduced(
     return tensor_info(sizes, dtype)
 
 
+def _options(attrs: StatisticalAttrs | ArgReduceAttrs) -> dict[str, Any]:
+    return {"axis": attrs.axis, "keepdims": attrs.keepdims}
+
+
 def _reduction(
     name: str,
     compute: Callable[[Array, tuple[int, ...] | None, bool], Array],
@@ -103,6 +109,7 @@ def _reduction(
     def _reference(attrs: StatisticalAttrs, x: Array) -> Array:
         return cast(compute(x, attrs.axis, attrs.keepdims), dtype_of(x))
 
+    lower(op, getattr(topi, name), options=_options)
     constructor.__name__ = constructor.__qualname__ = name
     constructor.__doc__ = f"""{summary}
 
@@ -145,6 +152,7 @@ def _arg_reduction(name: str, compute: Callable[..., Any], summary: str) -> ArgR
     def _reference(attrs: ArgReduceAttrs, x: Array) -> Array:
         return cast(compute(widen(x), axis=attrs.axis, keepdims=attrs.keepdims), "int64")
 
+    lower(op, getattr(topi, name), options=_options)
     constructor.__name__ = constructor.__qualname__ = name
     constructor.__doc__ = f"""{summary}
 

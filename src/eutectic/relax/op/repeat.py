@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.arith import simplify
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
 from eutectic.ir.prim_expr import as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
+from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, tensor_args
 from eutectic.relax.op.shapes import axis_of, int_of, ints_of, like, per_axis, product, reject, tensor_info
@@ -160,3 +162,8 @@ def _infer_flip(c: Call) -> TensorStructInfo:
 @_flip.reference
 def _reference_flip(attrs: FlipAttrs, data: Array) -> Array:
     return np.flip(data, attrs.axis)
+
+
+lower(_repeat, topi.repeat, options=lambda attrs: {"repeats": attrs.repeats, "axis": attrs.axis})
+lower(_tile, topi.tile, options=lambda attrs: {"reps": attrs.repeats})
+lower(_flip, topi.flip, options=lambda attrs: {"axis": attrs.axis})

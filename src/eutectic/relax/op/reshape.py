@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.arith import simplify
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
 from eutectic.ir.prim_expr import IntImm, PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call
+from eutectic.relax.op.lowering import lower, result_shape
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import (
@@ -29,6 +31,9 @@ from eutectic.relax.op.shapes import (
     tensor_info,
 )
 from eutectic.relax.struct_info import TensorStructInfo
+
+if TYPE_CHECKING:
+    from eutectic.relax.block_builder import BlockBuilder
 
 _reshape = define_op("relax.reshape", arity=2, fusion="injective")
 _flatten = define_op("relax.flatten", arity=1, fusion="injective")
@@ -157,6 +162,12 @@ def _reference_flatten(attrs: None, x: Array) -> Array:
     return x.reshape(-1)
 
 
+@_reshape.legalize
+@_flatten.legalize
+def _legalize_reshape(builder: BlockBuilder, c: Call) -> Expr:
+    return builder.call_te(topi.reshape, c.args[0], result_shape(c), primfunc_name_hint=short_name(c))
+
+
 @node("relax.attrs.ExpandDimsAttrs")
 class ExpandDimsAttrs(Attrs):
     """Where the new axes are in the result."""
@@ -209,6 +220,9 @@ def _reference_expand_dims(attrs: ExpandDimsAttrs, x: Array) -> Array:
     return np.expand_dims(x, attrs.axis)
 
 
+lower(_expand_dims, topi.expand_dims, options=lambda attrs: {"axis": attrs.axis})
+
+
 def squeeze(x: Expr, axis: int | Sequence[int] | None = None, *, span: Any = None) -> Call:
     """`x` without axes of size one.
 
@@ -257,3 +271,6 @@ def _infer_squeeze(c: Call) -> TensorStructInfo:
 @_squeeze.reference
 def _reference_squeeze(attrs: SqueezeAttrs, x: Array) -> Array:
     return np.squeeze(x, attrs.axis)
+
+
+lower(_squeeze, topi.squeeze, options=lambda attrs: {"axis": attrs.axis})

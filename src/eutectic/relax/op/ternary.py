@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.dtype import is_float, is_integer
 from eutectic.ir.prim_expr import FloatImm, IntImm
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, PrimValue, convert
+from eutectic.relax.op.lowering import embedded, literal, of_sizes
 from eutectic.relax.op.numerics import Array, cast, dtype_of, integer_bounds, widen
 from eutectic.relax.op.registry import call, define_op, number_like, refuse, tensor_args
 from eutectic.relax.op.shapes import broadcast, differ, dims_text, like, tensor_info
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo
+
+if TYPE_CHECKING:
+    from eutectic.relax.block_builder import BlockBuilder
 
 _clip = define_op("relax.clip", arity=3, fusion="elementwise")
 _where = define_op("relax.where", arity=3, fusion="broadcast")
@@ -81,6 +86,12 @@ def _reference_clip(attrs: None, x: Array, low: float, high: float) -> Array:
     return cast(np.minimum(np.maximum(wide, bounds[0]), bounds[1]), dtype)
 
 
+@_clip.legalize
+def _legalize_clip(builder: BlockBuilder, c: Call) -> Expr:
+    low, high = map(literal, c.args[1:])
+    return c if low is None or high is None else builder.call_te(topi.clip, c.args[0], low, high)
+
+
 def where(condition: Expr, x1: Expr | float, x2: Expr | float, *, span: Any = None) -> Call:
     """`x1` where the condition holds, `x2` elsewhere.
 
@@ -117,6 +128,12 @@ def _infer_where(c: Call) -> TensorStructInfo:
 @_where.reference
 def _reference_where(attrs: None, condition: Array, a: Array, b: Array) -> Array:
     return np.where(condition, a, b)
+
+
+@_where.legalize
+def _legalize_where(builder: BlockBuilder, c: Call) -> Expr:
+    condition, *branches = c.args
+    return builder.call_te(topi.where, condition, *map(embedded, branches))
 
 
 def ewise_fma(x1: Expr, x2: Expr, x3: Expr, *, span: Any = None) -> Call:
@@ -163,3 +180,11 @@ def _infer_fma(c: Call) -> TensorStructInfo:
 @_fma.reference
 def _reference_fma(attrs: None, x1: Array, x2: Array, x3: Array) -> Array:
     return cast(widen(x1) * widen(x2) + widen(x3), dtype_of(x1))
+
+
+@_fma.legalize
+def _legalize_fma(builder: BlockBuilder, c: Call) -> Expr:
+    first, *others = c.args
+    (info,) = tensor_args(c, (0,))
+    sizes = dict(enumerate(info.dims or ()))
+    return builder.call_te(topi.ewise_fma, first, *(of_sizes(builder, x, sizes) for x in others))

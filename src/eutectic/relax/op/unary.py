@@ -7,9 +7,11 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.dtype import is_float, is_integer
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
+from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.numerics import erf as _erf_of
 from eutectic.relax.op.registry import call, define_op, refuse, short_name, tensor_args
@@ -59,6 +61,7 @@ def _unary(
     def _reference(attrs: None, x: Array) -> Array:
         return cast(compute(widen(x)), result or dtype_of(x))
 
+    lower(op, getattr(topi, name))
     constructor.__name__ = constructor.__qualname__ = name
     constructor.__doc__ = f"""{summary}
 

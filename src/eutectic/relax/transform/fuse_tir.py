@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eutectic.ir.module import GlobalVar, IRModule
@@ -28,12 +28,13 @@ from eutectic.tir.function import PrimFunc
 
 @dataclass(frozen=True)
 class FuseTIR(Pass):
-    """Turn each private function with the attribute `Primitive` into one tensor program of the same name.
+    """Turn each function with the attribute `Primitive` into one tensor program of the same name.
 
     The bodies of the programs that it calls follow one another, with the values in between in buffers of
     the root block; nothing is inlined. Sizes that no buffer of the program has become integer parameters.
-    A function for which that cannot be done stays as it is, and an `EutecticAdvice` says why. Programs
-    that nobody calls any more are removed.
+    A function for which that cannot be done stays as it is, and an `EutecticAdvice` says why; so does a public one
+    that nothing in the module calls. Programs that nobody calls any more are removed. A public function becomes a
+    public program.
 
     before:                                     after:
         def fused_add_relu(x, y):  # Primitive      def fused_add_relu(x, y, compute):
@@ -65,11 +66,14 @@ class FuseTIR(Pass):
 
 def _program(name: str, function: Function, mod: IRModule, uses: list[Call | None]) -> FusedProgram | str:
     """The program of a function, or the reason why it stays a function."""
-    if function.attr("global_symbol") is not None:
-        return "it is public, so it may be called from outside"
+    symbol = function.attr("global_symbol")
+    if symbol is not None and not uses:
+        return "it is public and nothing in the module calls it, so it is there for callers outside"
     made = fuse_program(function, mod)
     if isinstance(made, str):
         return made
+    if symbol is not None:
+        made = replace(made, func=made.func.with_attr("global_symbol", symbol))
     for call in uses:
         if call is None:
             return f"{name} is used as a value, not only called"

@@ -13,6 +13,7 @@ from eutectic.topi.nn.activation import (
     silu,
     softplus,
 )
+from eutectic.topi.nn.attention import causal_mask, sequence_mask, without_empty_sequences
 from eutectic.topi.nn.conv import (
     conv1d,
     conv1d_transpose,
@@ -22,8 +23,15 @@ from eutectic.topi.nn.conv import (
     conv3d_transpose,
 )
 from eutectic.topi.nn.matmul import batch_matmul, dense, matmul
-from eutectic.topi.nn.norm import batch_norm_inference, group_norm, layer_norm
-from eutectic.topi.nn.pad import pad
+from eutectic.topi.nn.norm import (
+    batch_norm_inference,
+    batch_norm_training,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    rms_norm,
+)
+from eutectic.topi.nn.pad import pad, pad_from
 from eutectic.topi.nn.pool import adaptive_pool, global_pool, pool1d, pool2d, pool3d
 from eutectic.topi.nn.softmax import log_softmax, softmax
 
@@ -31,6 +39,8 @@ __all__ = [
     "adaptive_pool",
     "batch_matmul",
     "batch_norm_inference",
+    "batch_norm_training",
+    "causal_mask",
     "conv1d",
     "conv1d_transpose",
     "conv2d",
@@ -45,18 +55,23 @@ __all__ = [
     "group_norm",
     "hardsigmoid",
     "hardswish",
+    "instance_norm",
     "layer_norm",
     "leaky_relu",
     "log_softmax",
     "matmul",
     "pad",
+    "pad_from",
     "pool1d",
     "pool2d",
     "pool3d",
     "prelu",
     "relu",
+    "rms_norm",
     "selu",
+    "sequence_mask",
     "silu",
     "softmax",
     "softplus",
+    "without_empty_sequences",
 ]

@@ -150,3 +150,122 @@ def batch_norm_inference(
         return _affine(x, gamma, beta, [c]).astype(data.dtype)
 
     return stage(data.shape, element, "T_batch_norm", "broadcast")
+
+
+def instance_norm(
+    data: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    channel_axis: int,
+    axes: Sequence[int],
+    epsilon: float = 1e-5,
+) -> Tensor:
+    """Mean 0 and variance 1 over some axes, then each channel scaled and shifted.
+
+    Args:
+        data: Any shape with an axis of `c` channels; a float dtype.
+        gamma: `(c,)`, the new scale; None for none.
+        beta: `(c,)`, the new mean; None for none.
+        channel_axis: The axis of the channels.
+        axes: The axes that are normalised over.
+        epsilon: Added to the variance.
+
+    Returns:
+        Shape and dtype of `data`; the stages of mean and variance, and `T_instance_norm`.
+
+    Raises:
+        TypeError: not a float dtype.
+        ValueError: no such axis.
+    """
+    channel = axis_of(channel_axis, len(data.shape))
+    value = _normalised(data, axes_of(list(axes), len(data.shape)), epsilon)
+    return stage(
+        data.shape,
+        lambda *at: _affine(value(*at), gamma, beta, [at[channel]]).astype(data.dtype),
+        "T_instance_norm",
+    )
+
+
+def rms_norm(data: Tensor, weight: Tensor, axis: int | Sequence[int], epsilon: float = 1e-5) -> Tensor:
+    """Each element divided by the root mean square over some axes, then scaled element by element of those.
+
+    Args:
+        data: Any shape; a float dtype.
+        weight: The sizes of `axis` in the order of `data`.
+        axis: The axes that are normalised over.
+        epsilon: Added to the mean square.
+
+    Returns:
+        Shape and dtype of `data`; the stages of the mean square, and `T_rms_norm`.
+
+    Raises:
+        TypeError: not a float dtype.
+        ValueError: no such axis, or one given twice.
+
+    Accuracy: floats of 16 bits are computed in float32.
+    Reference: TVM topi.nn.rms_norm.
+    """
+    if not is_float(data.dtype):
+        raise TypeError(f"a normalisation needs a float dtype, got {data.dtype}")
+    axes, wide = axes_of(axis, len(data.shape)), accumulator(data.dtype)
+    squares = stage(data.shape, lambda *at: data(*at).astype(wide) * data(*at).astype(wide), "T_square", "elemwise")
+    size = mean_wide(squares, axes, True)
+
+    def element(*at: PrimExpr) -> PrimExpr:
+        centre = (IntImm(i.dtype, 0) if a in axes else i for a, i in enumerate(at))
+        scaled = data(*at).astype(wide) / op.sqrt(size(*centre) + epsilon)
+        return (scaled * weight(*(at[a] for a in axes)).astype(wide)).astype(data.dtype)
+
+    return stage(data.shape, element, "T_rms_norm")
+
+
+def batch_norm_training(
+    data: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    moving_mean: Tensor,
+    moving_var: Tensor,
+    axis: int,
+    epsilon: float,
+    momentum: float,
+) -> list[Tensor]:
+    """Channels scaled and shifted by their own statistics, which are mixed into the stored ones.
+
+    Args:
+        data: Any shape with an axis of `c` channels; a float dtype.
+        gamma: `(c,)`, the new scale; None for none.
+        beta: `(c,)`, the new mean; None for none.
+        moving_mean: `(c,)`.
+        moving_var: `(c,)`.
+        axis: The axis of the channels.
+        epsilon: Added to the variance.
+        momentum: Weight of the new statistics.
+
+    Returns:
+        The result with shape and dtype of `data`, the new moving mean, the new moving variance.
+
+    Raises:
+        ValueError: no such axis.
+    """
+    channel = axis_of(axis, len(data.shape))
+    others = tuple(a for a in range(len(data.shape)) if a != channel)
+    mean = mean_wide(data, others, True)
+    variance = variance_wide(data, mean, others, True)
+
+    def centre(at: Sequence[PrimExpr]) -> list[PrimExpr]:
+        return [i if a == channel else IntImm(i.dtype, 0) for a, i in enumerate(at)]
+
+    def element(*at: PrimExpr) -> PrimExpr:
+        where = centre(at)
+        x = (data(*at).astype(mean.dtype) - mean(*where)) / op.sqrt(variance(*where) + epsilon)
+        return _affine(x, gamma, beta, [at[channel]]).astype(data.dtype)
+
+    def mixed(old: Tensor, new: Tensor) -> Tensor:
+        def value(c: PrimExpr) -> PrimExpr:
+            where = [c if a == channel else IntImm(c.dtype, 0) for a in range(len(data.shape))]
+            return (old(c).astype(new.dtype) * (1 - momentum) + new(*where) * momentum).astype(old.dtype)
+
+        return stage(old.shape, value, "T_moving", "elemwise")
+
+    out = stage(data.shape, element, "T_batch_norm")
+    return [out, mixed(moving_mean, mean), mixed(moving_var, variance)]

@@ -1,4 +1,4 @@
-"""Padding with a constant."""
+"""Padding with a constant, or with elements of the tensor itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from eutectic.arith.proofs import simplify
 from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.te import Tensor
+from eutectic.tir import op
 from eutectic.tir.op import all, if_then_else
 from eutectic.topi.shapes import stage
 
@@ -48,3 +49,45 @@ def pad(
         return if_then_else(all(*conditions), found, value) if conditions else found
 
     return stage(shape, element, name, "injective,pad")
+
+
+def pad_from(data: Tensor, pad_before: Sequence[int], pad_after: Sequence[int], mode: str) -> Tensor:
+    """A tensor with elements of its own added around.
+
+    Args:
+        data: Any shape and dtype.
+        pad_before: How many come before, per axis; not negative.
+        pad_after: How many come after.
+        mode: `reflect` mirrors without repeating the border, `edge` repeats the border, `wrap` continues
+            from the other end.
+
+    Returns:
+        The larger shape, dtype of `data`; one stage `T_pad`.
+
+    Raises:
+        ValueError: an unknown mode, or there are not two numbers per axis.
+
+    Reference: TVM topi.nn.mirror_pad, reflect_pad, replicate_pad, circular_pad.
+    """
+    if mode not in ("reflect", "edge", "wrap"):
+        raise ValueError(f"there is no padding from the tensor in mode {mode!r}")
+    if not len(pad_before) == len(pad_after) == len(data.shape):
+        raise ValueError(f"pad got {len(pad_before)} and {len(pad_after)} widths for {len(data.shape)} axes")
+    shape = [simplify(size + (b + a)) for size, b, a in zip(data.shape, pad_before, pad_after, strict=True)]
+
+    def source(i: PrimExpr, size: PrimExpr, before: int, after: int) -> PrimExpr:
+        at = i - before if before else i
+        if mode == "edge":
+            at = op.max(at, 0) if before else at
+            return op.min(at, size - 1) if after else at
+        if mode == "wrap":
+            return at % size if before or after else at
+        at = op.abs(at) if before else at
+        return op.min(at, 2 * (size - 1) - at) if after else at
+
+    return stage(
+        shape,
+        lambda *at: data(*map(source, at, data.shape, pad_before, pad_after)),
+        "T_pad",
+        "injective",
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import node
@@ -14,11 +15,15 @@ from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call
 from eutectic.relax.op.layout import arrange, arrange_dims, check_layout
+from eutectic.relax.op.lowering import result_dtype
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, tensor_args
 from eutectic.relax.op.shapes import dims_text, dtype_option, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
+
+if TYPE_CHECKING:
+    from eutectic.relax.block_builder import BlockBuilder
 
 _resize = define_op("relax.image.resize2d", arity=2, fusion="injective")
 
@@ -163,3 +168,12 @@ def _reference(attrs: Resize2DAttrs, data: Array, size: tuple[int, ...]) -> Arra
     for axis, count in zip((2, 3), size, strict=True):
         x = _resampled(attrs, x, axis, count)
     return cast(arrange(x, "NCHW", attrs.layout), dtype)
+
+
+@_resize.legalize
+def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+    attrs, size = attrs_of(c, Resize2DAttrs), c.args[1].struct_info
+    if not isinstance(size, ShapeStructInfo) or size.values is None:
+        return c
+    options = (attrs.layout, attrs.method, attrs.coordinate_transformation_mode, attrs.rounding_method)
+    return builder.call_te(topi.image.resize2d, c.args[0], list(size.values), *options, result_dtype(c))

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import node
 from eutectic.ir.prim_expr import as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
+from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array, cast, dtype_of, erf, widen
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import axis_of, differ, dims_text, int_of, like, reject
@@ -53,6 +55,7 @@ def _activation(
     def _reference(attrs: None, x: Array) -> Array:
         return cast(compute(widen(x)), dtype_of(x))
 
+    lower(op, getattr(topi.nn, name))
     constructor.__name__ = constructor.__qualname__ = name
     constructor.__doc__ = f"""{summary}
 
@@ -376,3 +379,10 @@ def _infers(rule: Callable[[Call], TensorStructInfo], *ops: OpDef) -> None:
 
 _infers(_infer_like, _leakyrelu, _elu, _softplus)
 _infers(_infer_softmax, _softmax, _log_softmax)
+
+lower(_leakyrelu, topi.nn.leaky_relu, options=lambda attrs: {"alpha": attrs.alpha})
+lower(_elu, topi.nn.elu, options=lambda attrs: {"alpha": attrs.alpha})
+lower(_softplus, topi.nn.softplus, options=lambda attrs: {"beta": attrs.beta, "threshold": attrs.threshold})
+lower(_prelu, topi.nn.prelu, options=lambda attrs: {"axis": attrs.axis})
+lower(_softmax, topi.nn.softmax, options=lambda attrs: {"axis": attrs.axis})
+lower(_log_softmax, topi.nn.log_softmax, options=lambda attrs: {"axis": attrs.axis})

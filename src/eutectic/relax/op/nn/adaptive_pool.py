@@ -7,17 +7,20 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import node
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.layout import SPATIAL, arrange, arrange_dims, check_layout
+from eutectic.relax.op.lowering import lower, rearranged
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.numerics import Array, cast, dtype_of, exact
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import dims_text, per_axis, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.te import Tensor
 
 
 @node("relax.attrs.AdaptivePoolAttrs")
@@ -90,9 +93,16 @@ def _adaptive(
         out = compute(x, x.shape[2:] if attrs.output_size is None else attrs.output_size)
         return arrange(out, canonical, attrs.out_layout)
 
+    lower(op, _program, name=name, options=lambda attrs: {"attrs": attrs, "kind": "avg" if floats else "max"})
     constructor.__name__ = constructor.__qualname__ = name
     constructor.__doc__ = _documentation(name, rank, summary, floats)
     return constructor
+
+
+def _program(data: Tensor, attrs: AdaptivePoolAttrs, kind: str) -> Tensor:
+    sizes = attrs.output_size
+    out = topi.identity(data) if sizes is None else topi.nn.adaptive_pool(data, sizes, kind, attrs.layout)
+    return rearranged(out, attrs.layout, attrs.out_layout)
 
 
 def _documentation(name: str, rank: int, summary: str, floats: bool) -> str:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
 from eutectic.ir.prim_expr import as_prim, floormod
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Call
-from eutectic.relax.op.nn.activation import need_float, stable_softmax
-from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
+from eutectic.relax.expr import Call, const
+from eutectic.relax.op.binary import add, multiply
+from eutectic.relax.op.datatype import astype
+from eutectic.relax.op.manipulate import permute_dims
+from eutectic.relax.op.matmul import matmul
+from eutectic.relax.op.nn.activation import need_float, softmax, stable_softmax
+from eutectic.relax.op.numerics import Array, cast, dtype_of, is_narrow, widen
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
-from eutectic.relax.op.shapes import differ, dims_text, int_of, is_one, reject, tensor_info
+from eutectic.relax.op.repeat import repeat
+from eutectic.relax.op.shapes import differ, dims_text, int_of, is_one, reject, same, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
+
+if TYPE_CHECKING:
+    from eutectic.relax.block_builder import BlockBuilder
 
 _attention = define_op("relax.nn.attention", arity=3, fusion="opaque")
 _attention_bias = define_op("relax.nn.attention_bias", arity=4, fusion="opaque")
@@ -134,9 +143,67 @@ def _reference(attrs: AttentionAttrs, query: Array, key: Array, value: Array, bi
     return cast(np.matmul(stable_softmax(scores, -1), v).transpose(0, 2, 1, 3), dtype_of(query))
 
 
+def attend(builder: BlockBuilder, c: Call, bias: Expr | None, masked: Callable[[Expr], Expr]) -> Expr | None:
+    """Attention spelt with matmul and softmax; None when a size that it needs is not a number.
+
+    Args:
+        builder: Takes the bindings.
+        c: The call; its first arguments are query, key and value.
+        bias: Added to the scaled scores.
+        masked: Hides scores `(b, n, s, t)`.
+
+    Returns:
+        `(b, s, n, v)` in the dtype that 16-bit floats are computed in.
+    """
+    query, key, _ = tensor_args(c, (0, 1, 2))
+    assert query.dims is not None and key.dims is not None
+    heads, shared, features = query.dims[2], key.dims[2], static(query.dims[3])
+    scale = attrs_of(c, AttentionAttrs).scale
+    counts = (static(heads), static(shared))
+    if scale is None and features is None:
+        return None
+    if None in counts and not is_one(shared) and not same(heads, shared):
+        return None
+    times = 1 if None in counts or counts[1] == 1 else (counts[0] or 0) // (counts[1] or 1)
+    factor = 1 / math.sqrt(features) if scale is None and features else scale or 0.0
+
+    def arranged(x: Expr, axes: Sequence[int], times: int) -> Expr:
+        wide = builder.emit(astype(x, "float32")) if is_narrow(query.dtype) else x
+        moved = builder.emit(permute_dims(wide, axes))
+        return builder.emit(repeat(moved, times, axis=1)) if times > 1 else moved
+
+    q = arranged(c.args[0], (0, 2, 1, 3), 1)
+    k, v = arranged(c.args[1], (0, 2, 3, 1), times), arranged(c.args[2], (0, 2, 1, 3), times)
+    scores = builder.emit(matmul(q, k))
+    scores = builder.emit(multiply(scores, const(factor, "float32" if is_narrow(query.dtype) else query.dtype)))
+    if bias is not None:
+        scores = builder.emit(add(scores, builder.emit(astype(bias, "float32")) if is_narrow(query.dtype) else bias))
+    weights = builder.emit(softmax(builder.emit(masked(scores))))
+    return builder.emit(permute_dims(builder.emit(matmul(weights, v)), (0, 2, 1, 3)))
+
+
+def rounded(out: Expr, c: Call) -> Expr:
+    """What `attend` gave, in the dtype of the query."""
+    (query,) = tensor_args(c, (0,))
+    return astype(out, query.dtype) if is_narrow(query.dtype) else out
+
+
+def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+    attrs = attrs_of(c, AttentionAttrs)
+
+    def masked(scores: Expr) -> Expr:
+        if attrs.causal_mask is None:
+            return scores
+        return builder.call_te(topi.nn.causal_mask, scores, attrs.causal_mask, attrs.window_size)
+
+    out = attend(builder, c, c.args[3] if len(c.args) > 3 else None, masked)
+    return c if out is None else rounded(out, c)
+
+
 def _define(op: OpDef) -> None:
     op.infer(_infer)
     op.reference(_reference)
+    op.legalize(_legalize)
 
 
 for _op in (_attention, _attention_bias):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.dtype import is_integer
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.nn.activation import need_float
-from eutectic.relax.op.nn.attention import MASKS, AttentionAttrs
+from eutectic.relax.op.nn.attention import MASKS, AttentionAttrs, attend, rounded
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, infer_call, op_def, refuse, tensor_args
 from eutectic.relax.op.shapes import differ, dims_text, int_of, is_one, reject, tensor_info
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo
 from eutectic.support.errors import CallError
+
+if TYPE_CHECKING:
+    from eutectic.relax.block_builder import BlockBuilder
 
 _attention_var_len = define_op("relax.nn.attention_var_len", arity=7, fusion="opaque")
 
@@ -151,3 +155,16 @@ def _check_starts(starts: Array, size: int, longest: int, what: str) -> None:
             f"attention_var_len: a sequence of {what} has length {lengths.max()}, which is more than {longest}",
             help="pass the length of the longest sequence",
         )
+
+
+@_attention_var_len.legalize
+def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+    attrs, starts = attrs_of(c, AttentionAttrs), (c.args[3], c.args[5])
+
+    def masked(scores: Expr) -> Expr:
+        return builder.call_te(topi.nn.sequence_mask, scores, *starts, attrs.causal_mask, attrs.window_size)
+
+    out = attend(builder, c, None, masked)
+    if out is None:
+        return c
+    return rounded(builder.emit(builder.call_te(topi.nn.without_empty_sequences, out, *starts)), c)

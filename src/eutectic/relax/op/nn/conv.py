@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
 from eutectic.ir.prim_expr import as_prim, floordiv, floormod
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.layout import SPATIAL, arrange, arrange_dims, check_layout
+from eutectic.relax.op.lowering import lower, summed
 from eutectic.relax.op.nn.conv_reference import convolve, finish, working
 from eutectic.relax.op.numerics import Array, dtype_of
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
@@ -26,6 +28,7 @@ from eutectic.relax.op.shapes import (
     tensor_info,
 )
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.te import Tensor
 
 _OPS = {rank: define_op(f"relax.nn.conv{rank}d", arity=2, fusion="out_fusible") for rank in SPATIAL}
 
@@ -274,10 +277,22 @@ def _reference(attrs: ConvAttrs, data: Array, weight: Array) -> Array:
     return arrange(finish(out, dtype), "NC" + space, attrs.out_layout)
 
 
-def _define(op: OpDef) -> None:
+def _define(rank: int, op: OpDef) -> None:
     op.infer(_infer)
     op.reference(_reference)
+    name = f"conv{rank}d"
+    convolution = getattr(topi.nn, name)
+
+    def program(data: Tensor, weight: Tensor, out_dtype: str, **options: Any) -> Tensor:
+        return summed(lambda dtype: convolution(data, weight, out_dtype=dtype, **options), (data, weight), out_dtype)
+
+    lower(op, program, name=name, options=_options)
 
 
-for _op in _OPS.values():
-    _define(_op)
+def _options(attrs: ConvAttrs) -> dict[str, Any]:
+    names = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout", "out_dtype")
+    return {name: getattr(attrs, name) for name in names}
+
+
+for _rank, _op in _OPS.items():
+    _define(_rank, _op)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
 from eutectic.ir.prim_expr import as_prim, floormod
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.layout import SPATIAL, arrange, arrange_dims, check_layout
+from eutectic.relax.op.lowering import lower, rearranged, summed
 from eutectic.relax.op.nn.conv import check_ranks, operand_dtype
 from eutectic.relax.op.nn.conv_reference import convolve_transposed, finish, working
 from eutectic.relax.op.numerics import Array, dtype_of
@@ -28,6 +30,7 @@ from eutectic.relax.op.shapes import (
     tensor_info,
 )
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.te import Tensor
 
 _OPS = {rank: define_op(f"relax.nn.conv{rank}d_transpose", arity=2, fusion="out_fusible") for rank in SPATIAL}
 
@@ -260,10 +263,21 @@ def _reference(attrs: ConvTransposeAttrs, data: Array, weight: Array) -> Array:
     return arrange(finish(out, dtype), "NC" + space, attrs.out_layout)
 
 
-def _define(op: OpDef) -> None:
+def _define(rank: int, op: OpDef) -> None:
     op.infer(_infer)
     op.reference(_reference)
+    name = f"conv{rank}d_transpose"
+    convolution = getattr(topi.nn, name)
+
+    def program(data: Tensor, weight: Tensor, attrs: ConvTransposeAttrs) -> Tensor:
+        x = rearranged(data, attrs.data_layout, "NC" + SPATIAL[rank])
+        w = rearranged(weight, attrs.kernel_layout, "IO" + SPATIAL[rank])
+        options = (attrs.strides, attrs.padding, attrs.output_padding, attrs.dilation, attrs.groups)
+        out = summed(lambda dtype: convolution(x, w, *options, dtype), (x, w), attrs.out_dtype)
+        return rearranged(out, "NC" + SPATIAL[rank], attrs.out_layout)
+
+    lower(op, program, name=name, options=lambda attrs: {"attrs": attrs})
 
 
-for _op in _OPS.values():
-    _define(_op)
+for _rank, _op in _OPS.items():
+    _define(_rank, _op)

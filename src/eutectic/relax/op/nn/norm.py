@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
 from eutectic.ir.prim_expr import PrimExpr, as_prim, floormod
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Call
+from eutectic.relax.expr import Call, Tuple
+from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.nn.activation import need_float
 from eutectic.relax.op.numerics import Array, cast, dtype_of, exact, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import axes_of, differ, dims_text, int_of, ints_of, like, per_axis, size_text
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.te import Tensor
+
+if TYPE_CHECKING:
+    from eutectic.relax.block_builder import BlockBuilder
 
 _batch_norm = define_op("relax.nn.batch_norm", arity=5, fusion="opaque")
 _layer_norm = define_op("relax.nn.layer_norm", arity=3, fusion="opaque")
@@ -179,6 +185,18 @@ def _reference_batch_norm(
     return cast(out, dtype_of(x)), after[0], after[1]
 
 
+@_batch_norm.legalize
+def _legalize_batch_norm(builder: BlockBuilder, c: Call) -> Expr:
+    attrs = attrs_of(c, BatchNormAttrs)
+    data, gamma, beta, mean, variance = c.args
+    parameters = (gamma if attrs.scale else None, beta if attrs.center else None, mean, variance)
+    options: dict[str, Any] = {"axis": attrs.axis, "epsilon": attrs.epsilon, "primfunc_name_hint": "batch_norm"}
+    if attrs.training:
+        return builder.call_te(topi.nn.batch_norm_training, data, *parameters, momentum=attrs.momentum, **options)
+    out = builder.emit(builder.call_te(topi.nn.batch_norm_inference, data, *parameters, **options))
+    return Tuple((out, mean, variance), span=c.span)
+
+
 def layer_norm(
     data: Expr,
     gamma: Expr,
@@ -246,6 +264,31 @@ def _affine(out: Array, gamma: Array, beta: Array, axes: Sequence[int], attrs: A
 def _reference_layer_norm(attrs: LayerNormAttrs, x: Array, gamma: Array, beta: Array) -> Array:
     out = _normalised(x, attrs.axes, attrs.epsilon)
     return cast(_affine(out, gamma, beta, attrs.axes, attrs), dtype_of(x))
+
+
+def _sorted(parameter: Tensor | None, axes: Sequence[int], ndim: int) -> Tensor | None:
+    """A parameter with its axes in the order of those of the data."""
+    places = [axis % ndim for axis in axes]
+    if parameter is None or places == sorted(places):
+        return parameter
+    return topi.transpose(parameter, sorted(range(len(places)), key=places.__getitem__))
+
+
+def _layer_norm_program(data: Tensor, gamma: Tensor | None, beta: Tensor | None, attrs: LayerNormAttrs) -> Tensor:
+    scale, centre = (_sorted(x, attrs.axes, len(data.shape)) for x in (gamma, beta))
+    return topi.nn.layer_norm(data, scale, centre, attrs.axes, attrs.epsilon)
+
+
+def _legalize_affine(builder: BlockBuilder, c: Call, function: Callable[..., Tensor], attrs: Any) -> Expr:
+    """A call of a program that takes scale and centre only where they are used."""
+    data, gamma, beta = c.args
+    used = (gamma if attrs.scale else None, beta if attrs.center else None)
+    return builder.call_te(function, data, *used, attrs, primfunc_name_hint=short_name(c).removeprefix("nn."))
+
+
+@_layer_norm.legalize
+def _legalize_layer_norm(builder: BlockBuilder, c: Call) -> Expr:
+    return _legalize_affine(builder, c, _layer_norm_program, attrs_of(c, LayerNormAttrs))
 
 
 def group_norm(
@@ -334,6 +377,16 @@ def _reference_group_norm(attrs: GroupNormAttrs, x: Array, gamma: Array, beta: A
     return cast(_affine(out, gamma, beta, (channel,), attrs), dtype_of(x))
 
 
+def _group_norm_program(data: Tensor, gamma: Tensor | None, beta: Tensor | None, attrs: GroupNormAttrs) -> Tensor:
+    groups = (attrs.num_groups, attrs.channel_axis, attrs.axes)
+    return topi.nn.group_norm(data, gamma, beta, *groups, attrs.epsilon)
+
+
+@_group_norm.legalize
+def _legalize_group_norm(builder: BlockBuilder, c: Call) -> Expr:
+    return _legalize_affine(builder, c, _group_norm_program, attrs_of(c, GroupNormAttrs))
+
+
 def instance_norm(
     data: Expr,
     gamma: Expr,
@@ -387,6 +440,15 @@ def _reference_instance_norm(attrs: InstanceNormAttrs, x: Array, gamma: Array, b
     return cast(_affine(out, gamma, beta, (attrs.channel_axis % x.ndim,), attrs), dtype_of(x))
 
 
+def _instance_norm_program(data: Tensor, gamma: Tensor | None, beta: Tensor | None, attrs: InstanceNormAttrs) -> Tensor:
+    return topi.nn.instance_norm(data, gamma, beta, attrs.channel_axis, attrs.axes, attrs.epsilon)
+
+
+@_instance_norm.legalize
+def _legalize_instance_norm(builder: BlockBuilder, c: Call) -> Expr:
+    return _legalize_affine(builder, c, _instance_norm_program, attrs_of(c, InstanceNormAttrs))
+
+
 def rms_norm(
     data: Expr, weight: Expr, axes: int | Sequence[int] = -1, epsilon: float = 1e-5, *, span: Any = None
 ) -> Call:
@@ -422,3 +484,12 @@ def _reference_rms_norm(attrs: RMSNormAttrs, x: Array, weight: Array) -> Array:
     wide = exact(x)
     size = np.square(wide).mean(axis=attrs.axes, keepdims=True)
     return cast(wide / np.sqrt(size + attrs.epsilon) * _along(weight, attrs.axes, x.ndim), dtype_of(x))
+
+
+def _rms_norm_program(data: Tensor, weight: Tensor, attrs: RMSNormAttrs) -> Tensor:
+    scale = _sorted(weight, attrs.axes, len(data.shape))
+    assert scale is not None
+    return topi.nn.rms_norm(data, scale, attrs.axes, attrs.epsilon)
+
+
+lower(_rms_norm, _rms_norm_program, name="rms_norm", options=lambda attrs: {"attrs": attrs})

@@ -7,15 +7,19 @@ from typing import Any, Final
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
+from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array, cast, dtype_of
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import at_least, dims_text, ints_of, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.te import Tensor
+from eutectic.tir.op import const
 
 _pad = define_op("relax.nn.pad", arity=1, fusion="injective")
 
@@ -118,3 +122,13 @@ def _reference(attrs: PadAttrs, x: Array) -> Array:
     if out.size and all(part.stop > part.start for part in source):
         out[target] = x[source]
     return out
+
+
+def _program(data: Tensor, attrs: PadAttrs) -> Tensor:
+    before, after = attrs.pad_width[::2], attrs.pad_width[1::2]
+    if attrs.pad_mode != "constant":
+        return topi.nn.pad_from(data, before, after, PAD_MODES[attrs.pad_mode])
+    return topi.nn.pad(data, before, after, const(cast(attrs.pad_value, data.dtype).item(), data.dtype))
+
+
+lower(_pad, _program, name="pad", options=lambda attrs: {"attrs": attrs})

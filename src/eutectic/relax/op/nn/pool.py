@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import node
@@ -14,12 +15,14 @@ from eutectic.ir.prim_expr import PrimExpr, as_prim, floordiv
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.layout import SPATIAL, arrange, arrange_dims, check_layout
+from eutectic.relax.op.lowering import lower, rearranged
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.nn.conv_reference import taps
 from eutectic.relax.op.numerics import Array, cast, dtype_of, exact, lowest
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import at_least, ceil_div, paddings, per_axis, size_text, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.te import Tensor
 
 
 @node("relax.attrs.PoolAttrs")
@@ -107,9 +110,17 @@ def _pool(
         sizes = tuple(_static_size(attrs, i, size) for i, size in enumerate(x.shape[2:]))
         return arrange(compute(attrs, x, sizes), canonical, attrs.out_layout)
 
+    lower(op, _program, name=name, options=lambda attrs: {"attrs": attrs, "kind": name[:3]})
     constructor.__name__ = constructor.__qualname__ = name
     constructor.__doc__ = _documentation(name, rank, summary, floats)
     return constructor
+
+
+def _program(data: Tensor, attrs: PoolAttrs, kind: str) -> Tensor:
+    pool = (topi.nn.pool1d, topi.nn.pool2d, topi.nn.pool3d)[len(attrs.pool_size) - 1]
+    windows = (attrs.pool_size, attrs.strides, attrs.dilation, attrs.padding)
+    out = pool(data, *windows, kind, attrs.ceil_mode, attrs.layout, attrs.count_include_pad)
+    return rearranged(out, attrs.layout, attrs.out_layout)
 
 
 def _documentation(name: str, rank: int, summary: str, floats: bool) -> str:

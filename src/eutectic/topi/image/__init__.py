@@ -1,0 +1,5 @@
+"""Operators of images; names as in `tvm.topi.image`."""
+
+from eutectic.topi.image.resize import resize2d
+
+__all__ = ["resize2d"]
