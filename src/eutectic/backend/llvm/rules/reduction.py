@@ -32,10 +32,14 @@ from eutectic.backend.llvm.rules.stage import Axis, put
 from eutectic.backend.llvm.rules.tiling import Tile, choose_tile
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, mul
+from eutectic.ir.visit import rewrite
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.stmt import BufferStore, ForKind, Stmt, seq
 
 _CACHE_BYTES = 384 * 1024  # of a matrix that is better kept near and read again than streamed
+_FAR = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
+_PANEL_ROWS = 24  # rows that must read the copy for it to pay
+_PANEL_STEPS = 8192
 _UNROLL = 10  # steps of a small window that are written out
 
 
@@ -51,6 +55,7 @@ class Layout:
         shares: Whether loaded vectors serve all rows.
         row_bytes: Size of what the rows select, such as weights; None when it is not known.
         whole: Whether vectors may be computed beyond the end of the axis.
+        panel: What is worth copying together.
     """
 
     vector: Axis | None
@@ -60,6 +65,22 @@ class Layout:
     shares: bool
     row_bytes: int | None
     whole: bool = False
+    panel: Panel | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """An operand of a tile that is copied together before all rows read it.
+
+    Attributes:
+        load: What reads it.
+        steps: The axis of the reduction that it depends on.
+        bytes: Size of the whole operand; None when it is not known.
+    """
+
+    load: BufferLoad
+    steps: Axis
+    bytes: int | None
 
 
 def reduction(flat: Flat, machine: Machine, parallel: bool = True) -> Stmt:
@@ -132,7 +153,26 @@ def _layout(flat: Flat, vector: Axis | None) -> Layout:
     whole = bool(moving) and all(
         id(load.buffer) in flat.slack for load, form in forms if vector is not None and form.step(vector.var) != 0
     )
-    return Layout(vector, rows, apart, others, shares, size, whole and len(forms) == len(_forms(flat)))
+    whole = whole and len(forms) == len(_forms(flat))
+    panel = _panel(flat, vector, rows, forms) if shares and vector is not None else None
+    return Layout(vector, rows, apart, others, shares, size, whole, panel)
+
+
+def _panel(
+    flat: Flat, vector: Axis, rows: Axis | None, forms: list[tuple[BufferLoad, Linear]]
+) -> Panel | None:
+    """The operand that vectors are loaded from, when its neighbours in the reduction are far apart."""
+    moving = [(load, form) for load, form in forms if form.step(vector.var) != 0]
+    if len(moving) != 1 or rows is None or (rows.size is not None and rows.size < _PANEL_ROWS):
+        return None
+    load, form = moving[0]
+    used = [axis for axis in flat.reduce if form.step(axis.var) != 0]
+    if len(used) != 1 or used[0].size is None or used[0].size > _PANEL_STEPS:
+        return None
+    step = form.step(used[0].var)
+    if isinstance(step, int) and step < _FAR:
+        return None
+    return Panel(load, used[0], _bytes(flat, moving))
 
 
 def _size(axis: Axis) -> int:
@@ -159,15 +199,21 @@ class _Tiled:
     tile: Tile
     lanes: int
 
+    def __post_init__(self) -> None:
+        self.env: dict[Var, PrimExpr] = {}
+        self.update = self.flat.update
+        self.lane = Var("lane", "int64" if self.layout.vector is None else self.layout.vector.var.dtype)
+
     def build(self, parallel: bool) -> Stmt:
         """The whole nest; the larger of both operands is walked through once."""
-        layout, env = self.layout, dict[Var, PrimExpr]()
-        self.env = env
+        layout, env = self.layout, self.env
         vectors = pieces(layout.vector, self.tile.width, self.lanes if layout.whole else 1)
         rows = pieces(layout.rows, self.tile.rows)
         if not vectors or not rows:
             return seq()
         stream_rows = layout.shares and (layout.row_bytes is None or layout.row_bytes > _CACHE_BYTES)
+        if layout.panel is not None and (layout.panel.bytes is None or layout.panel.bytes > _CACHE_BYTES):
+            stream_rows = False
         row_tiles, vector_tiles = self._tiles(layout.rows, rows), self._tiles(layout.vector, vectors)
         if stream_rows and layout.rows is not None:
             outer = (*layout.apart, row_tiles)
@@ -225,13 +271,45 @@ class _Tiled:
         axis = self.layout.rows
         if axis is None:
             return self._tile(rows[0], None, wide, begin)
-        name = f"{axis.var.name}_tile"
-        return seq(
-            *(
-                tile_loop(low, name, axis.var, lambda at, low=low: self._tile(low, at, wide, begin))  # type: ignore[misc]
-                for low in rows
+        name, like = f"{axis.var.name}_tile", axis.var
+
+        def tiles() -> Stmt:
+            return seq(
+                *(
+                    tile_loop(low, name, like, lambda at, low=low: self._tile(low, at, wide, begin))  # type: ignore[misc]
+                    for low in rows
+                )
             )
-        )
+
+        return tiles() if self.layout.panel is None else self._with_panel(self.layout.panel, wide, begin, tiles)
+
+    def _with_panel(self, panel: Panel, wide: Piece, begin: PrimExpr, tiles: Callable[[], Stmt]) -> Stmt:
+        """The tiles of all rows, which read a copy of the operand in the order in which they need it."""
+        vector, env, flat = self.layout.vector, self.env, self.flat
+        assert vector is not None
+        assert panel.steps.size is not None
+        assert flat.update is not None
+
+        def body(copy: Buffer) -> Stmt:
+            def step(value: PrimExpr) -> Stmt:
+                env[panel.steps.var] = value
+
+                def lane(at: PrimExpr) -> Stmt:
+                    env[vector.var] = add(begin, at)
+                    return BufferStore(copy, put(panel.load, env), (add(mul(value, wide.width), at),))
+
+                return lanes_loop(wide.width, vector.var, lane)
+
+            filled = for_(panel.steps.var.name, panel.steps.extent, panel.steps.var, step)
+            place = add(mul(panel.steps.var, wide.width), self.lane)
+            read = rewrite(flat.update, lambda node: BufferLoad(copy, (place,)) if node is panel.load else None)
+            assert isinstance(read, PrimExpr)
+            self.update = read
+            made = seq(filled, tiles())
+            self.update = flat.update
+            return made
+
+        return local(f"{flat.name}_panel", panel.load.buffer.dtype, panel.steps.size * wide.width, body)
 
     def _tile(self, low: Piece, row: PrimExpr | None, wide: Piece, begin: PrimExpr | None) -> Stmt:
         """One tile: start, reduce, store."""
@@ -276,6 +354,7 @@ class _Tiled:
             def lane(at: PrimExpr) -> Stmt:
                 if layout.vector is not None and begin is not None:
                     env[layout.vector.var] = add(begin, at)
+                    env[self.lane] = at
                 found = make(add(mul(i, width) if width != 1 else i, at))
                 assert isinstance(found, Stmt)
                 return found
@@ -286,9 +365,9 @@ class _Tiled:
         return unrolled(low.width, like, line)
 
     def _next(self, acc: BufferLoad) -> PrimExpr:
-        assert self.flat.update is not None
+        assert self.update is not None
         assert self.flat.acc is not None
-        return put(self.flat.update, {**self.env, self.flat.acc: acc})
+        return put(self.update, {**self.env, self.flat.acc: acc})
 
     def _finished(self, acc: BufferLoad) -> PrimExpr:
         assert self.flat.acc is not None
