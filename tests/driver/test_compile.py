@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import eutectic
-from eutectic import EutecticAdvice, EutecticError
+from eutectic import EutecticError
 from eutectic.backend.dnnl.library import Availability
 from eutectic.ir.module import IRModule
 from eutectic.relax import Tuple, op
-from eutectic.support.errors import CallError, FrontendError, PassError
+from eutectic.support.errors import CallError, CodegenError, FrontendError, PassError
 from eutectic.testing.graphs import arrays, assert_close, evaluate, graph, weights
 from eutectic.tir import Var as SizeSymbol
 
@@ -180,7 +179,7 @@ def test_the_module_is_not_changed():
 def test_profile_has_a_time_for_every_instruction():
     times = FAST.profile(*INPUTS)
     assert [t.name for t in times] == [i.name for i in FAST.executable.instructions]
-    assert sum("dnnl" in t.name for t in times) == len(FAST.report.regions)
+    assert sum("dnnl" in t.name for t in times) == sum(r.codegen == "dnnl" for r in FAST.report.regions)
     assert all(t.seconds > 0 for t in times)
 
 
@@ -236,16 +235,25 @@ def test_errors_name_the_step():
 # ---- without the library
 
 
-def test_without_onednn_there_is_one_warning_and_the_right_result(monkeypatch):
+def test_without_onednn_everything_is_compiled_by_llvm(monkeypatch):
     found = Availability(False, "it is not installed", "", "")
     monkeypatch.setattr("eutectic.driver.compile.availability", lambda: found)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        fast = eutectic.compile(network())
-    assert [w.category for w in caught] == [EutecticAdvice]
-    assert str(caught[0].message) == fast.report.notes[0]
-    assert caught[0].filename == __file__
-    assert "oneDNN is not used: it is not installed" in fast.report.notes[0]
-    assert fast.report.regions == ()
-    assert len(fast.report.unfused) > 5
+    fast = eutectic.compile(network())
+    assert fast.report.notes == ("oneDNN is not used: it is not installed",)
+    assert [region.codegen for region in fast.report.regions] == ["llvm"]
+    assert fast.report.unfused == ()
+    assert_same(fast(*INPUTS))
+
+
+def test_onednn_that_is_asked_for_must_be_there(monkeypatch):
+    found = Availability(False, "it is not installed", "", "")
+    monkeypatch.setattr("eutectic.driver.compile.availability", lambda: found)
+    with pytest.raises(CodegenError, match="oneDNN is not there: it is not installed"):
+        eutectic.compile(network(), target="llvm -libs=dnnl")
+
+
+def test_target_llvm_uses_no_library():
+    fast = eutectic.compile(network(), target="llvm")
+    assert {region.codegen for region in fast.report.regions} == {"llvm"}
+    assert "relax.nn.conv2d" in {op for c in fast.report.composites for op in c.ops}
     assert_same(fast(*INPUTS))

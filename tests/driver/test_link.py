@@ -18,7 +18,6 @@ from eutectic.relax import (
     If,
     ObjectStructInfo,
     SeqExpr,
-    ShapeStructInfo,
     TensorStructInfo,
     Tuple,
     TupleGetItem,
@@ -270,11 +269,11 @@ def test_interpreted_regions_get_contiguous_arrays():
 
 
 @pytest.mark.parametrize(
-    "info", [ObjectStructInfo(), TensorStructInfo((2,), ""), ShapeStructInfo((2,)), TupleStructInfo(())], ids=str
+    "info", [ObjectStructInfo(), TensorStructInfo((2,), ""), TupleStructInfo((TensorStructInfo((2,), ""),))], ids=str
 )
 def test_parameters_that_are_not_tensors(info):
     p = Var("p", info)
-    with pytest.raises(CodegenError, match="parameter p is not a tensor of known dtype"):
+    with pytest.raises(CodegenError, match=r"parameter p(\[0\])? is not a tensor of known dtype"):
         link(IRModule({"main": Function([p], p)}), {})
 
 

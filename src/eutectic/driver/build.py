@@ -7,7 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from eutectic.backend.llvm.machine import machine_of
 from eutectic.driver.compiled import ArraySignature
+from eutectic.driver.inspect import InspectableCode
 from eutectic.driver.link import link
 from eutectic.driver.native import NativeCode
 from eutectic.driver.pipeline import to_kernels
@@ -58,13 +60,13 @@ def get_pipeline(name: str = "default") -> Pass:
     return _PIPELINES[name]()
 
 
-class VMExecutable:
+class VMExecutable(InspectableCode):
     """The functions of a module as native code.
 
     Attributes:
         module: The module of kernels.
         target: What it was compiled for.
-        functions: Linked functions by name.
+        functions: Linked functions by name; none when the target is not this machine.
         native: Its kernels and plans.
     """
 
@@ -72,10 +74,15 @@ class VMExecutable:
         self, module: IRModule, target: Target, functions: Mapping[str, Executable], native: NativeCode
     ) -> None:
         self.module, self.target, self.functions, self.native = module, target, dict(functions), native
+        self._signatures = {name: _signature(module[name]) for name in functions}
 
     def function_names(self) -> list[str]:
         """Names of the functions."""
-        return list(self.functions)
+        return [name for name, _ in _entries(self.module)]
+
+    def parameters(self, name: str) -> list[str]:
+        """Names of the parameters of a function."""
+        return [param.name_hint for param in self.module[name].params]
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return VirtualMachine(self)[name]
@@ -85,17 +92,21 @@ class VMExecutable:
 
         Raises:
             CallError: an argument does not fit.
+            CodegenError: the code is not for this machine.
         """
-        function = self.module[name]
-        assert isinstance(function, Function)
-        signature = ArraySignature(
-            [p.name_hint for p in function.params], function.ret_struct_info or ObjectStructInfo()
-        )
-        return signature.unflatten(self.functions[name].run(args), tuple(args), {})
+        return self._signatures[name].unflatten(self._loaded(name).run(args), tuple(args), {})
 
     def profile(self, name: str, args: Sequence[Any]) -> KernelTable:
         """Cost of each kernel of one call."""
+        self._loaded(name)
         return profile_function(self.module, self.target, name, args, self.native.threads)
+
+    def _loaded(self, name: str) -> Executable:
+        if name not in self.functions:
+            raise CodegenError(
+                f"code for {self.target} cannot run here", help='read it with show("asm"), or build for "llvm"'
+            )
+        return self.functions[name]
 
     def stats(self) -> str:
         """How many functions and kernels there are, and how much memory a call needs."""
@@ -155,7 +166,7 @@ def build(
         threads: Threads of a call; None takes `EUTECTIC_THREADS`, else what is available.
 
     Returns:
-        What `VirtualMachine` runs.
+        What `VirtualMachine` runs. Code for another machine than this one can only be read: `show("asm")`.
 
     Raises:
         CodegenError: an option is not known, or something cannot be compiled.
@@ -177,12 +188,22 @@ def build(
     with PassContext():
         lowered = pipeline(mod) if pipeline is not None else mod
     native = NativeCode(chosen, threads, one_by_one=exec_mode == "interpreted")
-    functions = {
-        gv.name_hint: link(lowered, {}, gv.name_hint, native)
-        for gv, function in lowered.functions_items()
+    names = [name for name, _ in _entries(lowered)] if machine_of(chosen).is_host else []
+    return VMExecutable(lowered, chosen, {name: link(lowered, {}, name, native) for name in names}, native)
+
+
+def _entries(mod: IRModule) -> list[tuple[str, Function]]:
+    """The functions of a module that can be called from outside."""
+    return [
+        (gv.name_hint, function)
+        for gv, function in mod.functions_items()
         if isinstance(function, Function) and not function.attr("Primitive") and function.attr("global_symbol")
-    }
-    return VMExecutable(lowered, chosen, functions, native)
+    ]
+
+
+def _signature(function: Function) -> ArraySignature:
+    names = [param.name_hint for param in function.params]
+    return ArraySignature(names, function.ret_struct_info or ObjectStructInfo())
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:

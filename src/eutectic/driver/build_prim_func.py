@@ -110,7 +110,8 @@ class NativeFunctions:
         """
         if name not in self.functions:
             names = sorted(self.functions)
-            raise CallError(f"there is no function {name!r}", help=did_you_mean(name, names) or f"have {', '.join(names)}")
+            help = did_you_mean(name, names) or f"have {', '.join(names)}"
+            raise CallError(f"there is no function {name!r}", help=help)
         return self.functions[name]
 
     @property
@@ -123,7 +124,9 @@ class NativeFunctions:
         self.main(*args)
 
 
-def build(mod: PrimFunc | IRModule, target: str | Target | None = None, *, threads: int | None = None) -> NativeFunctions:
+def build(
+    mod: PrimFunc | IRModule, target: str | Target | None = None, *, threads: int | None = None
+) -> NativeFunctions:
     """Compile tensor programs to native code.
 
     Args:

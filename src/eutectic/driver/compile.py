@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, Final
 
 from eutectic.backend.dnnl import pipeline as dnnl
 from eutectic.backend.dnnl.library import availability
+from eutectic.backend.llvm.sequence import native_sequence_runner
 from eutectic.driver.compiled import ArraySignature, CompiledModel, Signature
 from eutectic.driver.link import link
 from eutectic.driver.native import NativeCode
-from eutectic.driver.pipeline import to_kernels
+from eutectic.driver.pipeline import from_groups, to_groups, to_kernels, to_programs
 from eutectic.driver.records import kernel_records, region_records, unfused_records
 from eutectic.driver.report import CompileReport, RegionRecord
 from eutectic.ir.module import IRModule
@@ -21,7 +21,7 @@ from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.expr import Function
 from eutectic.relax.struct_info import ObjectStructInfo
 from eutectic.support.config import default_threads
-from eutectic.support.errors import CodegenError, EutecticAdvice, EutecticError, FrontendError, PassError
+from eutectic.support.errors import CodegenError, EutecticError, FrontendError, PassError
 from eutectic.target import Target
 
 Progress = Callable[[str, int, int], None]
@@ -74,23 +74,22 @@ def compile(
     with PassContext(remarks=True, verify=verify) as ctx:
         mod = steps.run(dnnl.prepare(), mod)
         regions: tuple[RegionRecord, ...] = ()
+        partitioned = mod
         if "dnnl" in chosen.libs:
-            mod = steps.run(dnnl.partition(precision), mod)
-            regions = region_records(mod)
-            mod = steps.run(dnnl.lower(), mod)
-        native, lowered, kernels = None, mod, ()
-        if find_spec("llvmlite") is not None:
-            before = mod
-            lowered = steps.run(to_kernels(), mod)
-            native = NativeCode(chosen, threads)
-            kernels = kernel_records(before, lowered)
-        unfused = unfused_records(mod, ctx.remarks, "dnnl") if native is None or chosen.libs else ()
+            partitioned = steps.run(dnnl.partition(precision), mod)
+            regions = region_records(partitioned)
+            mod = steps.run(dnnl.lower(), partitioned)
+        programs = steps.run(to_programs(), mod)
+        groups = steps.run(to_groups(), programs)
+        lowered = steps.run(from_groups(), groups)
+        kernels = kernel_records(mod, programs, groups, lowered)
+        unfused = unfused_records(mod, ctx.remarks, "dnnl") if chosen.libs else ()
         steps.begin("load")
-        executable = link(lowered, _load_regions(lowered, threads), "main", native)
+        executable = link(lowered, _load_regions(lowered, threads), "main", NativeCode(chosen, threads))
         steps.done()
     seconds = time.perf_counter() - start
     report = CompileReport((*regions, *kernels), unfused, tuple(notes), seconds, tuple(steps.times))
-    return CompiledModel(executable, signature, report, lowered)
+    return CompiledModel(executable, signature, report, partitioned, lowered)
 
 
 def _target(target: str | Target | None) -> tuple[Target, list[str]]:
@@ -106,9 +105,6 @@ def _target(target: str | Target | None) -> tuple[Target, list[str]]:
         return current, []
     found = availability()
     notes = [] if found.ok else [f"oneDNN is not used: {found.reason}"]
-    if find_spec("llvmlite") is None:
-        notes.append("operators run through their NumPy reference, slowly: llvmlite is not installed")
-        warnings.warn(notes[-1] + "; pip install 'eutectic[llvm]'", EutecticAdvice, stacklevel=3)
     return Target("llvm -libs=dnnl" if found.ok else "llvm"), notes
 
 
@@ -142,17 +138,8 @@ def _import(
 
 
 def _load_regions(mod: IRModule, threads: int | None) -> dict[str, Any]:
-    runner = _native_runner()
+    runner = native_sequence_runner()
     return {m.symbol: m.load(threads, runner) for m in mod.attrs.get("external_mods", ())}
-
-
-def _native_runner() -> int | None:
-    """Address of the native loop over a region's steps; None where LLVM is not installed."""
-    if find_spec("llvmlite") is None:
-        return None
-    from eutectic.backend.llvm.sequence import native_sequence_runner  # optional dependency
-
-    return native_sequence_runner()
 
 
 class _Steps:
@@ -160,7 +147,7 @@ class _Steps:
 
     def __init__(self, progress: Progress | None, target: Target) -> None:
         self._progress, self._count = progress, 0
-        self._total = 2 + len(dnnl.prepare()) + (len(to_kernels()) if find_spec("llvmlite") is not None else 0)
+        self._total = 2 + len(dnnl.prepare()) + len(to_kernels())
         if "dnnl" in target.libs:
             self._total += len(dnnl.partition()) + len(dnnl.lower())
         self._name, self._start = "", 0.0

@@ -36,12 +36,20 @@ class CompiledModel:
 
     Attributes:
         report: What was fused, what was not, and why.
-        module: The module as it was before linking, for `show()`.
+        module: The graph with its regions, before code was generated, for `show()`.
+        lowered: The graph of kernels that was linked.
         executable: What runs.
     """
 
-    def __init__(self, executable: Executable, signature: Signature, report: CompileReport, module: IRModule) -> None:
-        self.executable, self.report, self.module = executable, report, module
+    def __init__(
+        self,
+        executable: Executable,
+        signature: Signature,
+        report: CompileReport,
+        module: IRModule,
+        lowered: IRModule,
+    ) -> None:
+        self.executable, self.report, self.module, self.lowered = executable, report, module, lowered
         self._signature = signature
         direct = executable.direct
         self._quick = None if direct is None else signature.quick(direct)

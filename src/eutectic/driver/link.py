@@ -33,6 +33,7 @@ from eutectic.relax.expr import (
     Tuple,
     TupleGetItem,
     Var,
+    VarBinding,
 )
 from eutectic.relax.interpret import Interpreter, apply_op, check_value
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo

@@ -8,11 +8,27 @@ from eutectic.relax.transform import (
     CanonicalizeBindings,
     DeadCodeElimination,
     DecomposeOpsForInference,
+    FoldConstant,
     FuseOps,
     FuseTIR,
     LegalizeOps,
     RewriteDataflowReshape,
 )
+
+
+def to_programs() -> tuple[Pass, ...]:
+    """Passes that lower every operator to a tensor program."""
+    return (FoldConstant(), DecomposeOpsForInference(), LegalizeOps())
+
+
+def to_groups() -> tuple[Pass, ...]:
+    """Passes that put together the tensor programs that become one kernel."""
+    return (AnnotateTIROpPattern(), FuseOps(fuse_opt_level=2))
+
+
+def from_groups() -> tuple[Pass, ...]:
+    """Passes that make a kernel of each group, and views of reshapes."""
+    return (FuseTIR(), RewriteDataflowReshape(), CanonicalizeBindings(), DeadCodeElimination())
 
 
 def to_kernels(fuse: bool = True) -> tuple[Pass, ...]:
@@ -21,6 +37,4 @@ def to_kernels(fuse: bool = True) -> tuple[Pass, ...]:
     Args:
         fuse: Whether neighbours become one kernel.
     """
-    lowering: tuple[Pass, ...] = (DecomposeOpsForInference(), LegalizeOps(), AnnotateTIROpPattern())
-    fusion: tuple[Pass, ...] = (FuseOps(fuse_opt_level=2), FuseTIR()) if fuse else ()
-    return (*lowering, *fusion, RewriteDataflowReshape(), CanonicalizeBindings(), DeadCodeElimination())
+    return (*to_programs(), *(to_groups() if fuse else ()), *from_groups())

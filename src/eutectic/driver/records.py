@@ -72,29 +72,65 @@ def unfused_records(
     return tuple(out)
 
 
-def kernel_records(before: IRModule, after: IRModule, entry: str = "main") -> tuple[RegionRecord, ...]:
+def kernel_records(
+    operators: IRModule, programs: IRModule, groups: IRModule, kernels: IRModule, entry: str = "main"
+) -> tuple[RegionRecord, ...]:
     """The kernels of our own that a function calls, in order of execution, as one region.
 
     Args:
-        before: The module of operators.
-        after: The same module as kernels.
+        operators: The module before its operators became tensor programs.
+        programs: The module after `LegalizeOps`.
+        groups: The module after `FuseOps`, before `FuseTIR`.
+        kernels: The module in the end, in which reshapes that move nothing call no kernel.
         entry: The function.
     """
-    del before
+    op_of = _operators_of_programs(operators, programs, entry)
+    called = {found_.name_hint for b in walk_bindings(kernels[entry]) if (found_ := _callee(b.value)) is not None}
     found = []
-    for binding in walk_bindings(after[entry]):
+    for binding in walk_bindings(groups[entry]):
         call = binding.value
-        if not (isinstance(call, Call) and isinstance(call.op, Op) and call.op.name == "relax.call_tir"):
+        callee = _callee(call)
+        if callee is None or callee not in groups or callee.name_hint not in called:
             continue
-        callee = call.args[0]
-        assert isinstance(callee, GlobalVar)
-        program = after[callee]
-        ops = tuple(str(name) for name in program.attr("ops") or ())
-        modules, sources = _places([call.span])
+        function = groups[callee]
+        inner = [b.value for b in walk_bindings(function)] if isinstance(function, Function) else [call]
+        names = [found_ for found_ in map(_callee, inner) if found_ is not None]
+        ops = tuple(op_of.get(name.name_hint, name.name_hint) for name in names)
+        modules, sources = _places(c.span for c in inner)
         found.append(CompositeRecord(f"llvm.{_plain_name(callee.name_hint)}", ops, callee.name_hint, modules, sources))
     return (RegionRecord(entry, "llvm", tuple(found)),) if found else ()
 
 
+def _operators_of_programs(operators: IRModule, programs: IRModule, entry: str) -> dict[str, str]:
+    """The operator that each tensor program computes, by the program's name."""
+    names = {b.var: _operator(b.value) for b in walk_bindings(operators[entry])}
+    out: dict[str, str] = {}
+    for binding in walk_bindings(programs[entry]):
+        callee = _callee(binding.value)
+        op = names.get(binding.var)
+        if callee is not None and op:
+            out.setdefault(callee.name_hint, op)
+    return out
+
+
+def _operator(value: object) -> str:
+    """The name of the operator that is called; empty when it is something else."""
+    is_call = isinstance(value, Call) and isinstance(value.op, Op) and not value.op.name.startswith("relax.call_")
+    return str(getattr(getattr(value, "op", None), "name", "")) if is_call else ""
+
+
+def _callee(value: object) -> GlobalVar | None:
+    """The function that a binding calls: a graph function, or a tensor program through `call_tir`."""
+    if not isinstance(value, Call):
+        return None
+    if isinstance(value.op, GlobalVar):
+        return value.op
+    is_program = getattr(value.op, "name", "") == "relax.call_tir"
+    first: object = value.args[0] if is_program else None
+    return first if isinstance(first, GlobalVar) else None
+
+
 def _plain_name(name: str) -> str:
-    """A kernel's name without the numbers that make it unique."""
-    return "_".join(part.rstrip("0123456789") if not part.isdigit() else part for part in name.split("_")).strip("_")
+    """A kernel's name without the numbers that make it unique, and without the note that it is fused."""
+    parts = name.removeprefix("fused_").split("_")
+    return "_".join(part.rstrip("0123456789") for part in parts)

@@ -77,7 +77,9 @@ class Target:
         for name in options.get("libs", "").split(","):
             if name and name not in LIBRARIES:
                 known = ", ".join(LIBRARIES)
-                raise CodegenError(f"unknown library {name!r} in -libs", help=did_you_mean(name, LIBRARIES) or f"known are {known}")
+                raise CodegenError(
+                    f"unknown library {name!r} in -libs", help=did_you_mean(name, LIBRARIES) or f"known are {known}"
+                )
         set_field = object.__setattr__
         set_field(self, "kind", TargetKind(kind))
         set_field(self, "mcpu", options.pop("mcpu", ""))

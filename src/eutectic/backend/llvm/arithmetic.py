@@ -35,8 +35,8 @@ from eutectic.support.errors import CodegenError
 
 _FLOAT: Final = {Add: "fadd contract", Sub: "fsub contract", Mul: "fmul contract", Div: "fdiv"}
 _INTEGER: Final = {Add: "add", Sub: "sub", Mul: "mul"}
-_FLOAT_COMPARE: Final = {EQ: "oeq", NE: "une", LT: "olt", LE: "ole", GT: "ogt", GE: "oge"}
-_COMPARE: Final = {EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge"}
+_FLOAT_COMPARE: Final[dict[type, str]] = {EQ: "oeq", NE: "une", LT: "olt", LE: "ole", GT: "ogt", GE: "oge"}
+_COMPARE: Final[dict[type, str]] = {EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge"}
 _SUFFIX: Final = {"half": "f16", "float": "f32", "double": "f64"}
 
 

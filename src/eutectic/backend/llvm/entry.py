@@ -129,11 +129,11 @@ class _Entry:
                 waiting = []
             waiting.append(step)
             if isinstance(step, CopyStep):
-                self._alone(emitter, lambda step=step: self._copy(emitter, step, arena))  # type: ignore[misc]
+                self._alone(emitter, lambda step=step: self._copy(emitter, step, arena))
             elif step.kernel.parallel:
                 self._call(emitter, step, arena)
             else:
-                self._alone(emitter, lambda step=step: self._call(emitter, step, arena))  # type: ignore[misc]
+                self._alone(emitter, lambda step=step: self._call(emitter, step, arena))
         text.do("ret void")
         return text.body()
 
@@ -204,7 +204,9 @@ class _Entry:
         frame = text.alloca("i64", len(words))
         for i, word in enumerate(words):
             kind = "ptr" if i <= len(tensors) else "i64"
-            text.do(f"store {kind} {word}, ptr {text.assign(f'getelementptr inbounds i64, ptr {frame}, i64 {i}')}, align 8")
+            text.do(
+                f"store {kind} {word}, ptr {text.assign(f'getelementptr inbounds i64, ptr {frame}, i64 {i}')}, align 8"
+            )
         team, threads = text.assign("load ptr, ptr @team, align 8"), text.assign("load i64, ptr @threads, align 8")
         said = text.assign(f"call ptr @eutectic_run(ptr {team}, ptr @work, ptr {frame}, i64 {threads})")
         self._give_back(words[len(tensors)])
@@ -261,13 +263,16 @@ class _Entry:
             matches = text.assign(f"or i1 {matches}, {bits}")
         self._require(f"icmp eq i1 {matches}, true", f"{what} must be {tensor.dtype}", "TypeError")
         self._require(
-            f"icmp eq i32 {self._field(record, 16, 'i32')}, {len(tensor.dims)}", f"{what} must have {len(tensor.dims)} axes"
+            f"icmp eq i32 {self._field(record, 16, 'i32')}, {len(tensor.dims)}",
+            f"{what} must have {len(tensor.dims)} axes",
         )
         return record
 
     def _integer_argument(self, number: int, symbol: ScalarVar) -> str:
         kind = self._field("%args", 16 * number, "i32")
-        self._require(f"icmp eq i32 {kind}, {_INTEGER}", f"{self.plan.name}: {symbol.name} must be an integer", "TypeError")
+        self._require(
+            f"icmp eq i32 {kind}, {_INTEGER}", f"{self.plan.name}: {symbol.name} must be an integer", "TypeError"
+        )
         return self._field("%args", 16 * number + 8, "i64")
 
     def _size(self, record: str, axis: int) -> str:
@@ -308,12 +313,12 @@ class _Entry:
             empty = text.assign(f"or i1 {empty}, {none}")
         expected = "1"
         for axis in reversed(range(len(tensor.dims))):
-            size = emitter.index(tensor.dims[axis])
+            extent = emitter.index(tensor.dims[axis])
             same = text.assign(f"icmp eq i64 {self._field(strides, 8 * axis, 'i64')}, {expected}")
-            single = text.assign(f"icmp sle i64 {size}, 1")
+            single = text.assign(f"icmp sle i64 {extent}, 1")
             fits = text.assign(f"or i1 {same}, {single}")
             self._require(f"or i1 {fits}, {empty}", f"{self.plan.name}: {tensor.name} must be C-contiguous")
-            expected = emitter._fold("mul", expected, size)
+            expected = emitter._fold("mul", expected, extent)
         text.jump(done)
         text.start(done)
         emitter.restore(known)
@@ -342,7 +347,9 @@ class _Entry:
         whole = emitter._fold("add", size, "64")
         rounded = text.assign(f"and i64 {text.assign(f'add i64 {whole}, 63')}, -64")
         base = text.assign(f"call ptr @aligned_alloc(i64 64, i64 {rounded})")
-        self._require(f"icmp ne ptr {base}, null", f"{self.plan.name}: not enough memory for intermediates", "MemoryError")
+        self._require(
+            f"icmp ne ptr {base}, null", f"{self.plan.name}: not enough memory for intermediates", "MemoryError"
+        )
         text.do(f"store i64 {size}, ptr {base}, align 8")
         made = text.assign(f"getelementptr inbounds i8, ptr {base}, i64 64")
         block = text.block
@@ -369,5 +376,3 @@ def _dlpack_dtype(dtype: str) -> int:
         return _CODES["bool"] | 8 << 8 | 1 << 16
     kind = dtype.rstrip("0123456789")
     return _CODES[kind] | int(dtype[len(kind) :]) << 8 | 1 << 16
-
-

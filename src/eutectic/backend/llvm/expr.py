@@ -47,6 +47,7 @@ from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.expr import Let
 
 _INDEX: Final = ("int32", "int64")
+_OPAQUE: Final = ("tir.call_extern", "tir.call_pure_extern")
 Intrinsic = Callable[["ExprEmitter", Call], str]
 _INTRINSICS: Final[dict[str, Intrinsic]] = {}
 Load = Callable[["ExprEmitter", BufferLoad], str]
@@ -79,6 +80,7 @@ class ExprEmitter:
         values: Registers of all other variables.
         pointers: Registers of the memory that buffers' data variables point to.
         extents: Number of elements behind a data variable, as a 64-bit register; for checks.
+        from_data: Variables whose values come from memory.
         machine_lanes: Elements of 32 bits in one vector register.
     """
 
@@ -88,6 +90,7 @@ class ExprEmitter:
         self.values: dict[Var, str] = {}
         self.pointers: dict[Var, str] = {}
         self.extents: dict[Var, str] = {}
+        self.from_data: set[Var] = set()
         self._memo: dict[int, tuple[PrimExpr, str]] = {}
         self._index_memo: dict[int, tuple[PrimExpr, str]] = {}
 
@@ -106,9 +109,23 @@ class ExprEmitter:
         """Go back to what was known before a branch."""
         self._memo, self._index_memo = dict(known[0]), dict(known[1])
 
-    def report_unless(self, condition: str) -> None:
-        """Report a failure of the running kernel unless the condition, an i1, holds; execution goes on."""
+    def report_unless(self, condition: str, message: str | None = None) -> None:
+        """Report a failure of the running kernel unless the condition, an i1, holds; execution goes on.
+
+        Args:
+            condition: A register or constant.
+            message: What is said; None for an index that is outside of its buffer.
+        """
         raise CodegenError("a run-time check is not possible here")
+
+    def is_from_data(self, expr: PrimExpr) -> bool:
+        """Whether a value depends on what is in memory, so that no proof says how large it is."""
+        return any(
+            isinstance(part, BufferLoad)
+            or (isinstance(part, Var) and part in self.from_data)
+            or (isinstance(part, Call) and getattr(part.op, "name", "") in _OPAQUE)
+            for part in post_order(expr)
+        )
 
     # ---- values
 
@@ -159,6 +176,8 @@ class ExprEmitter:
 
     def bind(self, var: Var, value: PrimExpr) -> None:
         """Give a variable its value."""
+        if self.is_from_data(value):
+            self.from_data.add(var)
         if var.dtype in _INDEX:
             self.indices[var] = self.index(value)
         else:
@@ -295,7 +314,10 @@ class ExprEmitter:
             match expr:
                 case Add() | Sub() | Mul():
                     word = {Add: "add", Sub: "sub", Mul: "mul"}[type(expr)]
-                    return self._fold(word, self.index(expr.a), self.index(expr.b))
+                    a, b = self.index(expr.a), self.index(expr.b)
+                    if self.is_from_data(expr):  # any number, so the result may wrap around
+                        return self.text.assign(f"{word} i64 {a}, {b}")
+                    return self._fold(word, a, b)
                 case FloorDiv() | FloorMod() | TruncDiv() | TruncMod() | Max() | Min():
                     known = expr.b.value if isinstance(expr.b, IntImm) else None
                     a, b = self.index(expr.a), self.index(expr.b)

@@ -54,8 +54,8 @@ def _is_native_call(call: Call, mod: IRModule) -> bool:
     if call.op.name != "relax.call_tir":
         return False
     callee = call.args[0]
-    infos = tensor_infos(call.sinfo_args)
-    return isinstance(callee, GlobalVar) and isinstance(mod.get(callee), PrimFunc) and all(map(_known, infos))
+    results = tensor_infos(call.sinfo_args)
+    return isinstance(callee, GlobalVar) and isinstance(mod.get(callee), PrimFunc) and all(map(_known, results))
 
 
 def _known(info: Any) -> bool:
@@ -156,7 +156,7 @@ class _Planner:
             case Constant():
                 return self._constant(expr)
             case Tuple():
-                return tuple(self._value(None, part) for part in expr.fields)  # type: ignore[return-value]
+                return tuple(self._value(None, part) for part in expr.fields)
             case TupleGetItem():
                 whole = self._value(None, expr.tuple_value)
                 assert isinstance(whole, tuple)
@@ -176,7 +176,7 @@ class _Planner:
             if not isinstance(info, TensorStructInfo) or info.dims is None or not info.dtype:
                 raise CodegenError(f"{var.name_hint} is not a tensor of known shape")
             made = Tensor(var.name_hint, info.dtype, tuple(info.dims), "input", len(self.inputs))
-            self.inputs[var] = self.values[var] = made  # type: ignore[assignment]
+            self.inputs[var] = self.values[var] = made
         return self.values[var]
 
     def _constant(self, constant: Constant) -> Tensor:
@@ -207,16 +207,19 @@ class _Planner:
         return self.views[id(tensor)][1] if id(tensor) in self.views else tensor
 
     def _kernel(self, name: str, call: Call) -> Value:
-        func = self.mod[call.args[0]]
+        callee = call.args[0]
+        assert isinstance(callee, GlobalVar)
+        func = self.mod[callee]
         assert isinstance(func, PrimFunc)
         given = self._value(None, call.args[1])
         operands = list(given) if isinstance(given, tuple) else [given]
         infos = tensor_infos(call.sinfo_args)
         results = [Tensor(name, info.dtype, tuple(info.dims), "arena") for info in infos]
-        scalars = list(call.args[2].values) if len(call.args) > 2 else []
+        extra = call.args[2] if len(call.args) > 2 else None
+        scalars = list(extra.values) if isinstance(extra, ShapeExpr) else []
         values: list[Any] = [*operands, *results, *scalars]
         if len(values) != len(func.params):
-            raise CodegenError(f"{call.args[0].name_hint} takes {len(func.params)} arguments, got {len(values)}")
+            raise CodegenError(f"{callee.name_hint} takes {len(func.params)} arguments, got {len(values)}")
         tensors, numbers, sizes = [], [], {}
         for param, value in zip(func.params, values, strict=True):
             buffer = func.buffer_map.get(param)
@@ -231,13 +234,11 @@ class _Planner:
         built = self.compile_kernel(func)
         missing = [var.name for var in built.shape_vars if var not in sizes]
         if missing:
-            raise CodegenError(f"{call.args[0].name_hint}: {', '.join(missing)} is not the size of an argument")
+            raise CodegenError(f"{callee.name_hint}: {', '.join(missing)} is not the size of an argument")
         spaces = [self._workspace(name, _put(space.bytes, sizes), space.per_thread) for space in built.workspaces]
         shapes = tuple(sizes[var] for var in built.shape_vars)
         self.steps.append(
-            KernelStep(
-                call.args[0].name_hint, built, tuple(tensors), len(results), tuple(numbers), shapes, tuple(spaces)
-            )
+            KernelStep(callee.name_hint, built, tuple(tensors), len(results), tuple(numbers), shapes, tuple(spaces))
         )
         single = not isinstance(call.struct_info, TupleStructInfo)
         return results[0] if single else _nest(call.struct_info, iter(results))
@@ -297,5 +298,5 @@ def _leaves(value: Value, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, .
     if isinstance(value, Tensor):
         return [(path, value)]
     if isinstance(value, tuple):
-        return [leaf for i, part in enumerate(value) for leaf in _leaves(part, (*path, i))]  # type: ignore[arg-type]
+        return [leaf for i, part in enumerate(value) for leaf in _leaves(part, (*path, i))]
     raise CodegenError("a size or a number is not a result that native code gives")

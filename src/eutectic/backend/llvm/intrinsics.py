@@ -29,7 +29,7 @@ _BITWISE: Final = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor
 
 
 def _name(call: Call) -> str:
-    return str(call.op.name).removeprefix("tir.")
+    return str(getattr(call.op, "name", "")).removeprefix("tir.")
 
 
 def _promoted(emitter: ExprEmitter, arg: PrimExpr) -> tuple[str, str]:

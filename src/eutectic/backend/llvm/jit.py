@@ -56,7 +56,7 @@ class Library:
         return found
 
     def keep_forever(self, symbols: Iterable[str]) -> None:
-        """Never unload the code, as threads may run it until the process ends; only these functions can be asked for."""
+        """Never unload the code, as threads may run it until the end; only these functions can be asked for."""
         for symbol in symbols:
             self.address(symbol)
         self._engine.detach()

@@ -15,10 +15,10 @@ from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.optimize import object_code
 from eutectic.backend.llvm.rules import schedule_for_cpu
 from eutectic.backend.llvm.team import Kernel, Workspace, kernel_of, shape_variables
-from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, mul
 from eutectic.ir.prim_expr import Add as AddNode
 from eutectic.ir.prim_expr import Cast as CastNode
 from eutectic.ir.prim_expr import FloorDiv as FloorDivNode
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, cast, floordiv, mul
 from eutectic.ir.prim_expr import Mul as MulNode
 from eutectic.ir.structural import structural_digest
 from eutectic.tir.function import PrimFunc
@@ -120,9 +120,10 @@ def _from_json(data: Any, symbols: list[Var]) -> PrimExpr:
         return IntImm("int64", data)
     if data[0] == "var":
         var = symbols[data[1]]
-        return var if var.dtype == "int64" else var.astype("int64")
+        return cast("int64", var)
     kinds = {kind.__name__: make for kind, make in _MAKE.items()}
-    return kinds[data[0]](_from_json(data[1], symbols), _from_json(data[2], symbols))
+    made: PrimExpr = kinds[data[0]](_from_json(data[1], symbols), _from_json(data[2], symbols))
+    return made
 
 
 @cache

@@ -1,7 +1,7 @@
 """Loads and stores of flat buffers: contiguous vectors, strided ones, gathers, and accesses under a predicate.
 
 An index that is computed from loaded data (a gather) is checked at run time: one
-outside of its buffer reads element 0 and stores nothing, and the failure is reported.
+outside of its buffer reads zero and stores nothing, and the failure is reported.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from eutectic.backend.llvm.arithmetic import overload
 from eutectic.backend.llvm.expr import ExprEmitter, loads_with
 from eutectic.backend.llvm.types import memory_bytes, memory_type, register_type, splat, vector
 from eutectic.ir.prim_expr import Broadcast, IntImm, PrimExpr, Ramp, element_dtype, lanes_of
-from eutectic.ir.visit import post_order
 from eutectic.support.errors import CodegenError
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.stmt import BufferStore
@@ -30,27 +29,50 @@ def _pointer(emitter: ExprEmitter, buffer: Buffer) -> str:
 
 
 def address(emitter: ExprEmitter, buffer: Buffer, index: str) -> str:
-    """A pointer to one element."""
+    """A pointer to one element; the index counts from the buffer's data."""
     pointer = _pointer(emitter, buffer)
-    if buffer.elem_offset is not None:
-        index = emitter._fold("add", index, emitter.index(buffer.elem_offset))
     if index == "0":
         return pointer
     return emitter.text.assign(f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {pointer}, i64 {index}")
 
 
-def _reads_memory(expr: PrimExpr) -> bool:
-    return any(isinstance(part, BufferLoad) for part in post_order(expr))
+def _index(emitter: ExprEmitter, buffer: Buffer, index: str) -> str:
+    """An index of the buffer as one that counts from its data."""
+    return index if buffer.elem_offset is None else emitter._fold("add", index, emitter.index(buffer.elem_offset))
 
 
-def _checked(emitter: ExprEmitter, buffer: Buffer, index: PrimExpr, at: str) -> tuple[str, str | None]:
-    """The index, or 0 where it is outside; and whether it is inside, when that had to be asked."""
+def _inside(emitter: ExprEmitter, buffer: Buffer, index: PrimExpr, at: str, lanes: int = 1) -> str | None:
+    """Whether `lanes` elements from `at` on are in the buffer; None when that need not be asked."""
     size = emitter.extents.get(buffer.data)
-    if size is None or not _reads_memory(index):
-        return at, None
-    inside = emitter.text.assign(f"icmp ult i64 {at}, {size}")
-    emitter.report_unless(inside)
-    return emitter.text.assign(f"select i1 {inside}, i64 {at}, i64 0"), inside
+    if size is None or not emitter.is_from_data(index):
+        return None
+    text = emitter.text
+    if lanes == 1:
+        return text.assign(f"icmp ult i64 {at}, {size}")
+    last = emitter._fold("sub", size, str(lanes))
+    above, below = text.assign(f"icmp sge i64 {at}, 0"), text.assign(f"icmp sle i64 {at}, {last}")
+    return text.assign(f"and i1 {above}, {below}")
+
+
+def _read(emitter: ExprEmitter, buffer: Buffer, index: PrimExpr, at: str, lanes: int = 1) -> str:
+    """`lanes` elements from `at` on, as they are in memory; zero, and a report, where they are outside."""
+    text = emitter.text
+    kind, size = vector(memory_type(buffer.dtype), lanes), memory_bytes(buffer.dtype)
+    at = _index(emitter, buffer, at)
+
+    def inside() -> str:
+        return text.assign(f"load {kind}, ptr {address(emitter, buffer, at)}, align {size}")
+
+    def outside() -> str:
+        emitter.report_unless("false")
+        return "zeroinitializer" if lanes > 1 else _zero(kind)
+
+    condition = _inside(emitter, buffer, index, at, lanes)
+    return inside() if condition is None else emitter.choose(condition, kind, inside, outside)
+
+
+def _zero(kind: str) -> str:
+    return "0" if kind.startswith("i") else "0.0"
 
 
 @loads_with
@@ -86,23 +108,26 @@ def _to_memory(emitter: ExprEmitter, dtype: str, value: str) -> str:
 
 def _scalar_load(emitter: ExprEmitter, expr: BufferLoad, index: PrimExpr) -> str:
     buffer = expr.buffer
-    kind, size = memory_type(buffer.dtype), memory_bytes(buffer.dtype)
 
     def read() -> str:
-        at, _ = _checked(emitter, buffer, index, emitter.index(index))
-        return emitter.text.assign(f"load {kind}, ptr {address(emitter, buffer, at)}, align {size}")
+        return _read(emitter, buffer, index, emitter.index(index))
 
     if expr.predicate is None:
         return _to_register(emitter, buffer.dtype, read())
-    zero = "0" if kind.startswith("i") else "0.0"
-    return _to_register(emitter, buffer.dtype, emitter.choose(emitter.value(expr.predicate), kind, read, lambda: zero))
+    kind = memory_type(buffer.dtype)
+    found = emitter.choose(emitter.value(expr.predicate), kind, read, lambda: _zero(kind))
+    return _to_register(emitter, buffer.dtype, found)
 
 
 def _contiguous(emitter: ExprEmitter, expr: BufferLoad, index: Ramp) -> str:
     kind, size = memory_type(expr.dtype), memory_bytes(expr.dtype)
-    at = address(emitter, expr.buffer, emitter.index(index.base))
     if expr.predicate is None:
-        return _to_register(emitter, expr.dtype, emitter.text.assign(f"load {kind}, ptr {at}, align {size}"))
+        return _to_register(
+            emitter, expr.dtype, _read(emitter, expr.buffer, index.base, emitter.index(index.base), index.lanes)
+        )
+    if emitter.is_from_data(index.base):
+        return _gather(emitter, expr, index)
+    at = address(emitter, expr.buffer, _index(emitter, expr.buffer, emitter.index(index.base)))
     mask = vector("i1", index.lanes)
     name = f"llvm.masked.load.{overload(kind)}.p0"
     args = [(f"ptr align {size}", at), (mask, emitter.value(expr.predicate)), (kind, "zeroinitializer")]
@@ -114,9 +139,9 @@ def _every_other(emitter: ExprEmitter, expr: BufferLoad, index: Ramp) -> str:
     """Elements at even distances, from two overlapping vectors that stay within first and last element."""
     lanes, text = index.lanes, emitter.text
     kind, size = memory_type(expr.dtype), memory_bytes(expr.dtype)
-    if lanes % 2:
+    if lanes % 2 or emitter.is_from_data(index.base):
         return _gather(emitter, expr, index)
-    first = emitter.index(index.base)
+    first = _index(emitter, expr.buffer, emitter.index(index.base))
     second = emitter._fold("add", first, str(lanes - 1))
     low = text.assign(f"load {kind}, ptr {address(emitter, expr.buffer, first)}, align {size}")
     high = text.assign(f"load {kind}, ptr {address(emitter, expr.buffer, second)}, align {size}")
@@ -148,18 +173,15 @@ def _lane_flags(emitter: ExprEmitter, predicate: PrimExpr | None, lanes: int) ->
 
 def _gather(emitter: ExprEmitter, expr: BufferLoad, index: PrimExpr) -> str:
     """Lane by lane; a lane whose predicate is false reads element 0 of nothing: zero."""
-    text, buffer = emitter.text, expr.buffer
-    element, size = memory_type(buffer.dtype), memory_bytes(buffer.dtype)
-    zero = "0" if element.startswith("i") else "0.0"
+    buffer, element = expr.buffer, memory_type(expr.buffer.dtype)
     flags = _lane_flags(emitter, expr.predicate, lanes_of(index.dtype))
     lanes = []
     for i, at in enumerate(_lane_indices(emitter, index)):
 
         def read(at: str = at) -> str:
-            place, _ = _checked(emitter, buffer, index, at)
-            return text.assign(f"load {element}, ptr {address(emitter, buffer, place)}, align {size}")
+            return _read(emitter, buffer, index, at)
 
-        lanes.append(read() if flags is None else emitter.choose(flags[i], element, read, lambda: zero))
+        lanes.append(read() if flags is None else emitter.choose(flags[i], element, read, lambda: _zero(element)))
     return _to_register(emitter, expr.dtype, emitter.gather_lanes(element, lanes))
 
 
@@ -188,35 +210,55 @@ def store(emitter: ExprEmitter, stmt: BufferStore) -> None:
 def _scalar_store(emitter: ExprEmitter, stmt: BufferStore, index: PrimExpr) -> None:
     buffer = stmt.buffer
     value = _to_memory(emitter, buffer.dtype, emitter.value(stmt.value))
-    at, inside = _checked(emitter, buffer, index, emitter.index(index))
-    condition = inside if stmt.predicate is None else emitter.value(stmt.predicate)
-    if inside is not None and stmt.predicate is not None:
-        condition = emitter.text.assign(f"and i1 {inside}, {condition}")
-    _write(emitter, buffer, at, value, condition)
+    condition = None if stmt.predicate is None else emitter.value(stmt.predicate)
+    _write(emitter, buffer, index, emitter.index(index), value, condition)
 
 
-def _write(emitter: ExprEmitter, buffer: Buffer, at: str, value: str, condition: str | None) -> None:
+def _write(
+    emitter: ExprEmitter, buffer: Buffer, index: PrimExpr, at: str, value: str, condition: str | None, lanes: int = 1
+) -> None:
+    """Store elements from `at` on, if the condition holds; where they are outside, nothing is stored but reported."""
     text = emitter.text
-    kind, size = memory_type(buffer.dtype), memory_bytes(buffer.dtype)
-    if condition is None:
+    kind, size = vector(memory_type(buffer.dtype), lanes), memory_bytes(buffer.dtype)
+    after = None
+    if condition is not None:
+        yes, after = text.fresh("store"), text.fresh("stored")
+        known = emitter.remembered()
+        text.branch(condition, yes, after)
+        text.start(yes)
+    at = _index(emitter, buffer, at)
+    inside = _inside(emitter, buffer, index, at, lanes)
+    if inside is None:
         text.do(f"store {kind} {value}, ptr {address(emitter, buffer, at)}, align {size}")
-        return
-    yes, after = text.fresh("store"), text.fresh("stored")
-    known = emitter.remembered()
-    text.branch(condition, yes, after)
+    else:
+        emitter.report_unless(inside)
+        _write_inside(emitter, buffer, at, f"{kind} {value}", inside)
+    if after is not None:
+        text.jump(after)
+        text.start(after)
+        emitter.restore(known)
+
+
+def _write_inside(emitter: ExprEmitter, buffer: Buffer, at: str, value: str, inside: str) -> None:
+    text = emitter.text
+    yes, after = text.fresh("within"), text.fresh("written")
+    text.branch(inside, yes, after)
     text.start(yes)
-    text.do(f"store {kind} {value}, ptr {address(emitter, buffer, at)}, align {size}")
+    text.do(f"store {value}, ptr {address(emitter, buffer, at)}, align {memory_bytes(buffer.dtype)}")
     text.jump(after)
     text.start(after)
-    emitter.restore(known)
 
 
 def _contiguous_store(emitter: ExprEmitter, stmt: BufferStore, index: Ramp, dtype: str, value: str) -> None:
     kind, size = memory_type(dtype), memory_bytes(dtype)
-    at = address(emitter, stmt.buffer, emitter.index(index.base))
+    first = emitter.index(index.base)
     if stmt.predicate is None:
-        emitter.text.do(f"store {kind} {value}, ptr {at}, align {size}")
+        _write(emitter, stmt.buffer, index.base, first, value, None, index.lanes)
         return
+    if emitter.is_from_data(index.base):
+        _scatter(emitter, stmt, index, dtype, value)
+        return
+    at = address(emitter, stmt.buffer, _index(emitter, stmt.buffer, first))
     mask = vector("i1", index.lanes)
     name = f"llvm.masked.store.{overload(kind)}.p0"
     emitter.text.declare("void", name, [kind, "ptr", mask])
@@ -229,8 +271,4 @@ def _scatter(emitter: ExprEmitter, stmt: BufferStore, index: PrimExpr, dtype: st
     flags = _lane_flags(emitter, stmt.predicate, lanes)
     for i, at in enumerate(_lane_indices(emitter, index)):
         one = emitter.text.assign(f"extractelement {kind} {value}, i64 {i}")
-        place, inside = _checked(emitter, stmt.buffer, index, at)
-        condition = inside if flags is None else flags[i]
-        if inside is not None and flags is not None:
-            condition = emitter.text.assign(f"and i1 {inside}, {flags[i]}")
-        _write(emitter, stmt.buffer, place, one, condition)
+        _write(emitter, stmt.buffer, index, at, one, None if flags is None else flags[i])

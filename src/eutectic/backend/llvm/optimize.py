@@ -21,7 +21,9 @@ def _optimized(text: str, machine: Machine) -> tuple[Any, Any]:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
-        raise CodegenError("LLVM does not accept the generated code; this is a fault of ours", notes=[str(error)]) from None
+        raise CodegenError(
+            "LLVM does not accept the generated code; this is a fault of ours", notes=[str(error)]
+        ) from None
     module.data_layout = str(maker.target_data)
     options = llvm.PipelineTuningOptions(speed_level=2)
     options.loop_vectorization = options.slp_vectorization = False

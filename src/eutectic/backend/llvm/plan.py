@@ -249,5 +249,5 @@ def _meet(a: Tensor, b: Tensor) -> bool:
     sizes = [(tensor.offset, tensor.bytes) for tensor in (a, b)]
     if any(not isinstance(offset, IntImm) or not isinstance(size, IntImm) for offset, size in sizes):
         return True
-    (low_a, size_a), (low_b, size_b) = [(offset.value, size.value) for offset, size in sizes]  # type: ignore[union-attr]
+    (low_a, size_a), (low_b, size_b) = [(int(str(offset)), int(str(size))) for offset, size in sizes]
     return bool(low_a < low_b + size_b and low_b < low_a + size_a)

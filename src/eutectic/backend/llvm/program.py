@@ -89,6 +89,6 @@ def _aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return array
     raw = np.empty(array.nbytes + 64, np.uint8)
     start = -raw.ctypes.data % 64
-    made = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    made: np.ndarray[Any, Any] = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     made[...] = array
     return made

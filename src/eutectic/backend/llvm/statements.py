@@ -70,8 +70,7 @@ class StatementEmitter(ExprEmitter):
             case While():
                 self._while(stmt)
             case AssertStmt():
-                self.report_unless(self.value(stmt.condition))
-                self.statement(stmt.body)
+                self._assert(stmt)
             case _:
                 raise CodegenError(f"{type(stmt).__name__} cannot be compiled", help="lower the function first")
 
@@ -130,6 +129,21 @@ class StatementEmitter(ExprEmitter):
         text.start(after)
         self.forget()
 
+    def _assert(self, stmt: AssertStmt) -> None:
+        """What follows is not done when the condition does not hold, as it may rely on it."""
+        text = self.text
+        self.forget()
+        condition = self.value(stmt.condition)
+        self.report_unless(condition, stmt.message.value)
+        holds, after = text.fresh("holds"), text.fresh("asserted")
+        text.branch(condition, holds, after)
+        text.start(holds)
+        self.forget()
+        self.statement(stmt.body)
+        text.jump(after)
+        text.start(after)
+        self.forget()
+
     def _while(self, stmt: While) -> None:
         text = self.text
         head, body, done = text.fresh("while"), text.fresh("body"), text.fresh("done")
@@ -146,13 +160,16 @@ class StatementEmitter(ExprEmitter):
 
     def allocate(self, stmt: Allocate) -> None:
         """Give memory to a pointer: on the stack when it is small."""
-        count = 1
-        for extent in stmt.extents:
-            if not isinstance(extent, IntImm):
-                self.pointers[stmt.buffer_var] = self.big_allocation(stmt)
-                return
-            count *= extent.value
-        if count * memory_bytes(stmt.dtype) > STACK_BYTES:
+        self.extents[stmt.buffer_var] = self.elements(stmt)
+        count = self.extents[stmt.buffer_var]
+        if count.startswith("%") or int(count) * memory_bytes(stmt.dtype) > STACK_BYTES:
             self.pointers[stmt.buffer_var] = self.big_allocation(stmt)
-            return
-        self.pointers[stmt.buffer_var] = self.text.alloca(memory_type(stmt.dtype), count)
+        else:
+            self.pointers[stmt.buffer_var] = self.text.alloca(memory_type(stmt.dtype), int(count))
+
+    def elements(self, stmt: Allocate) -> str:
+        """Number of elements of an allocation."""
+        count = "1"
+        for extent in stmt.extents:
+            count = self._fold("mul", count, self.index(extent))
+        return count

@@ -10,6 +10,7 @@ parallel loop costs a barrier instead of a fork and a join.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 from eutectic.backend.llvm import intrinsics as _intrinsics  # noqa: F401 - fills the table of intrinsics
 from eutectic.backend.llvm.function_text import FunctionText
@@ -20,6 +21,7 @@ from eutectic.ir.dtype import is_integer
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, mul
 from eutectic.ir.visit import post_order
 from eutectic.support.errors import CodegenError
+from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.stmt import Allocate, AttrStmt, DeclBuffer, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
 
@@ -100,7 +102,7 @@ class _TeamEmitter(StatementEmitter):
         self.workspaces: list[Workspace] = []
         self.together = has_parallel(func.body)
         self.shared_by_team = self.together  # whether the statement at hand is outside of parallel loops
-        self.messages: list[str] = []
+        self.messages: dict[str, str] = {}  # by text
 
     def run(self) -> Kernel:
         parameters = self._parameters()
@@ -109,11 +111,7 @@ class _TeamEmitter(StatementEmitter):
             parameters.append(("i64", f"%s{len(parameters)}"))
             self.indices[var] = parameters[-1][1]
         for buffer in self.func.buffer_map.values():
-            size: PrimExpr = IntImm("int64", 1)
-            for extent in buffer.shape:
-                size = mul(size, _as_int64(extent))
-            if not buffer.strides:
-                self.extents[buffer.data] = self.index(size)
+            self.extents[buffer.data] = self.index(_span(buffer))
         if self.together:
             self.uniform(self.func.body, last=True)
         else:
@@ -121,9 +119,7 @@ class _TeamEmitter(StatementEmitter):
         self.text.do("ret void")
         parameters += [("ptr noalias", f"%w{i}") for i in range(len(self.workspaces))]
         parameters += [("i64", "%thread"), ("i64", "%threads"), ("ptr", "%team")]
-        return Kernel(
-            self.name, self.func, shapes, tuple(self.workspaces), self.together, self._module(parameters)
-        )
+        return Kernel(self.name, self.func, shapes, tuple(self.workspaces), self.together, self._module(parameters))
 
     def _parameters(self) -> list[tuple[str, str]]:
         made: list[tuple[str, str]] = []
@@ -150,9 +146,15 @@ class _TeamEmitter(StatementEmitter):
 
     def _module(self, parameters: list[tuple[str, str]]) -> str:
         signature = ", ".join(f"{kind} {name}" for kind, name in parameters)
-        lines = [f'target triple = "{self.machine.triple}"', "", *self.messages]
+        lines = [f'target triple = "{self.machine.triple}"', "", *self.messages.values()]
         lines += [f"define void @{self.name}({signature}) nounwind {{", self.text.body(), "}", ""]
-        lines += [*self.text.declared.values(), "", '!0 = distinct !{!0, !1}', '!1 = !{!"llvm.loop.unroll.disable"}', ""]
+        lines += [
+            *self.text.declared.values(),
+            "",
+            "!0 = distinct !{!0, !1}",
+            '!1 = !{!"llvm.loop.unroll.disable"}',
+            "",
+        ]
         return "\n".join(lines)
 
     # ---- what the team does together
@@ -244,6 +246,7 @@ class _TeamEmitter(StatementEmitter):
     def allocate(self, stmt: Allocate) -> None:
         """Memory that the threads share comes from the caller; each thread's own is on its stack when small."""
         if self.shared_by_team:
+            self.extents[stmt.buffer_var] = self.elements(stmt)
             self.pointers[stmt.buffer_var] = self._workspace(stmt, per_thread=False)
         else:
             super().allocate(stmt)
@@ -272,12 +275,10 @@ class _TeamEmitter(StatementEmitter):
         self.workspaces.append(Workspace(rounded, per_thread and self.together))
         return f"%w{len(self.workspaces) - 1}"
 
-    def report_unless(self, condition: str) -> None:
+    def report_unless(self, condition: str, message: str | None = None) -> None:
         """Leave a message in the team's record unless the condition holds."""
-        text, symbol = self.text, f"@message{len(self.messages)}"
-        message = f"kernel {self.name}: an index computed from data is outside of its buffer"
-        data = "".join(char if char.isalnum() or char in " _:" else "?" for char in message)
-        self.messages.append(f'{symbol} = internal constant [{len(data) + 1} x i8] c"{data}\\00"')
+        text = self.text
+        symbol = self._message(message or "an index computed from data is outside of its buffer")
         bad, good = text.fresh("outside"), text.fresh("inside")
         text.branch(condition, good, bad)
         text.start(bad)
@@ -285,6 +286,27 @@ class _TeamEmitter(StatementEmitter):
         text.do(f"store atomic ptr {symbol}, ptr {at} monotonic, align 8")
         text.jump(good)
         text.start(good)
+
+    def _message(self, message: str) -> str:
+        """The global with a text, which other strings of the program share."""
+        words = f"kernel {self.func.attr('global_symbol') or self.name}: {message}"
+        if words not in self.messages:
+            data = "".join(
+                char if char.isascii() and char.isprintable() and char not in '"\\' else "?" for char in words
+            )
+            symbol = f"@message{len(self.messages)}"
+            self.messages[words] = f'{symbol} = internal constant [{len(data) + 1} x i8] c"{data}\\00"'
+        return self.messages[words].split(" ", 1)[0]
+
+
+def _span(buffer: Buffer) -> PrimExpr:
+    """How many elements a parameter's memory has, from its first element on."""
+    one: PrimExpr = IntImm("int64", 1)
+    shape = [_as_int64(extent) for extent in buffer.shape]
+    if not buffer.strides:
+        return reduce(mul, shape, one)
+    steps = [mul(add(extent, -1), _as_int64(stride)) for extent, stride in zip(shape, buffer.strides, strict=True)]
+    return reduce(add, steps, one)
 
 
 def has_parallel(stmt: Stmt) -> bool:

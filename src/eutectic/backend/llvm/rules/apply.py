@@ -47,7 +47,8 @@ def schedule_for_cpu(func: PrimFunc, machine: Machine) -> PrimFunc:
     groups = groups_of(stages, intermediates)
     buffers = FlatBuffers([*intermediates, *(row for group in groups for row in group.rows)])
     body = seq(*(_group_body(group, buffers, machine) for group in groups))
-    return func.with_body(_declared(func, body, groups, intermediates, buffers)).with_attr(SCHEDULED, True)
+    made: PrimFunc = func.with_body(_declared(body, groups, intermediates, buffers)).with_attr(SCHEDULED, True)
+    return made
 
 
 def _has_kinds(func: PrimFunc) -> bool:
@@ -81,9 +82,7 @@ def _stage_body(stage: Stage, buffers: FlatBuffers, machine: Machine, parallel: 
     return reduction(flat, machine, parallel)
 
 
-def _declared(
-    func: PrimFunc, body: Stmt, groups: Sequence[Group], intermediates: Sequence[Buffer], buffers: FlatBuffers
-) -> Stmt:
+def _declared(body: Stmt, groups: Sequence[Group], intermediates: Sequence[Buffer], buffers: FlatBuffers) -> Stmt:
     """The body with views of parameters declared and remaining intermediates allocated."""
     rows = {id(buffer) for group in groups for buffer in group.rows}
     used = {id(stage.result) for group in groups for stage in group.stages}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.rules.flat import Flat
@@ -126,7 +127,7 @@ def _partitioned(
         return seq(*out)
 
     def row() -> Stmt:
-        return seq(*(part(low, high) for low, high in zip(bounds, bounds[1:], strict=False) if low < high))
+        return seq(*(part(low, high) for low, high in pairwise(bounds) if low < high))
 
     return parallel_over(others, env, row, parallel)
 

@@ -195,7 +195,8 @@ def _merged(flat: Flat, outer: Axis, inner: Axis) -> tuple[Flat, Axis] | None:
 
     update, init, final = over(flat.update), over(flat.init), over(flat.final)
     gone = (outer.var, inner.var)
-    if any(isinstance(part, Var) and part in gone for e in (update, init, final) if e is not None for part in post_order(e)):
+    made_exprs = [expr for expr in (update, init, final) if expr is not None]
+    if any(isinstance(part, Var) and part in gone for expr in made_exprs for part in post_order(expr)):
         return None
     assert final is not None
     made = replace(flat, update=update, init=init, final=final, offset=to_expr(moved))
@@ -211,11 +212,7 @@ def _swap(expr: PrimExpr, table: dict[int, PrimExpr]) -> PrimExpr:
 
 def _moved(form: Linear, outer: Var, inner: Var, size: int, fresh: Var) -> Linear | None:
     step, far = form.step(inner), form.step(outer)
-    if isinstance(step, int) and isinstance(far, int):
-        fits = far == step * size
-    else:
-        fits = False
-    if not fits:
+    if not isinstance(step, int) or not isinstance(far, int) or far != step * size:
         return None
     steps = {var: value for var, value in form.steps.items() if var not in (outer, inner)}
     if step != 0:

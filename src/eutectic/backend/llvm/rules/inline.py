@@ -14,7 +14,10 @@ from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
 
-_FREE: Final = ("tir.if_then_else", "tir.likely", "tir.bitwise_and", "tir.bitwise_or", "tir.fabs", "tir.floor", "tir.ceil")
+_FREE: Final = (
+    *("tir.if_then_else", "tir.likely", "tir.bitwise_and", "tir.bitwise_or"),
+    *("tir.fabs", "tir.floor", "tir.ceil"),
+)
 _MOST_CHEAP: Final = 6  # operations that are rather done twice than stored
 
 
@@ -73,7 +76,8 @@ def _key(load: BufferLoad) -> bytes:
 
 
 def _has_guard(expr: PrimExpr) -> bool:
-    return any(isinstance(part, Call) and str(getattr(part.op, "name", "")) == "tir.if_then_else" for part in post_order(expr))
+    names = (str(getattr(part.op, "name", "")) for part in post_order(expr) if isinstance(part, Call))
+    return "tir.if_then_else" in names
 
 
 def _plain_indices(expr: PrimExpr) -> bool:

@@ -88,7 +88,7 @@ def _scaled(a: Linear, factor: PrimExpr) -> Linear:
     steps: dict[Var, int | PrimExpr] = {}
     for var, step in a.steps.items():
         both = isinstance(step, int) and isinstance(known, int)
-        steps[var] = step * known if both else _number(mul(_factor(step), factor))  # type: ignore[operator]
+        steps[var] = step * known if both else _number(mul(_factor(step), factor))
     return Linear(steps, mul(a.rest, factor))
 
 

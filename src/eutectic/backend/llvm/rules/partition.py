@@ -31,7 +31,9 @@ def split_points(expr: PrimExpr, axis: Axis) -> list[int]:
 
 
 def _is_guard(node: Node) -> bool:
-    return isinstance(node, Select) or (isinstance(node, Call) and str(getattr(node.op, "name", "")) == "tir.if_then_else")
+    if isinstance(node, Call):
+        return str(getattr(node.op, "name", "")) == "tir.if_then_else"
+    return isinstance(node, Select)
 
 
 def _change(node: Node, var: Var) -> int | None:
@@ -54,7 +56,7 @@ def _difference(node: PrimExpr, var: Var) -> tuple[int, int] | None:
     steps = (a.step(var), b.step(var))
     if not all(isinstance(step, int) for step in steps):
         return None
-    step = steps[0] - steps[1]  # type: ignore[operator]
+    step = steps[0] - steps[1]
     return (int(step), a.rest.value - b.rest.value) if step in (1, -1) else None
 
 
@@ -76,8 +78,8 @@ def _decided(node: PrimExpr, var: Var, at: int) -> IntImm | None:
     if form is None:
         return None
     value = form[0] * at + form[1]
-    truth = {GE: value >= 0, GT: value > 0, LE: value <= 0, LT: value < 0}[type(node)]
-    return IntImm("bool", int(truth))
+    truths: dict[type, bool] = {GE: value >= 0, GT: value > 0, LE: value <= 0, LT: value < 0}
+    return IntImm("bool", int(truths[type(node)]))
 
 
 def _simpler(node: Node) -> Node | None:

@@ -139,9 +139,10 @@ def _layout(flat: Flat, vector: Axis | None) -> Layout:
     rows: Axis | None = None
     shares = False
     for axis in free:  # an axis that the vectors do not depend on: they are loaded once for all rows
-        if vector is not None and all(form.step(axis.var) == 0 for form in moving):
-            if any(form.step(axis.var) != 0 for _, form in resting) and (rows is None or _size(axis) > _size(rows)):
-                rows, shares = axis, True
+        apart_from = vector is not None and all(form.step(axis.var) == 0 for form in moving)
+        selects = any(form.step(axis.var) != 0 for _, form in resting)
+        if apart_from and selects and (rows is None or _size(axis) > _size(rows)):
+            rows, shares = axis, True
     if rows is None and free:
         shared = [axis for axis in free if all(form.step(axis.var) == 0 for _, form in resting)]
         rows = shared[-1] if shared and resting else None
@@ -158,9 +159,7 @@ def _layout(flat: Flat, vector: Axis | None) -> Layout:
     return Layout(vector, rows, apart, others, shares, size, whole, panel)
 
 
-def _panel(
-    flat: Flat, vector: Axis, rows: Axis | None, forms: list[tuple[BufferLoad, Linear]]
-) -> Panel | None:
+def _panel(flat: Flat, vector: Axis, rows: Axis | None, forms: list[tuple[BufferLoad, Linear]]) -> Panel | None:
     """The operand that vectors are loaded from, when its neighbours in the reduction are far apart."""
     moving = [(load, form) for load, form in forms if form.step(vector.var) != 0]
     if len(moving) != 1 or rows is None or (rows.size is not None and rows.size < _PANEL_ROWS):
@@ -302,6 +301,7 @@ class _Tiled:
 
             filled = for_(panel.steps.var.name, panel.steps.extent, panel.steps.var, step)
             place = add(mul(panel.steps.var, wide.width), self.lane)
+            assert flat.update is not None
             read = rewrite(flat.update, lambda node: BufferLoad(copy, (place,)) if node is panel.load else None)
             assert isinstance(read, PrimExpr)
             self.update = read
@@ -406,6 +406,8 @@ def _along_reduction(flat: Flat, inner: Axis, combiner: Combiner, lanes: int, pa
     while width < 4 * lanes and (inner.size is None or inner.size >= 2 * width):
         width *= 2
     rest = [axis for axis in flat.reduce if axis.var is not inner.var]
+    partial = flat.target  # that of the row at hand
+    current = Piece(1, 1, 0)
 
     def update(at: PrimExpr) -> Stmt:
         def lane(i: PrimExpr) -> Stmt:
@@ -441,8 +443,6 @@ def _along_reduction(flat: Flat, inner: Axis, combiner: Combiner, lanes: int, pa
         stored = BufferStore(flat.target, put(flat.final, {**env, acc: result}), (put(flat.offset, env),))
         return seq(start, reduced, *halves, stored)
 
-    partial: Buffer
-    current: Piece
     return parallel_over(flat.spatial, env, lambda: local(f"{flat.name}_partial", acc.dtype, width, row), parallel)
 
 

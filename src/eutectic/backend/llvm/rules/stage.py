@@ -142,7 +142,12 @@ def _from_block(block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, 
         if isinstance(value, IntImm) and value.value == 0:
             units[var] = value
             continue
-        if not isinstance(value, Var) or value not in extents or id(value) in used or axis.iter_type not in (_SPATIAL, _REDUCE):
+        if (
+            not isinstance(value, Var)
+            or value not in extents
+            or id(value) in used
+            or axis.iter_type not in (_SPATIAL, _REDUCE)
+        ):
             return None
         used.add(id(value))
         extent = extents[value]
