@@ -23,6 +23,7 @@ from eutectic.ir.visit import post_order
 from eutectic.relax.analysis.struct_info import substitute
 from eutectic.runtime.tensor import Tensor as RuntimeTensor
 from eutectic.support.errors import CallError, CodegenError
+from eutectic.support.registry import register_global_func
 from eutectic.support.spelling import did_you_mean
 from eutectic.target import Target
 from eutectic.tir.block import Block
@@ -283,3 +284,9 @@ def _integer(param: Var, arg: Any) -> int:
         raise CallError(f"{param.name} must be {dtype}, {arg} is outside of its range") from None
     except (TypeError, ValueError):
         raise CallError(f"{param.name} must be {dtype}, got {type(arg).__name__}") from None
+
+
+@register_global_func("eutectic.run_prim_func")
+def _run(func: PrimFunc, *arrays: Any) -> None:
+    """Compile a tensor program and run it once; constant folding calls it."""
+    NativePrimFunc(func, Target("llvm"))(*arrays)

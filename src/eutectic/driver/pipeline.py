@@ -23,7 +23,7 @@ def to_programs() -> tuple[Pass, ...]:
 
 def to_groups() -> tuple[Pass, ...]:
     """Passes that put together the tensor programs that become one kernel."""
-    return (AnnotateTIROpPattern(), FuseOps(fuse_opt_level=2))
+    return (AnnotateTIROpPattern(), FoldConstant(), FuseOps(fuse_opt_level=2))
 
 
 def from_groups() -> tuple[Pass, ...]:

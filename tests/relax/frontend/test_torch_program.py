@@ -242,6 +242,21 @@ def test_operators_without_converter_are_taken_apart():
         equal(model(x), lstm(x))
 
 
+def test_sizes_are_no_operators_to_take_apart(monkeypatch):
+    """Each round of taking apart traces the whole program again, for nothing when only sizes are left."""
+    program = export_model(nn.Flatten(), (rand(2, 3, 4),), None, ({0: torch.export.Dim("n", min=1, max=8)},))
+    rounds = []
+    whole = torch.export.ExportedProgram.run_decompositions
+
+    def counted(self, steps=None):
+        rounds.append(steps)
+        return whole(self, steps)
+
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", counted)
+    from_exported_program(program)
+    assert rounds == [{}]
+
+
 def test_a_changed_buffer_is_refused_by_name():
     class Counter(nn.Module):
         def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eutectic.ir.dtype import item_bytes, to_numpy
-from eutectic.ir.module import IRModule
+from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.transform import PassContext, register_config_key
 from eutectic.relax.analysis.unused import remove_all_unused
@@ -29,6 +29,11 @@ from eutectic.relax.interpret import Interpreter
 from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
+from eutectic.support.registry import get_global_func
+from eutectic.tir.function import PrimFunc
+from eutectic.tir.interpret import run
+
+RUN_PROGRAM = "eutectic.run_prim_func"  # runs a tensor program on arrays, outputs last; a compiler registers it
 
 register_config_key("relax.FoldConstant.max_bytes", 1 << 22)
 
@@ -40,6 +45,8 @@ class FoldConstant(FunctionPass):
     before:                                     after:
         lv = reshape(const, (1, 64, 1, 1))          lv1 = add(x, const)
         lv1 = add(x, lv)
+
+    Operators are evaluated by their references; calls of tensor programs by compiled code.
 
     A result larger than both its inputs and the option
     `relax.FoldConstant.max_bytes` is not folded, so that `zeros` and `broadcast_to`
@@ -56,7 +63,7 @@ class FoldConstant(FunctionPass):
 class _Folder(PyExprMutator):
     def __init__(self, mod: IRModule, max_bytes: int) -> None:
         super().__init__(mod)
-        self._interpreter = Interpreter(mod)
+        self._interpreter, self._mod = Interpreter(mod), mod
         self._max_bytes = max_bytes
 
     def visit_var_(self, var: Var) -> Expr:
@@ -80,10 +87,38 @@ class _Folder(PyExprMutator):
     def visit_call_(self, call: Call) -> Any:
         """Evaluate the call when everything it reads is known."""
         call = self.visit_expr_post_order(call)
+        if self._is_program(call):
+            return self._run_program(call)
         if not self._foldable(call):
             return call
         value = self._interpreter.evaluate(call, {}, {})
         return _as_constants(value, call)
+
+    def _is_program(self, call: Call) -> bool:
+        """Whether it calls a tensor program on constants, all sizes known."""
+        if not isinstance(call.op, Op) or call.op.name != "relax.call_tir" or len(call.args) != 2:
+            return False
+        callee, given = call.args
+        fields = given.fields if isinstance(given, Tuple) else (given,)
+        known = fields and all(isinstance(field, Constant) for field in fields)
+        is_tensor = isinstance(call.struct_info, TensorStructInfo)
+        found = isinstance(callee, GlobalVar) and isinstance(self._mod.get(callee), PrimFunc)
+        return bool(known and is_tensor and found and self._small_enough(call))
+
+    def _run_program(self, call: Call) -> Expr:
+        """The value of a tensor program: by compiled code where a compiler is loaded, else by the interpreter."""
+        callee, given = call.args
+        assert isinstance(callee, GlobalVar)
+        info = call.struct_info
+        assert isinstance(info, TensorStructInfo)
+        assert info.static_shape is not None
+        program = self._mod[callee]
+        fields = given.fields if isinstance(given, Tuple) else (given,)
+        arrays = [field.data for field in fields if isinstance(field, Constant)]
+        out = np.empty(info.static_shape, to_numpy(info.dtype))
+        compiled = get_global_func(RUN_PROGRAM, allow_missing=True)
+        (compiled or run)(program, *arrays, out)
+        return _as_constants(out, call)
 
     def _foldable(self, call: Call) -> bool:
         if not isinstance(call.op, Op) or not call.args:

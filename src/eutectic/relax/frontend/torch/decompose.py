@@ -48,8 +48,9 @@ def functional(program: ExportedProgram, custom: Collection[str] = ()) -> Export
 def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedProgram:
     known: Mapping[Any, Any] | None = None
     for _ in range(ROUNDS):
-        targets = {node.target for node in program.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
-        unknown = {target for target in targets if str(target) not in TABLE and not key_of(str(target), custom)}
+        unknown = {
+            target for target in _operators(program) if str(target) not in TABLE and not key_of(str(target), custom)
+        }
         if not unknown:
             break
         known = torch.export.default_decompositions() if known is None else known
@@ -59,6 +60,16 @@ def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedP
             break
         program = program.run_decompositions(steps)
     return program
+
+
+def _operators(program: ExportedProgram) -> set[Any]:
+    """Operators on tensors; what computes sizes, such as `aten.sym_size`, is read off the nodes' values instead."""
+    return {
+        node.target
+        for node in program.graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload)
+        and not isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool))
+    }
 
 
 def _more(targets: Iterable[Any]) -> dict[Any, Any]:
