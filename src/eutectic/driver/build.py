@@ -87,6 +87,10 @@ class VMExecutable(InspectableCode):
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return VirtualMachine(self)[name]
 
+    def __call__(self, *args: Any) -> Any:
+        """Call `main`."""
+        return self["main"](*args)
+
     def invoke(self, name: str, args: Sequence[Any]) -> Any:
         """Results of a function for arrays: an array or a tuple.
 
@@ -94,7 +98,8 @@ class VMExecutable(InspectableCode):
             CallError: an argument does not fit.
             CodegenError: the code is not for this machine.
         """
-        return self._signatures[name].unflatten(self._loaded(name).run(args), tuple(args), {})
+        results = self._loaded(name).run(args)
+        return self._signatures[name].unflatten(results, tuple(args), {})
 
     def profile(self, name: str, args: Sequence[Any]) -> KernelTable:
         """Cost of each kernel of one call."""

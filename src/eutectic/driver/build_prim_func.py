@@ -12,7 +12,7 @@ import numpy as np
 from eutectic.arith import simplify
 from eutectic.backend.llvm.kernels import Built, build_kernel
 from eutectic.backend.llvm.machine import machine_of
-from eutectic.backend.llvm.plan import KernelStep, Plan, Tensor, place
+from eutectic.backend.llvm.plan import KernelStep, Plan, Tensor, place, sizes_text
 from eutectic.backend.llvm.pool import available_threads
 from eutectic.backend.llvm.program import Program
 from eutectic.ir.dtype import is_float, item_bytes, to_numpy
@@ -201,7 +201,7 @@ def _compact_layout(func: PrimFunc) -> dict[Var, PrimExpr]:
                 values.setdefault(stride, expected)
             elif not structural_equal(simplify(stride.astype("int64")), expected):
                 raise CodegenError(
-                    f"parameter {buffer.name} has strides ({', '.join(map(str, buffer.strides))}); "
+                    f"parameter {buffer.name} has strides ({sizes_text(buffer.strides)}); "
                     "arguments are arrays without gaps",
                     help="leave the strides out, or make them variables",
                 )
@@ -277,6 +277,8 @@ def _integer(param: Var, arg: Any) -> int:
     if isinstance(arg, np.ndarray) and arg.ndim == 0:
         arg = arg[()]
     try:
+        if is_float(dtype) and not hasattr(arg, "__float__"):  # `float` reads text, too
+            raise TypeError
         number = float(arg) if is_float(dtype) else int(arg) if isinstance(arg, np.bool_) else operator.index(arg)
         with np.errstate(over="ignore"):
             return int(np.array([number], to_numpy(dtype)).view(f"i{item_bytes(dtype)}")[0])

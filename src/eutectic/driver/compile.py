@@ -16,6 +16,7 @@ from eutectic.driver.native import NativeCode
 from eutectic.driver.pipeline import from_groups, to_groups, to_kernels, to_programs
 from eutectic.driver.records import kernel_records, region_records, unfused_records
 from eutectic.driver.report import CompileReport, RegionRecord
+from eutectic.driver.size import is_small
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.expr import Function
@@ -51,7 +52,8 @@ def compile(
         threads: Threads of each call; None takes `EUTECTIC_THREADS`, else what OpenMP would use.
         precision: `default`, or `strict`: nothing that loses NaN or infinities of eager is handed to a library.
         target: What code is made for. `llvm` makes all of it here; `llvm -libs=dnnl` gives operators to oneDNN
-            where that takes them, and is what None means where oneDNN is installed.
+            where that takes them, and is what None means where oneDNN is installed, except for models without
+            convolutions whose matrix products are small.
         verify: Check the module after every pass.
         progress: Called with (step, done, total) as compilation goes on.
 
@@ -75,6 +77,11 @@ def compile(
         mod = steps.run(dnnl.prepare(), mod)
         regions: tuple[RegionRecord, ...] = ()
         partitioned = mod
+        if target is None and chosen.libs and is_small(mod):
+            chosen = Target("llvm")
+            notes.append(
+                "oneDNN is not used: the model is so small that calls into a library would cost more than they save"
+            )
         if "dnnl" in chosen.libs:
             partitioned = steps.run(dnnl.partition(precision), mod)
             regions = region_records(partitioned)

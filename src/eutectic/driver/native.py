@@ -35,6 +35,7 @@ class NativeCode:
         one_by_one: Whether each binding becomes a function of its own, so that it can be timed.
         built: Kernels made so far.
         plans: Plans made so far.
+        names: Names of tensor programs in their modules.
     """
 
     target: Target
@@ -42,11 +43,12 @@ class NativeCode:
     one_by_one: bool = False
     built: dict[PrimFunc, Built] = field(default_factory=dict)
     plans: list[Plan] = field(default_factory=list)
+    names: dict[PrimFunc, str] = field(default_factory=dict)
 
     def kernel(self, func: PrimFunc) -> Built:
         """The kernel of a tensor program, made once."""
         if func not in self.built:
-            self.built[func] = build_kernel(func, machine_of(self.target))
+            self.built[func] = build_kernel(func, machine_of(self.target), self.names.get(func, ""))
         return self.built[func]
 
     def segment(
@@ -59,6 +61,7 @@ class NativeCode:
     ) -> tuple[Segment, NativeRegion]:
         """A run of bindings, compiled and loaded."""
         threads = available_threads(self.threads)
+        self.names.update({func: gv.name_hint for gv, func in mod.functions_items() if isinstance(func, PrimFunc)})
         segment = plan_segment(name, bindings, needed, mod, self.kernel, threads)
         self.plans.append(segment.plan)
         program = Program(segment.plan, segment.arrays, machine_of(self.target), threads=threads, bounds=bounds)
