@@ -1,10 +1,12 @@
 """Eutectic: an operator-fusion compiler for deep-learning models."""
 
-from eutectic import arith, ir, relax, script, te, tir, topi
+from eutectic import arith, ir, relax, script, target, te, tir, topi
+from eutectic.driver.build import VirtualMachine, build
 from eutectic.driver.compile import compile
 from eutectic.driver.compiled import CompiledModel
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.transform import PassContext
+from eutectic.runtime.tensor import cpu
 from eutectic.support.errors import EutecticAdvice, EutecticError
 from eutectic.support.registry import get_global_func, register_global_func
 
@@ -17,14 +19,18 @@ __all__ = [
     "GlobalVar",
     "IRModule",
     "PassContext",
+    "VirtualMachine",
     "__version__",
     "arith",
+    "build",
     "compile",
+    "cpu",
     "get_global_func",
     "ir",
     "register_global_func",
     "relax",
     "script",
+    "target",
     "te",
     "tir",
     "topi",

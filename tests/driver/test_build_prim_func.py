@@ -88,10 +88,19 @@ def test_what_does_not_fit():
 
 
 SCALARS = {
-    "int8": (-128, 127), "int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "uint8": (0, 255),
-    "uint16": (0, 65535), "uint32": (0, 2**32 - 1), "uint64": (0, 2**64 - 1), "bool": (False, True, np.True_),
-    "float16": (0.5, -65504.0, np.inf), "bfloat16": (0.5, -3.0), "float32": (0.1, -np.inf, 7), "float64": (0.1, np.nan, 1e300),
-}  # fmt: skip
+    "int8": (-128, 127),
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "uint8": (0, 255),
+    "uint16": (0, 65535),
+    "uint32": (0, 2**32 - 1),
+    "uint64": (0, 2**64 - 1),
+    "bool": (False, True, np.True_),
+    "float16": (0.5, -65504.0, np.inf),
+    "bfloat16": (0.5, -3.0),
+    "float32": (0.1, -np.inf, 7),
+    "float64": (0.1, np.nan, 1e300),
+}
 
 
 @pytest.mark.parametrize("dtype", SCALARS)

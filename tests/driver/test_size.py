@@ -11,7 +11,7 @@ from eutectic.testing.graphs import graph, weights
 
 
 def product(rows: int, inner: int, columns: int):
-    return graph({"x": (rows, inner)}, lambda x: op.matmul(x, weights(inner, columns)))
+    return graph({"x": (rows, inner)}, lambda _, x: op.matmul(x, weights(inner, columns)))
 
 
 @pytest.mark.parametrize(("rows", "small"), [(1, True), (9, True), (11, False)])

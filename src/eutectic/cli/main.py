@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from eutectic.cli.cache import cache
 from eutectic.cli.demo import demo
 
 app = typer.Typer(
@@ -17,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo)
+app.add_typer(cache, name="cache")
 
 
 def _print_version(wanted: bool) -> None:

@@ -50,11 +50,11 @@ class Node:
 
         return render(self, **options)
 
-    def show(self, **options: Any) -> None:
-        """Print `script()`, with syntax colours on a terminal."""
+    def show(self, style: str | None = None, **options: Any) -> None:
+        """Print `script()`, with syntax colours on a terminal; `show("llvm")` and `show("asm")` print native code."""
         from eutectic.ir.printer import show
 
-        show(self, **options)
+        show(self, style, **options)
 
     def same_as(self, other: object) -> bool:
         """Identity, spelt as TVM spells it."""

@@ -9,11 +9,17 @@ from typing import Any
 from eutectic.ir.node import Node, fields_of
 
 _PRINTERS: list[Callable[..., str]] = []
+_VIEWS: dict[str, tuple[str, Callable[[Any], str]]] = {}
 
 
 def register_printer(printer: Callable[..., str]) -> None:
     """Make `printer(node, **options) -> str` the text form of nodes."""
     _PRINTERS[:] = [printer]
+
+
+def register_view(name: str, language: str, view: Callable[[Any], str]) -> None:
+    """Make `show(name)` print `view(item)`, coloured as a language that Pygments knows."""
+    _VIEWS[name] = (language, view)
 
 
 def render(item: object, **options: Any) -> str:
@@ -38,16 +44,31 @@ def show(item: object, style: str | None = None, black_format: bool | None = Non
 
     Args:
         item: What to print.
-        style: Name of a Pygments style; `plain` for no colours, None for the terminal's own.
+        style: Name of a Pygments style; `plain` for no colours, None for the terminal's own. `llvm` and `asm` print
+            the code that a module or a tensor program becomes on this machine.
         black_format: Accepted as TVM does; the text has one layout.
         options: Handed to the printer.
     """
-    text = render(item, **options)
+    if style in _VIEWS:
+        language, view = _VIEWS[style]
+        show_text(view(item), language)
+        return
+    show_text(render(item, **options), "python", style)
+
+
+def show_text(text: str, language: str, style: str | None = None) -> None:
+    """Print a program, with syntax colours on a terminal and in a notebook.
+
+    Args:
+        text: The program.
+        language: Name of its language in Pygments.
+        style: As in `show`.
+    """
     if style != "plain" and (sys.stdout.isatty() or _in_notebook()):
         from rich.console import Console  # heavy, and only wanted where there are colours
         from rich.syntax import Syntax
 
-        Console().print(Syntax(text, "python", theme=style or "ansi_dark", background_color="default"))
+        Console().print(Syntax(text, language, theme=style or "ansi_dark", background_color="default"))
         return
     print(text)
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 
 from eutectic.support.errors import CallError
 
@@ -19,6 +18,8 @@ _KINDS: dict[str, type[Exception]] = {"MemoryError": MemoryError}
 
 def raise_address() -> int:
     """Address of `void raise(const char* kind, const char* message)`, after which a native function returns -1."""
+    import tvm_ffi  # heavy: it imports torch where that is installed
+
     found = ctypes.cast(tvm_ffi.LIB.TVMFFIErrorSetRaisedFromCStr, ctypes.c_void_p).value
     assert found is not None
     return found
@@ -33,8 +34,14 @@ class NativeFunction:
     """
 
     def __init__(self, address: int, owner: Any = None) -> None:
+        import tvm_ffi  # as above
+
         self._function = tvm_ffi.Function.__from_extern_c__(address, keep_alive_object=owner)
         self.raw = self._function
+
+    def keep_lock(self) -> None:
+        """Keep Python's global lock during calls: what takes microseconds is not worth giving it away."""
+        self._function.release_gil = False
 
     def __call__(self, *args: Any) -> None:
         """Call it.
@@ -71,19 +78,13 @@ def _exportable(value: Any) -> Any:
         value = value.view(np.uint16)
     if value.flags.writeable or value.size == 0:
         return value if value.flags.writeable else value.copy()
-    bytes_ = (ctypes.c_char * value.nbytes).from_address(value.ctypes.data)
-    alias = np.frombuffer(bytes_, value.dtype).reshape(value.shape)
-    return _Keeping(alias, value)
+    return np.asarray(_Writable(value))
 
 
-class _Keeping:
-    """An array whose memory belongs to another one."""
+class _Writable:
+    """The memory of a read-only array as that of one that may be written; an array of it keeps this, hence that."""
 
-    def __init__(self, array: Any, owner: Any) -> None:
-        self._array, self._owner = array, owner
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._array.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> Any:
-        return self._array.__dlpack_device__()
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self._array = array
+        found = array.__array_interface__
+        self.__array_interface__ = {**found, "data": (found["data"][0], False)}

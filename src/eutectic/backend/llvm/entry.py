@@ -16,7 +16,7 @@ from typing import Final
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.machine import Machine
-from eutectic.backend.llvm.plan import CopyStep, KernelStep, Plan, Step, Tensor, needs_barrier
+from eutectic.backend.llvm.plan import CopyStep, KernelStep, Plan, Step, Tensor, needs_barrier, sizes_text
 from eutectic.backend.llvm.team import BARRIER
 from eutectic.backend.llvm.types import register_type
 from eutectic.ir.dtype import item_bytes
@@ -297,7 +297,7 @@ class _Entry:
     def _check_shape(self, emitter: ExprEmitter, record: str, tensor: Tensor) -> None:
         """Sizes, and that elements lie one after another."""
         text = self.entry_text
-        what = f"{self.plan.name}: {tensor.name} must have shape ({', '.join(map(str, tensor.dims))})"
+        what = f"{self.plan.name}: {tensor.name} must have shape ({sizes_text(tensor.dims)})"
         for axis, size in enumerate(tensor.dims):
             self._require(f"icmp eq i64 {self._size(record, axis)}, {emitter.index(size)}", what)
         if not tensor.dims:

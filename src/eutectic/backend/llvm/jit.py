@@ -29,6 +29,7 @@ class Library:
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._engine.finalize_object()
         self._addresses: dict[str, int] = {}
+        self._is_kept = False
 
     def address(self, symbol: str) -> int:
         """Address of a function.
@@ -38,7 +39,7 @@ class Library:
         """
         found = self._addresses.get(symbol)
         if found is None:
-            found = int(self._engine.get_function_address(symbol))
+            found = 0 if self._is_kept else int(self._engine.get_function_address(symbol))
             if not found:
                 raise CodegenError(f"the loaded code has no function {symbol}")
             self._addresses[symbol] = found
@@ -59,4 +60,5 @@ class Library:
         """Never unload the code, as threads may run it until the end; only these functions can be asked for."""
         for symbol in symbols:
             self.address(symbol)
+        self._is_kept = True
         self._engine.detach()

@@ -15,17 +15,29 @@ from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.optimize import object_code
 from eutectic.backend.llvm.rules import schedule_for_cpu
 from eutectic.backend.llvm.team import Kernel, Workspace, kernel_of, shape_variables
-from eutectic.ir.prim_expr import Add as AddNode
-from eutectic.ir.prim_expr import Cast as CastNode
-from eutectic.ir.prim_expr import FloorDiv as FloorDivNode
-from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, cast, floordiv, mul
-from eutectic.ir.prim_expr import Mul as MulNode
+from eutectic.ir.prim_expr import (
+    Add,
+    BinaryExpr,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Sub,
+    TruncDiv,
+    TruncMod,
+    Var,
+)
 from eutectic.ir.structural import structural_digest
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.transform import lower
 
 _PARTS: Final = ("arith", "ir", "tir", "backend/llvm")  # packages whose code decides what a kernel looks like
-_MAKE: Final[dict[type, Callable[[Any, Any], PrimExpr]]] = {AddNode: add, MulNode: mul, FloorDivNode: floordiv}
+_OPERATORS: Final[tuple[type[BinaryExpr], ...]] = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Max, Min)
+_SIZES: Final[dict[str, Callable[..., BinaryExpr]]] = {kind.__name__: kind for kind in _OPERATORS}
 
 
 @dataclass(frozen=True)
@@ -60,8 +72,13 @@ def lowered_kernel(func: PrimFunc, machine: Machine, symbol: str = "kernel") -> 
     return kernel_of(lower(schedule_for_cpu(func, machine)), symbol, machine)
 
 
-def build_kernel(func: PrimFunc, machine: Machine) -> Built:
+def build_kernel(func: PrimFunc, machine: Machine, name: str = "") -> Built:
     """A tensor program as object code, from the cache when it is there.
+
+    Args:
+        func: The program.
+        machine: What the code is for.
+        name: What lists of the cache call it; the function's own name when empty.
 
     Raises:
         CodegenError: something in it cannot be compiled.
@@ -75,14 +92,15 @@ def build_kernel(func: PrimFunc, machine: Machine) -> Built:
             return found
     kernel = lowered_kernel(func, machine, symbol)
     code = object_code(kernel.text, machine)
-    symbols = _symbols(func)
-    meta = {
-        "name": str(func.attr("global_symbol") or func.attr("name") or ""),
-        "cpu": machine.cpu,
-        "parallel": kernel.parallel,
-        "workspaces": [[_to_json(item.bytes, symbols), item.per_thread] for item in kernel.workspaces],
-    }
-    store.write(key, store.Entry(meta, code))
+    sizes = [_to_json(item.bytes, _symbols(func)) for item in kernel.workspaces]
+    if None not in sizes:
+        meta = {
+            "name": name or str(func.attr("global_symbol") or func.attr("name") or ""),
+            "cpu": machine.cpu,
+            "parallel": kernel.parallel,
+            "workspaces": [[size, item.per_thread] for size, item in zip(sizes, kernel.workspaces, strict=True)],
+        }
+        store.write(key, store.Entry(meta, code))
     return Built(symbol, func, shape_variables(func), kernel.workspaces, kernel.parallel, code, False)
 
 
@@ -102,17 +120,19 @@ def _from_entry(func: PrimFunc, symbol: str, entry: store.Entry) -> Built | None
 
 
 def _to_json(size: PrimExpr, symbols: list[Var]) -> Any:
+    """A size as JSON data; None when it has parts that are not kept."""
     match size:
         case IntImm():
             return size.value
         case Var():
-            return ["var", next(i for i, var in enumerate(symbols) if var is size)]
-        case CastNode():
+            return next((["var", i] for i, var in enumerate(symbols) if var is size), None)
+        case Cast():
             return _to_json(size.value, symbols)
-        case AddNode() | MulNode() | FloorDivNode():
-            return [type(size).__name__, _to_json(size.a, symbols), _to_json(size.b, symbols)]
+        case BinaryExpr() if type(size).__name__ in _SIZES:
+            parts = [_to_json(part, symbols) for part in (size.a, size.b)]
+            return None if None in parts else [type(size).__name__, *parts]
         case _:
-            raise ValueError(f"a size with {type(size).__name__}")
+            return None
 
 
 def _from_json(data: Any, symbols: list[Var]) -> PrimExpr:
@@ -120,10 +140,9 @@ def _from_json(data: Any, symbols: list[Var]) -> PrimExpr:
         return IntImm("int64", data)
     if data[0] == "var":
         var = symbols[data[1]]
-        return cast("int64", var)
-    kinds = {kind.__name__: make for kind, make in _MAKE.items()}
-    made: PrimExpr = kinds[data[0]](_from_json(data[1], symbols), _from_json(data[2], symbols))
-    return made
+        wide: PrimExpr = var if var.dtype == "int64" else var.astype("int64")
+        return wide
+    return _SIZES[data[0]](_from_json(data[1], symbols), _from_json(data[2], symbols))
 
 
 @cache

@@ -141,6 +141,11 @@ class Plan:
     unshared_bytes: int = 0
 
 
+def sizes_text(sizes: Iterable[PrimExpr]) -> str:
+    """Sizes as people write them: `3, n * 2`."""
+    return ", ".join(str(size.value) if isinstance(size, IntImm) else str(size) for size in sizes)
+
+
 def place(plan: Plan) -> None:
     """Give every tensor of the arena its offset."""
     for number, step in enumerate(plan.steps):

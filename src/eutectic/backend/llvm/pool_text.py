@@ -1,8 +1,10 @@
 """The thread pool's code, in LLVM: workers, the way into them, and the barrier.
 
-A team's record, by byte: 0 arrivals at the barrier, 64 the barrier's generation, 128 the message of a failed
-check, 192 the work's generation (a futex), 200 the work's function, 208 its context, 216 its number of threads,
-224 how many workers there are, 256 how many workers are done, 320 how many sleep, 384 whether a call has the team.
+A team's record, by byte: 0 arrivals at the barrier, 64 the barrier's generation, 72 how many sleep there,
+128 the message of a failed check, 192 the work's generation (a futex), 200 the work's function, 208 its context,
+216 its number of threads, 224 how many workers there are, 256 how many of them are done, 264 whether the caller
+sleeps, 272 how many small works are still done alone, 280 how many that were last time, 320 how many workers
+sleep, 384 whether a call has the team.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import sys
 from typing import Final
 
 RECORD_BYTES: Final = 448
+SMALL: Final = 1 << 32  # in the number of threads: the work is small
 WORKERS_AT: Final = 224
 _SPINS: Final = 2000  # pauses before a thread gives its processor away; some tens of microseconds
 _FUTEX: Final = {"x86_64": 202, "aarch64": 98}  # number of the system call
@@ -19,6 +22,14 @@ _PAUSE: Final = {
     "x86_64": 'call void asm sideeffect "pause", "~{memory}"()',
     "aarch64": 'call void asm sideeffect "isb", "~{memory}"()',
 }
+
+_WAITS: Final = {  # a futex, and the value that it must still have
+    "sleep": ("%word", "%seen"),
+    "sleep_turn": ("%turn.at", "%turn.low"),
+    "sleep_done": ("%done.at", "%done.low"),
+}
+_WAKES: Final = {"wake": "%word", "wake_turn": "%turn.at", "wake_done": "%done.at"}
+_NOTHING: Final = "ptr null, ptr null, i32 0"
 
 
 def can_sleep() -> bool:
@@ -30,17 +41,18 @@ def pool_text() -> str:
     """The LLVM module with `eutectic_barrier`, `eutectic_run` and `eutectic_worker`."""
     machine = platform.machine()
     pause = _PAUSE.get(machine, "")
-    sleep = wake = ""
+    calls = dict.fromkeys(_WAITS, "") | dict.fromkeys(_WAKES, "")
     if can_sleep():
         number = _FUTEX[machine]
-        sleep = f"call i64 (i64, ...) @syscall(i64 {number}, ptr %word, i32 128, i32 %seen, ptr null, ptr null, i32 0)"
-        wake = f"call i64 (i64, ...) @syscall(i64 {number}, ptr %word, i32 129, i32 1000000, ptr null, ptr null, i32 0)"
-    return _TEXT.format(pause=pause, sleep=sleep, wake=wake, spins=_SPINS, record=RECORD_BYTES)
+        for name, (word, seen) in _WAITS.items():
+            calls[name] = f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i32 128, i32 {seen}, {_NOTHING})"
+        for name, word in _WAKES.items():
+            calls[name] = f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i32 129, i32 1000000, {_NOTHING})"
+    return _TEXT.format(pause=pause, spins=_SPINS, record=RECORD_BYTES, **calls)
 
 
 _TEXT: Final = """
 declare i64 @syscall(i64, ...)
-declare i32 @sched_yield()
 declare i64 @llvm.smin.i64(i64, i64)
 
 ; Nobody goes on before all threads have arrived.
@@ -58,22 +70,32 @@ arrive:
 release:
   store atomic i64 0, ptr %team monotonic, align 8
   %next = add i64 %turn, 1
-  store atomic i64 %next, ptr %turn.at release, align 8
+  store atomic i64 %next, ptr %turn.at seq_cst, align 8
+  %asleep.at = getelementptr i8, ptr %team, i64 72
+  %asleep = load atomic i32, ptr %asleep.at seq_cst, align 4
+  %some = icmp sgt i32 %asleep, 0
+  br i1 %some, label %wake, label %out
+wake:
+  {wake_turn}
   br label %out
 wait:
-  %spins = phi i64 [ 0, %arrive ], [ %more, %again ]
+  %spins = phi i64 [ 0, %arrive ], [ %more, %spin ], [ 0, %sleep ]
   %now = load atomic i64, ptr %turn.at acquire, align 8
   %passed = icmp ne i64 %now, %turn
-  br i1 %passed, label %out, label %spin
+  br i1 %passed, label %out, label %still
+still:
+  %long = icmp sgt i64 %spins, {spins}
+  br i1 %long, label %sleep, label %spin
 spin:
   {pause}
   %more = add i64 %spins, 1
-  %long = icmp sgt i64 %spins, {spins}
-  br i1 %long, label %give, label %again
-give:
-  %y = call i32 @sched_yield()
-  br label %again
-again:
+  br label %wait
+sleep:
+  %sleepers.at = getelementptr i8, ptr %team, i64 72
+  %s = atomicrmw add ptr %sleepers.at, i32 1 seq_cst
+  %turn.low = trunc i64 %turn to i32
+  {sleep_turn}
+  %w = atomicrmw sub ptr %sleepers.at, i32 1 seq_cst
   br label %wait
 out:
   ret void
@@ -81,14 +103,29 @@ out:
 
 ; Runs work(context, thread, threads, team) in all threads; returns the message of a failed check, or null.
 ; When another call has the team, the calling thread does everything alone.
-define ptr @eutectic_run(ptr %team, ptr %work, ptr %context, i64 %wanted) nounwind {{
+; Bit 32 of %wanted marks small work. That is done alone for a while, the longer the more often it happens, after
+; a worker was found to have no processor: waiting for it would take many times what the work takes.
+define ptr @eutectic_run(ptr %team, ptr %work, ptr %context, i64 %flags) nounwind {{
 entry:
+  %wanted = and i64 %flags, 4294967295
+  %small = icmp ne i64 %wanted, %flags
+  %rest.at = getelementptr i8, ptr %team, i64 272
+  %level.at = getelementptr i8, ptr %team, i64 280
   %workers.at = getelementptr i8, ptr %team, i64 224
   %workers = load i64, ptr %workers.at, align 8
   %most = add i64 %workers, 1
   %threads = call i64 @llvm.smin.i64(i64 %wanted, i64 %most)
   %single = icmp sle i64 %threads, 1
-  br i1 %single, label %alone, label %take
+  br i1 %single, label %alone, label %weigh
+weigh:
+  %rest = load i64, ptr %rest.at, align 8
+  %resting = icmp sgt i64 %rest, 0
+  %shy = and i1 %resting, %small
+  br i1 %shy, label %skip, label %take
+skip:
+  %less = sub i64 %rest, 1
+  store i64 %less, ptr %rest.at, align 8
+  br label %alone
 take:
   %busy.at = getelementptr i8, ptr %team, i64 384
   %taken = cmpxchg ptr %busy.at, i32 0, i32 1 acquire monotonic
@@ -125,21 +162,37 @@ work.now:
   call void %work(ptr %context, i64 0, i64 %threads, ptr %team)
   br label %join
 join:
-  %spins = phi i64 [ 0, %work.now ], [ %more, %again ]
+  %spins = phi i64 [ 0, %work.now ], [ %more, %spin ], [ 0, %sleep ]
+  %slept = phi i64 [ 0, %work.now ], [ %slept, %spin ], [ 1, %sleep ]
   %done = load atomic i64, ptr %done.at acquire, align 8
   %all = icmp sge i64 %done, %workers
-  br i1 %all, label %out, label %spin
+  br i1 %all, label %out, label %still
+still:
+  %long = icmp sgt i64 %spins, {spins}
+  br i1 %long, label %sleep, label %spin
 spin:
   {pause}
   %more = add i64 %spins, 1
-  %long = icmp sgt i64 %spins, {spins}
-  br i1 %long, label %give, label %again
-give:
-  %y = call i32 @sched_yield()
-  br label %again
-again:
+  br label %join
+sleep: ; a worker has no processor: blocking gives it this one, and us another one afterwards
+  %caller.at = getelementptr i8, ptr %team, i64 264
+  store atomic i32 1, ptr %caller.at seq_cst, align 4
+  %done.low = trunc i64 %done to i32
+  {sleep_done}
+  store atomic i32 0, ptr %caller.at seq_cst, align 4
   br label %join
 out:
+  %level = load i64, ptr %level.at, align 8
+  %doubled = shl i64 %level, 1
+  %grown = add i64 %doubled, 16
+  %capped = call i64 @llvm.smin.i64(i64 %grown, i64 16384)
+  %part = lshr i64 %level, 4
+  %shrunk = sub i64 %level, %part
+  %bad = icmp ne i64 %slept, 0
+  %level.new = select i1 %bad, i64 %capped, i64 %shrunk
+  %rest.new = select i1 %bad, i64 %capped, i64 0
+  store i64 %level.new, ptr %level.at, align 8
+  store i64 %rest.new, ptr %rest.at, align 8
   %message = load ptr, ptr %message.at, align 8
   store atomic i32 0, ptr %busy.at release, align 4
   ret ptr %message
@@ -193,7 +246,13 @@ do:
   call void %work(ptr %context, i64 %thread, i64 %threads, ptr %team)
   br label %done
 done:
-  %d = atomicrmw add ptr %done.at, i64 1 release
+  %d = atomicrmw add ptr %done.at, i64 1 seq_cst
+  %caller.at = getelementptr i8, ptr %team, i64 264
+  %caller = load atomic i32, ptr %caller.at seq_cst, align 4
+  %waits = icmp sgt i32 %caller, 0
+  br i1 %waits, label %wake.caller, label %idle.next
+wake.caller:
+  {wake_done}
   br label %idle.next
 idle.next:
   br label %idle

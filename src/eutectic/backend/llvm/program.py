@@ -16,10 +16,14 @@ from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.optimize import object_code
 from eutectic.backend.llvm.plan import KernelStep, Plan
 from eutectic.backend.llvm.pool import available_threads, runtime_library, team
+from eutectic.backend.llvm.pool_text import SMALL
 from eutectic.backend.llvm.team import BARRIER
 from eutectic.ir.prim_expr import Var
 from eutectic.runtime.native import NativeFunction, raise_address
 from eutectic.support.errors import CodegenError
+from eutectic.tir.analysis.flops import count_flops
+
+SMALL_FLOPS = 2_000_000  # some tens of microseconds
 
 
 class Program:
@@ -68,14 +72,26 @@ class Program:
             table[i] = array.ctypes.data
         self.threads = available_threads(threads)
         ctypes.c_void_p.from_address(self._library.data("team")).value = team(self.threads)
-        ctypes.c_int64.from_address(self._library.data("threads")).value = self.threads
+        small = plan_flops(plan) < SMALL_FLOPS
+        ctypes.c_int64.from_address(self._library.data("threads")).value = self.threads | (SMALL if small else 0)
         release = ctypes.CFUNCTYPE(None)(self._library.address("release"))
         weakref.finalize(self._library, release)
         self.function = NativeFunction(self._library.address(entry_symbol(plan.name)), (self._library, self._arrays))
+        if small:
+            self.function.keep_lock()
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Fill `outputs`; all of them C-contiguous arrays or tensors."""
         self.function(*inputs, *outputs)
+
+
+def plan_flops(plan: Plan) -> int:
+    """Floating-point operations of a call; kernels with symbolic sizes count as large."""
+    total = 0
+    for step in plan.steps:
+        if isinstance(step, KernelStep):
+            total += SMALL_FLOPS if step.kernel.shape_vars else count_flops(step.kernel.function)
+    return total
 
 
 def plan_kernels(plan: Plan) -> list[Built]:

@@ -175,9 +175,11 @@ class _TeamEmitter(StatementEmitter):
             case For():
                 low = self.index(stmt.min)
                 high = self._fold("add", low, self.index(stmt.extent))
+                self._all_have_read(stmt.min, stmt.extent)
                 self.loop_over(stmt.loop_var, low, high, lambda: self.uniform(stmt.body, last=False))
             case LetStmt():
                 self.bind(stmt.var, stmt.value)
+                self._all_have_read(stmt.value)
                 self.uniform(stmt.body, last)
             case Allocate():
                 self.allocate(stmt)
@@ -190,12 +192,17 @@ class _TeamEmitter(StatementEmitter):
                 self._alone(lambda: self.statement(stmt))
                 self._barrier(last)
 
+    def _all_have_read(self, *values: PrimExpr) -> None:
+        """After values were computed by every thread: nobody goes on to change what they were computed from."""
+        if any(map(self.is_from_data, values)):
+            self._barrier(last=False)
+
     def _uniform_if(self, stmt: IfThenElse) -> None:
-        """Every thread takes the same branch: nobody goes on before all have looked at the condition."""
+        """Every thread takes the same branch."""
         text = self.text
         self.forget()
         condition = self.value(stmt.condition)
-        self._barrier(last=False)
+        self._all_have_read(stmt.condition)
         yes, no, after = (text.fresh(hint) for hint in ("if", "else", "endif"))
         text.branch(condition, yes, no)
         for label, part in ((yes, stmt.then_case), (no, stmt.else_case)):
@@ -210,6 +217,7 @@ class _TeamEmitter(StatementEmitter):
     def _share(self, stmt: For) -> None:
         """A parallel loop: each thread has one run of its iterations."""
         low, extent = self.index(stmt.min), self.index(stmt.extent)
+        self._all_have_read(stmt.min, stmt.extent)
         text = self.text
         total = text.assign(f"mul nsw i64 {extent}, %thread")
         begin = text.assign(f"sdiv i64 {total}, %threads")

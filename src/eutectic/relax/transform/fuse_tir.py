@@ -37,10 +37,11 @@ class FuseTIR(Pass):
     public program.
 
     before:                                     after:
+        gv = fused_add_relu(x, y)                   gv = call_tir(fused_add_relu, (x, y))
+
         def fused_add_relu(x, y):  # Primitive      def fused_add_relu(x, y, compute):
             lv = call_tir(add, (x, y))                  T_add_intermediate = T.alloc_buffer(...)
             gv = call_tir(relu, (lv,))                  ...
-        gv = fused_add_relu(x, y)                   gv = call_tir(fused_add_relu, (x, y))
 
     Reference: TVM `relax.transform.FuseTIR`; differs in that it leaves alone what it cannot fuse, and
     that sizes without a buffer are passed.

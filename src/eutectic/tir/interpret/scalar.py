@@ -220,6 +220,9 @@ def _float_arithmetic(kind: type, dtype: str) -> Binary:
     if dtype in _NATIVE:
         return compute
     make = rounding(dtype)  # double precision has more than twice the digits: rounding it is rounding once
+    if kind in (FloorDiv, TruncDiv):
+        whole = np.floor if kind is FloorDiv else np.trunc
+        return lambda a, b: make(whole(np.float64(make(np.true_divide(np.float64(a), np.float64(b))))))
     return lambda a, b: make(compute(np.float64(a), np.float64(b)))
 
 

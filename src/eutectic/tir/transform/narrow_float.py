@@ -110,7 +110,7 @@ class _Widening(StmtMutator):
 
     def arithmetic(self, expr: BinaryExpr) -> PrimExpr:
         a, b = self.wide(expr.a), self.wide(expr.b)
-        if isinstance(expr, (FloorDiv, TruncDiv)) and element_dtype(expr.dtype) == "float16":
+        if isinstance(expr, (FloorDiv, TruncDiv)):
             rounded = self.wide(self.narrow(Div(a, b), expr.dtype))  # the quotient is rounded before it is made whole
             whole = Call(rounded.dtype, "tir.floor" if isinstance(expr, FloorDiv) else "tir.trunc", (rounded,))  # type: ignore[arg-type]  # the node converts what it is given
             return self.narrow(whole, expr.dtype, exact=True)

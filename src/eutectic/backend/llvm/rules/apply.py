@@ -140,5 +140,5 @@ def _stores_apart(block: Block, var: Var) -> bool:
     for store in stores:
         if id(store.buffer) not in own and not any(index is var for index in store.indices):
             return False
-    reads = [load for part in stores for load in loads(part.value)]
+    reads = loads(block)  # also those of conditions and indices
     return all(any(i is var for i in load.indices) for load in reads if id(load.buffer) in written - own)

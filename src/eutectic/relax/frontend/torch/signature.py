@@ -82,12 +82,13 @@ class TorchSignature:
         if not self._returns_lone or self._lone_shape is None or len(direct.outputs) != 1:
             return None
         function, (shape, dtype) = direct.function, direct.outputs[0]
-        kind, empty, tensor = to_tensor(np.empty((), dtype)).dtype, torch.empty, torch.Tensor
+        like = to_tensor(np.empty(shape, dtype))
+        empty, tensor = torch.empty_like, torch.Tensor  # the quickest of torch's ways to new memory
 
         def call(x: Any) -> Any:
             if type(x) is not tensor:
                 raise TypeError
-            out = empty(shape, dtype=kind)
+            out = empty(like)
             function(x, out)
             return out
 

@@ -1,0 +1,22 @@
+"""Schedules: programs transformed by primitives that prove that they keep what is computed."""
+
+from eutectic.support.errors import ScheduleError
+from eutectic.tir.schedule.handles import BlockRV, ExprRV, LoopRV
+from eutectic.tir.schedule.primitive import PRIMITIVES, Primitive, primitive
+from eutectic.tir.schedule.schedule import Schedule
+from eutectic.tir.schedule.state import ScheduleState
+from eutectic.tir.schedule.trace import Instruction, Trace
+
+__all__ = [
+    "PRIMITIVES",
+    "BlockRV",
+    "ExprRV",
+    "Instruction",
+    "LoopRV",
+    "Primitive",
+    "Schedule",
+    "ScheduleError",
+    "ScheduleState",
+    "Trace",
+    "primitive",
+]

@@ -1,0 +1,128 @@
+"""parallel, vectorize, unroll, bind: how the iterations of a loop are run."""
+
+from __future__ import annotations
+
+from eutectic.ir.node import replace
+from eutectic.tir.iter_var import IterVar
+from eutectic.tir.schedule.dependence import carried
+from eutectic.tir.schedule.edit import Edit
+from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.primitive import primitive
+from eutectic.tir.schedule.refusals import refuse_conflict
+from eutectic.tir.schedule.state import LoopSite, walk
+from eutectic.tir.stmt import For
+
+
+@primitive
+def parallel(edit: Edit, loop: LoopRV) -> None:
+    """Run the iterations of a loop at once, in threads.
+
+    Args:
+        edit: The call.
+        loop: A serial loop whose iterations do not depend on each other: none writes what another reads or writes.
+
+    Raises:
+        ScheduleError: the loop is gone, or not serial; or iterations depend on each other, or cannot be shown not to.
+    """
+    _at_once(edit, edit.loop(loop), "parallel")
+
+
+@primitive
+def vectorize(edit: Edit, loop: LoopRV) -> None:
+    """Run the iterations of a loop at once, as the lanes of vectors.
+
+    Args:
+        edit: The call.
+        loop: A serial loop of constant extent whose iterations do not depend on each other.
+
+    Raises:
+        ScheduleError: the loop is gone, not serial, or of unknown extent; or iterations depend on each
+            other, or cannot be shown not to.
+    """
+    site = edit.loop(loop)
+    edit.require_constant(site, "so it has no number of lanes")
+    _at_once(edit, site, "vectorized")
+
+
+@primitive
+def unroll(edit: Edit, loop: LoopRV) -> None:
+    """Write the iterations of a loop one after another.
+
+    Args:
+        edit: The call.
+        loop: A serial loop of constant extent.
+
+    Raises:
+        ScheduleError: the loop is gone, not serial, or of unknown extent.
+    """
+    site = edit.loop(loop)
+    edit.require_constant(site, "so it cannot be written out")
+    old = _serial(edit, site)
+    edit.replace(site.function, {old: replace(old, kind="unrolled")})
+
+
+@primitive
+def bind(edit: Edit, loop: LoopRV, thread_axis: str | IterVar) -> None:
+    """Run the iterations of a loop at once, as threads of a hardware axis.
+
+    Args:
+        edit: The call.
+        loop: A serial loop whose iterations do not depend on each other. A reduction over threads is refused.
+        thread_axis: `blockIdx.x`, `threadIdx.y`, `vthread.x` and the like.
+
+    Raises:
+        ScheduleError: the loop is gone, or not serial; the axis is unknown, or bound to a loop around or
+            inside already, or to one of another extent beside it in the same nest; or iterations depend on
+            each other, or cannot be shown not to.
+    """
+    site = edit.loop(loop)
+    tag = thread_axis.thread_tag if isinstance(thread_axis, IterVar) else thread_axis
+    old = _serial(edit, site)
+    kind, _, letter = str(tag).partition(".")
+    if kind not in ("blockIdx", "threadIdx", "vthread") or (
+        letter not in ("x", "y", "z") and (kind != "vthread" or letter)
+    ):
+        edit.refuse(
+            site, f"bind: {tag!r} is no thread axis", help="use blockIdx.x, threadIdx.y, vthread.z and the like"
+        )
+    _require_free_axis(edit, site, str(tag))
+    _require_independent(edit, site, f"bound to {tag}")
+    edit.replace(site.function, {old: replace(old, kind="thread_binding", thread_binding=str(tag))})
+
+
+def _at_once(edit: Edit, site: LoopSite, kind: str) -> None:
+    old = _serial(edit, site)
+    _require_independent(edit, site, kind)
+    edit.replace(site.function, {old: replace(old, kind=kind)})
+
+
+def _serial(edit: Edit, site: LoopSite) -> For:
+    loop = site.stmt
+    if loop.kind != "serial":
+        edit.refuse(
+            site, f"{edit.name}: loop {loop.loop_var.name} is {loop.kind} already", help="choose one kind per loop"
+        )
+    return loop
+
+
+def _require_independent(edit: Edit, site: LoopSite, becomes: str) -> None:
+    found = carried(site.stmt, site.above)
+    if found is not None:
+        name = site.stmt.loop_var.name
+        message = f"{edit.name}: loop {name} cannot be {becomes}, its iterations depend on each other"
+        refuse_conflict(edit, [site], found, message, help="choose a loop over whose iterations nothing is carried")
+
+
+def _require_free_axis(edit: Edit, site: LoopSite, tag: str) -> None:
+    top = next((item for item in site.above if isinstance(item, For)), site.stmt)
+    index = edit.state.index(site.function)
+    for stmt, _ in walk(top):
+        if not isinstance(stmt, For) or stmt.thread_binding is None or stmt.thread_binding.thread_tag != tag:
+            continue
+        other = index.loops[stmt.loop_var]
+        nested = any(item is stmt for item in site.above) or any(item is site.stmt for item in other.above)
+        if nested:
+            edit.refuse([other, site], f"bind: loop {stmt.loop_var.name} of the same nest is bound to {tag} already")
+        if stmt.static_extent is None or stmt.static_extent != site.stmt.static_extent:
+            message = f"bind: loop {stmt.loop_var.name} of the same launch is bound to {tag} with another extent"
+            edit.refuse([other, site], message, help="split both to one extent first")

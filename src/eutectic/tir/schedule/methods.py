@@ -1,0 +1,50 @@
+"""The primitives as methods of schedules: one line each, so that editors and type checkers know them."""
+
+from __future__ import annotations
+
+from eutectic.tir.schedule import annotate as _annotate
+from eutectic.tir.schedule import block_axes as _block_axes
+from eutectic.tir.schedule import cache as _cache
+from eutectic.tir.schedule import compute_inline as _compute_inline
+from eutectic.tir.schedule import decompose_reduction as _decompose_reduction
+from eutectic.tir.schedule import fuse as _fuse
+from eutectic.tir.schedule import lookup as _lookup
+from eutectic.tir.schedule import loop_kinds as _loop_kinds
+from eutectic.tir.schedule import merge as _merge
+from eutectic.tir.schedule import reorder as _reorder
+from eutectic.tir.schedule import reverse_compute_inline as _reverse_compute_inline
+from eutectic.tir.schedule import sampling as _sampling
+from eutectic.tir.schedule import set_scope as _set_scope
+from eutectic.tir.schedule import split as _split
+
+
+class Primitives:
+    """Every primitive; what each does and refuses stands at its function."""
+
+    get_block = _lookup.get_block
+    get_loops = _lookup.get_loops
+    get_child_blocks = _lookup.get_child_blocks
+    get_producers = _lookup.get_producers
+    get_consumers = _lookup.get_consumers
+    get_output_blocks = _lookup.get_output_blocks
+    sample_categorical = _sampling.sample_categorical
+    sample_perfect_tile = _sampling.sample_perfect_tile
+    add_unit_loop = _block_axes.add_unit_loop
+    fuse = _fuse.fuse
+    merge = _merge.merge
+    reorder = _reorder.reorder
+    reorder_block_iter_var = _block_axes.reorder_block_iter_var
+    split = _split.split
+    bind = _loop_kinds.bind
+    parallel = _loop_kinds.parallel
+    unroll = _loop_kinds.unroll
+    vectorize = _loop_kinds.vectorize
+    annotate = _annotate.annotate
+    set_scope = _set_scope.set_scope
+    storage_align = _annotate.storage_align
+    unannotate = _annotate.unannotate
+    cache_read = _cache.cache_read
+    cache_write = _cache.cache_write
+    compute_inline = _compute_inline.compute_inline
+    decompose_reduction = _decompose_reduction.decompose_reduction
+    reverse_compute_inline = _reverse_compute_inline.reverse_compute_inline

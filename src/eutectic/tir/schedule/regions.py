@@ -1,0 +1,215 @@
+"""Parts that primitives which move computations share: order within a scope, regions stated anew, blocks taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from eutectic.ir.node import replace
+from eutectic.ir.prim_expr import PrimExpr, Var
+from eutectic.ir.visit import post_order
+from eutectic.tir.access import block_access
+from eutectic.tir.block import Block, BlockRealize
+from eutectic.tir.buffer import Buffer, BufferLoad
+from eutectic.tir.schedule.access import Access, Accesses, accesses_of, is_opaque
+from eutectic.tir.schedule.dependence import context_of, region_of, whole, writes_all
+from eutectic.tir.schedule.edit import Edit
+from eutectic.tir.schedule.error import shown
+from eutectic.tir.schedule.state import BlockSite, walk
+from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
+from eutectic.tir.transform.statement_mutator import StmtMutator, updated
+
+
+class Restating(StmtMutator):
+    """A mutator that states the regions of blocks anew when something in them has changed.
+
+    Blocks that state no regions, as the root of a function, are left so.
+    """
+
+    def block(self, block: Block) -> Block:
+        """A block with what is inside of it."""
+        made = super().block(block)
+        return made if made is block else restated(made)
+
+
+def restated(block: Block) -> Block:
+    """A block with the regions that its body has; one that states none stays so."""
+    if not block.reads and not block.writes:
+        return block
+    reads, writes = block_access(block)
+    return updated(block, reads=reads, writes=writes)
+
+
+def scope_of(edit: Edit, site: BlockSite) -> BlockSite:
+    """The block around a block.
+
+    Raises:
+        ScheduleError: there is none.
+    """
+    scope = site.scope
+    if scope is None:
+        edit.refuse(
+            site, f"{edit.name}: block {site.block.name_hint} has no block around it", help="choose a block inside"
+        )
+    found = site.site_of(scope)
+    return BlockSite(found.function, scope, found.above)
+
+
+def known_accesses(edit: Edit, scope: BlockSite) -> Accesses:
+    """What a scope accesses, when all of it is known.
+
+    Raises:
+        ScheduleError: something in the scope has effects or uses memory through a pointer.
+    """
+    found = accesses_of(scope.stmt)
+    if found.opaque:
+        name = scope.block.name_hint
+        message = f"{edit.name}: what is accessed in block {name} is not known: it has effects, or uses a pointer"
+        edit.refuse(scope, message, help="only programs whose accesses are all indexed can be transformed so")
+    return found
+
+
+def local_buffer(edit: Edit, site: BlockSite, scope: BlockSite, buffer: Buffer) -> None:
+    """Refuse a buffer that lives longer than the scope."""
+    if buffer not in scope.block.alloc_buffers:
+        message = f"{edit.name}: buffer {buffer.name} is not allocated in the block around {site.block.name_hint}"
+        edit.refuse(site, message, help="only what is allocated there can go away")
+    matched = any(
+        match.source.buffer is buffer
+        for stmt, _ in walk(scope.stmt)
+        if isinstance(stmt, BlockRealize)
+        for match in stmt.block.match_buffers
+    )
+    if matched:
+        message = f"{edit.name}: buffer {buffer.name} has another name in a block"
+        edit.refuse(site, message, help="only buffers without match_buffer can go away")
+
+
+def elementwise(edit: Edit, site: BlockSite) -> BufferStore:
+    """The store of a block that computes one element at each point, from nothing that it writes itself.
+
+    Raises:
+        ScheduleError: the block is not of this kind.
+    """
+    block, body = site.block, site.block.body
+    why = None
+    if block.init is not None or any(axis.iter_type != "data_par" for axis in block.iter_vars):
+        why = "it is a reduction, or has axes that are not spatial"
+    elif not isinstance(body, BufferStore) or block.alloc_buffers or block.match_buffers:
+        why = "its body is more than one store"
+    elif body.predicate is not None or any(isinstance(i, BufferLoad) for n in body.indices for i in post_order(n)):
+        why = "its store has a predicate, or indices from memory"
+    elif any(isinstance(i, BufferLoad) and i.buffer.data is body.buffer.data for i in post_order(body.value)):
+        why = f"it reads {body.buffer.name}, which it writes"
+    elif any(is_opaque(i) for i in post_order(body.value, enter=lambda n: not isinstance(n, Buffer))):
+        why = "its value has effects"
+    if why is not None or not isinstance(body, BufferStore):
+        message = f"{edit.name}: block {block.name_hint} does not compute one element per point: {why}"
+        edit.refuse(site, message, help="choose a block of the form B[i, j] = f(i, j)")
+    return body
+
+
+def axes_from_indices(edit: Edit, site: BlockSite, indices: Sequence[PrimExpr], what: str) -> list[Var | None]:
+    """The axis that each index is; None for a constant.
+
+    Raises:
+        ScheduleError: an index is something else, or an axis of more than one point is missing or occurs twice.
+    """
+    block = site.block
+    axes = {axis.var: axis for axis in block.iter_vars}
+    found = [index if isinstance(index, Var) and index in axes else None for index in indices]
+    given = [var for var in found if var is not None]
+    constant = all(var is not None or not list(_variables(index)) for var, index in zip(found, indices, strict=True))
+    missing = [
+        axis.var.name
+        for axis in block.iter_vars
+        if axis.var not in given and not (axis.dom is not None and axis.dom.is_point)
+    ]
+    if not constant or len(set(given)) != len(given) or missing:
+        listed = ", ".join(shown(index) for index in indices)
+        message = f"{edit.name}: the indices [{listed}] {what} block {block.name_hint} are not its axes, each once"
+        edit.refuse(site, message, help="each index must be an axis of the block, and each axis an index")
+    return found
+
+
+def _variables(expr: PrimExpr) -> list[Var]:
+    return [item for item in post_order(expr) if isinstance(item, Var)]
+
+
+# ---- order
+
+
+def shared(a: Access, b: Access) -> tuple[tuple[Stmt, ...], int, int]:
+    """What is around both of two accesses, and the parts of the last sequence of it that they are in; -1 for none."""
+    count = 0
+    for x, y in zip((*a.above, a.stmt), (*b.above, b.stmt), strict=False):
+        if x is not y:
+            break
+        count += 1
+    around = (*a.above, a.stmt)[:count]
+    if not around or not isinstance(around[-1], SeqStmt):
+        return around, -1, -1
+    return around, part_of(around[-1], a), part_of(around[-1], b)
+
+
+def part_of(around: SeqStmt, access: Access) -> int:
+    """Which part of a sequence an access is in."""
+    line = (*access.above, access.stmt)
+    return next((k for k, part in enumerate(around.seq) if any(part is item for item in line)), -1)
+
+
+def fixed_loops(around: Sequence[Stmt]) -> dict[Var, PrimExpr]:
+    """The loops around a place, each standing for one iteration."""
+    return {item.loop_var: item.loop_var for item in around if isinstance(item, For)}
+
+
+def written_before(write: Access, read: Access, above: Sequence[Stmt]) -> bool:
+    """Whether each element that is read was written in an earlier part of the same iteration of what is around both.
+
+    Args:
+        write: A write.
+        read: A read of the same buffer.
+        above: Statements around both walks.
+    """
+    around, first, second = shared(write, read)
+    if first < 0 or first >= second or write.buffer is not read.buffer:
+        return False
+    fixed, given = fixed_loops(around), context_of([*above, *around])
+    if writes_all(write, whole(write.buffer), fixed, given):
+        return True
+    return None not in read.indices and writes_all(write, region_of(read, fixed), fixed, given)
+
+
+def between(found: Accesses, a: Access, b: Access) -> list[Access]:
+    """Accesses in the parts of a sequence from that of one access to that of a later one, both included."""
+    around, first, second = shared(a, b)
+    last = around[-1] if around else None
+    if not isinstance(last, SeqStmt) or first < 0:
+        return list(found.items)
+    return [
+        item for item in found.items if any(x is last for x in item.above) and first <= part_of(last, item) <= second
+    ]
+
+
+# ---- taking out
+
+
+def taken_out(edit: Edit, site: BlockSite) -> Mapping[Stmt, Stmt]:
+    """The change that takes a block away, with the loops that have nothing else in them.
+
+    Raises:
+        ScheduleError: nothing would be left in the block around it.
+    """
+    gone: Stmt = site.stmt
+    around = list(site.within_scope)
+    while around and isinstance(around[-1], For):
+        gone = around.pop()
+    last = around[-1] if around else None
+    if not isinstance(last, SeqStmt):
+        message = f"{edit.name}: nothing would be left without block {site.block.name_hint}"
+        edit.refuse(site, message, help="a scope must keep a block")
+    return {last: seq(*(part for part in last.seq if part is not gone))}
+
+
+def without_buffer(block: Block, buffer: Buffer) -> Block:
+    """A block that does not allocate a buffer any more."""
+    return replace(block, alloc_buffers=tuple(b for b in block.alloc_buffers if b is not buffer))

@@ -1,0 +1,274 @@
+"""What was done to a schedule: instructions that can be printed, stored and done again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from eutectic.ir.prim_expr import FloatImm, IntImm, StringImm
+from eutectic.support.errors import ScheduleError
+from eutectic.support.spelling import did_you_mean
+from eutectic.tir.iter_var import IterVar
+from eutectic.tir.schedule.handles import BlockRV, ExprRV, Handle, LoopRV, handles_in
+from eutectic.tir.schedule.primitive import PRIMITIVES, Primitive
+
+if TYPE_CHECKING:
+    from eutectic.tir.schedule.schedule import Schedule
+
+_PREFIX: Final[dict[type, str]] = {BlockRV: "b", LoopRV: "l", ExprRV: "v"}
+_HANDLES: Final[dict[str, Callable[[], Handle]]] = {"b": BlockRV, "l": LoopRV, "v": ExprRV}
+_NAME: Final = re.compile(r"[blv]\d+\Z")
+DecisionProvider: TypeAlias = "Callable[[Instruction, dict[str, Any], Any], Any]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instruction:
+    """One call of a primitive.
+
+    Attributes:
+        kind: Name of the primitive.
+        arguments: Values by parameter, in the order of the signature; a tuple for `*args`.
+        outputs: Handles that it returned.
+        decision: What a sampling primitive chose.
+    """
+
+    kind: str
+    arguments: tuple[tuple[str, Any], ...]
+    outputs: tuple[Handle, ...]
+    decision: Any = None
+
+    @property
+    def inputs(self) -> list[Handle]:
+        """Handles that it was given."""
+        return [rv for _, value in self.arguments for rv in handles_in(value)]
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Arguments without handles."""
+        return {name: value for name, value in self.arguments if not handles_in(value)}
+
+
+class Trace:
+    """Instructions in the order in which they were done.
+
+    Args:
+        insts: The instructions.
+    """
+
+    def __init__(self, insts: tuple[Instruction, ...] | list[Instruction] = ()) -> None:
+        self.insts: list[Instruction] = list(insts)
+
+    @property
+    def decisions(self) -> dict[Instruction, Any]:
+        """What sampling instructions chose."""
+        return {inst: inst.decision for inst in self.insts if inst.decision is not None}
+
+    def __len__(self) -> int:
+        return len(self.insts)
+
+    def __iter__(self) -> Iterator[Instruction]:
+        return iter(self.insts)
+
+    def append(self, inst: Instruction) -> None:
+        """Add what was done last."""
+        self.insts.append(inst)
+
+    def pop(self) -> Instruction | None:
+        """Take the last instruction away; what it did stays done."""
+        return self.insts.pop() if self.insts else None
+
+    def copy(self) -> Trace:
+        """The same instructions, to be continued apart."""
+        return Trace(self.insts)
+
+    def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool = False) -> Trace:
+        """A trace in which one sampling instruction chose something else."""
+        made = Instruction(inst.kind, inst.arguments, inst.outputs, decision)
+        return Trace([made if item is inst else item for item in self._wanted(remove_postproc)])
+
+    def _wanted(self, remove_postproc: bool) -> list[Instruction]:
+        kinds = [inst.kind for inst in self.insts]
+        end = kinds.index("enter_postproc") if remove_postproc and "enter_postproc" in kinds else len(kinds)
+        return self.insts[:end]
+
+    # ---- text
+
+    def as_python(self, remove_postproc: bool = False) -> list[str]:
+        """One line of Python per instruction, which do the same to a schedule called `sch`."""
+        names: dict[Handle, str] = {}
+        return [_python(inst, names) for inst in self._wanted(remove_postproc)]
+
+    def __str__(self) -> str:
+        body = self.as_python() or ["pass"]
+        head = ["# from tvm import tir", "def apply_trace(sch: tir.Schedule) -> None:"]
+        return "\n".join([*head, *("  " + line for line in body)])
+
+    __repr__ = __str__
+
+    def show(self) -> None:
+        """Print `str(trace)`."""
+        print(self)
+
+    def as_json(self, remove_postproc: bool = False) -> list[Any]:
+        """The trace of lists, numbers and strings: instructions, and what sampling ones of them chose."""
+        names: dict[Handle, str] = {}
+        insts, decisions = [], []
+        for number, inst in enumerate(self._wanted(remove_postproc)):
+            given = [[name, _encoded(value, names)] for name, value in inst.arguments]
+            insts.append([inst.kind, given, [_named(rv, names) for rv in inst.outputs]])
+            if inst.decision is not None:
+                decisions.append([number, _encoded(inst.decision, names)])
+        return [insts, decisions]
+
+    # ---- replay
+
+    def apply_to_schedule(
+        self, sch: Schedule, remove_postproc: bool = False, decision_provider: DecisionProvider | None = None
+    ) -> None:
+        """Do the instructions to another schedule.
+
+        Args:
+            sch: Schedule of the program that the trace was made on, or one like it.
+            remove_postproc: Stop before `enter_postproc`.
+            decision_provider: Called for sampling instructions with the instruction, its arguments and its
+                decision; gives the decision to use.
+
+        Raises:
+            ScheduleError: an instruction cannot be done to this program; what came before it is done.
+        """
+        known: dict[Handle, Handle] = {}
+        for inst in self._wanted(remove_postproc):
+            given = {name: _mapped(value, known) for name, value in inst.arguments}
+            decision = inst.decision
+            if decision_provider is not None and decision is not None:
+                decision = decision_provider(inst, given, decision)
+            if decision is not None:
+                given["decision"] = decision
+            known.update(zip(inst.outputs, _call(sch, inst.kind, given), strict=True))
+
+    @staticmethod
+    def apply_json_to_schedule(json_obj: Any, sch: Schedule) -> None:
+        """Do a trace in the form of `as_json`, or its text, to a schedule.
+
+        Raises:
+            ScheduleError: it is no such trace, or an instruction cannot be done.
+        """
+        made: Any = json.loads(json_obj) if isinstance(json_obj, str) else json_obj
+        known: dict[str, Handle] = {}
+        try:
+            insts, decisions = made
+            chosen = {int(number): decision for number, decision in decisions}
+            steps = [
+                Instruction(
+                    str(kind),
+                    tuple((str(name), _decoded(value, known)) for name, value in given),
+                    tuple(_handle(name, known) for name in outputs),
+                    chosen.get(number),
+                )
+                for number, (kind, given, outputs) in enumerate(insts)
+            ]
+        except (TypeError, ValueError) as error:
+            raise ScheduleError("this is not the JSON form of a trace", help="as Trace.as_json gives it") from error
+        Trace(steps).apply_to_schedule(sch)
+
+
+def _call(sch: Schedule, kind: str, given: Mapping[str, Any]) -> list[Handle]:
+    found = PRIMITIVES.get(kind)
+    if found is None:
+        raise ScheduleError(f"no schedule primitive is called {kind}", help=did_you_mean(kind, PRIMITIVES))
+    args, kwargs = _split(found, given)
+    return handles_in(found(sch, *args, **kwargs))
+
+
+def _split(found: Primitive[Any, Any], given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for name, value in given.items():
+        parameter = found.signature.parameters.get(name)
+        if parameter is not None and parameter.kind is Parameter.VAR_POSITIONAL:
+            args = list(value)
+        else:
+            kwargs[name] = value
+    return args, kwargs
+
+
+def _mapped(value: Any, known: Mapping[Handle, Handle]) -> Any:
+    if isinstance(value, BlockRV | LoopRV | ExprRV):
+        return known.get(value, value)
+    if isinstance(value, Mapping):
+        return {key: _mapped(item, known) for key, item in value.items()}
+    return [_mapped(item, known) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _named(rv: Handle, names: dict[Handle, str]) -> str:
+    return names.setdefault(rv, f"{_PREFIX[type(rv)]}{len(names)}")
+
+
+# ---- Python
+
+
+def _python(inst: Instruction, names: dict[Handle, str]) -> str:
+    parts: list[str] = []
+    parameters = PRIMITIVES[inst.kind].signature.parameters
+    for name, value in inst.arguments:
+        if parameters[name].kind is Parameter.VAR_POSITIONAL:
+            parts += [_literal(item, names) for item in value]
+        else:
+            parts.append(f"{name}={_literal(value, names)}")
+    if inst.decision is not None:
+        parts.append(f"decision={_literal(inst.decision, names)}")
+    outputs = ", ".join(_named(rv, names) for rv in inst.outputs)
+    return f"{outputs} = sch.{inst.kind}({', '.join(parts)})" if outputs else f"sch.{inst.kind}({', '.join(parts)})"
+
+
+def _literal(value: Any, names: dict[Handle, str]) -> str:
+    if isinstance(value, BlockRV | LoopRV | ExprRV):
+        return _named(value, names)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_literal(item, names) for item in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(k)}: {_literal(v, names)}" for k, v in value.items()) + "}"
+    if isinstance(value, IterVar):
+        return json.dumps(value.thread_tag)
+    if isinstance(value, StringImm | IntImm | FloatImm):
+        return _literal(value.value, names)
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+# ---- JSON: handles are their names, strings are quoted within
+
+
+def _encoded(value: Any, names: dict[Handle, str]) -> Any:
+    if isinstance(value, BlockRV | LoopRV | ExprRV):
+        return _named(value, names)
+    if isinstance(value, list | tuple):
+        return [_encoded(item, names) for item in value]
+    if isinstance(value, Mapping):
+        return {k: _encoded(v, names) for k, v in value.items()}
+    if isinstance(value, IterVar):
+        return json.dumps(value.thread_tag)
+    if isinstance(value, StringImm | IntImm | FloatImm):
+        return _encoded(value.value, names)
+    return json.dumps(value) if isinstance(value, str) else value
+
+
+def _decoded(value: Any, known: dict[str, Handle]) -> Any:
+    if isinstance(value, str):
+        return _handle(value, known) if _NAME.match(value) else json.loads(value)
+    if isinstance(value, list):
+        return [_decoded(item, known) for item in value]
+    if isinstance(value, dict):
+        return {k: _decoded(v, known) for k, v in value.items()}
+    return value
+
+
+def _handle(name: str, known: dict[str, Handle]) -> Handle:
+    if not _NAME.match(name):
+        raise ValueError(name)
+    if name not in known:
+        known[name] = _HANDLES[name[0]]()
+    return known[name]
