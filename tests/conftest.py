@@ -73,6 +73,17 @@ class _ObservedRecord(transform.PassRecord):
 transform.PassRecord = _ObservedRecord
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Kernels are kept in a folder of this run, which parallel workers share; the user's is left alone."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EUTECTIC_CACHE_DIR", str(base / "kernels"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def every_module_has_a_text() -> Iterator[None]:
     """Whatever well-formed module went through a pass during a test must survive printing and parsing."""

@@ -1,0 +1,40 @@
+"""What the tests of default schedules cover: every operator of topi."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.backend.llvm.batch import Case, check, noise
+
+from eutectic import topi
+
+TESTS = ("test_rules_elementwise.py", "test_rules_products.py", "test_rules_reductions.py")
+# Names that are no operators.
+NO_OPERATORS = {"image": "a module", "nn": "a module"}
+
+
+def test_every_operator_occurs():
+    text = "\n".join((Path(__file__).parent / name).read_text(encoding="utf-8") for name in TESTS)
+    words = set(re.findall(r"\w+", text))
+    # Families of one definition, whose names the tests put together.
+    words |= {f"conv{rank}d" for rank in (1, 2, 3)} | {f"conv{rank}d_transpose" for rank in (1, 2, 3)}
+    words |= {f"pool{rank}d" for rank in (1, 2, 3)}
+    names = {*topi.__all__, *topi.nn.__all__, *topi.image.__all__} - set(NO_OPERATORS)
+    assert not names - words
+
+
+def test_a_wrong_result_is_seen():
+    """The comparison that the other tests rely on."""
+    x = noise(0, 5, 9)
+    with pytest.raises(AssertionError, match="off by"):
+        check([Case("exp", topi.exp, [x], lambda a: a.exp() + 1e-3)])
+    with pytest.raises(AssertionError, match="NaN in other places"):
+        check([Case("log", topi.log, [x], lambda a: a.abs().log())])
+    with pytest.raises(AssertionError, match="shape"):
+        check([Case("sum", lambda a: topi.sum(a, 0), [x], lambda a: a.sum(1))])
+    with pytest.raises(AssertionError):
+        check([Case("round", topi.nn.relu, [noise(1, 5, dtype="int8")], lambda a: a)])
+    assert np.isfinite(x).all()
