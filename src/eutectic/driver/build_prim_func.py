@@ -288,7 +288,9 @@ def _integer(param: Var, arg: Any) -> int:
         raise CallError(f"{param.name} must be {dtype}, got {type(arg).__name__}") from None
 
 
-@register_global_func("eutectic.run_prim_func")
 def _run(func: PrimFunc, *arrays: Any) -> None:
     """Compile a tensor program and run it once; constant folding calls it."""
     NativePrimFunc(func, Target("llvm"))(*arrays)
+
+
+register_global_func("eutectic.run_prim_func", _run)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from eutectic.backend.dnnl import pipeline as dnnl
 from eutectic.backend.dnnl.library import availability
 from eutectic.backend.llvm.sequence import native_sequence_runner
+from eutectic.driver import fallback as _fallback  # noqa: F401 - registers eutectic.compile_region
 from eutectic.driver.compiled import ArraySignature, CompiledModel, Signature
 from eutectic.driver.link import link
 from eutectic.driver.native import NativeCode

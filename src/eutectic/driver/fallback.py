@@ -1,0 +1,87 @@
+"""Regions of a library as kernels of our own: for calls that the library would compute wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eutectic.driver.link import link
+from eutectic.driver.native import NativeCode
+from eutectic.driver.pipeline import to_kernels
+from eutectic.ir.module import IRModule
+from eutectic.ir.node import Node
+from eutectic.ir.transform import PassContext
+from eutectic.ir.visit import rewrite
+from eutectic.relax.analysis.struct_info import free_symbolic_vars
+from eutectic.relax.base import Expr
+from eutectic.relax.block_builder import BlockBuilder
+from eutectic.relax.expr import Call, Function, MatchCast, Var
+from eutectic.support.registry import register_global_func
+from eutectic.target import Target
+
+Array = np.ndarray[Any, Any]
+
+
+def compile_region(region: Function, threads: int | None = None) -> Callable[[Sequence[Array]], list[Array]] | None:
+    """A function that computes what a region computes, by kernels of our own.
+
+    Args:
+        region: A function with composites inside, as `MergeCompositeFunctions` makes it.
+        threads: Threads of a call.
+
+    Returns:
+        Takes the arguments, gives the results; None for a region with symbolic sizes or with casts of shapes.
+    """
+    if free_symbolic_vars(region) or any(
+        isinstance(b, MatchCast) for block in region.body.blocks for b in block.bindings
+    ):
+        return None
+    mod = IRModule({"main": without_composites(region)})
+    with PassContext():
+        for step in to_kernels():
+            mod = step(mod)
+    return link(mod, {}, "main", NativeCode(Target("llvm"), threads)).run
+
+
+def without_composites(region: Function) -> Function:
+    """A region with the bodies of its composites in place of their calls; shapes must be static."""
+    builder = BlockBuilder()
+    with builder.function("main", list(region.params)):
+        with builder.dataflow():
+            result = builder.emit_output(_emit(builder, region, {}))
+        builder.emit_func_output(result)
+    made = builder.get()["main"]
+    assert isinstance(made, Function)
+    return made
+
+
+def _emit(builder: BlockBuilder, function: Function, known: dict[Var, Expr]) -> Expr:
+    """Emit the bindings of a function whose parameters are known; gives its result."""
+    local: dict[Var, Function] = {}
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            value = binding.value
+            if isinstance(value, Function):
+                local[binding.var] = value
+                continue
+            if isinstance(value, Call) and isinstance(value.op, Var) and value.op in local:
+                inner = local[value.op]
+                given = dict(zip(inner.params, (_put(arg, known) for arg in value.args), strict=True))
+                known[binding.var] = _emit(builder, inner, given)
+            else:
+                known[binding.var] = builder.emit(_put(value, known))
+    return _put(function.body.body, known)
+
+
+def _put(expr: Expr, known: dict[Var, Expr]) -> Expr:
+    def change(node: Node) -> Node | None:
+        return known.get(node) if isinstance(node, Var) else None
+
+    made = rewrite(expr, change)
+    assert isinstance(made, Expr)
+    return made
+
+
+register_global_func("eutectic.compile_region", compile_region)
