@@ -12,7 +12,7 @@ from eutectic.backend.llvm.entry import Bounds
 from eutectic.backend.llvm.graph import Segment, is_native, plan_segment
 from eutectic.backend.llvm.kernels import Built, build_kernel
 from eutectic.backend.llvm.machine import machine_of
-from eutectic.backend.llvm.plan import KernelStep, Plan
+from eutectic.backend.llvm.plan import Plan
 from eutectic.backend.llvm.pool import available_threads
 from eutectic.backend.llvm.program import Program
 from eutectic.ir.module import IRModule
@@ -128,8 +128,3 @@ def needed_outside(bindings: Sequence[Any], function: Function) -> list[Var]:
                 read.update(var for var in used_vars(binding.value) if var in inside)
     read.update(var for var in used_vars(function.body.body) if var in inside)
     return [binding.var for binding in bindings if binding.var in read]
-
-
-def kernel_steps(plan: Plan) -> list[KernelStep]:
-    """The kernels that a plan calls, in order."""
-    return [step for step in plan.steps if isinstance(step, KernelStep)]

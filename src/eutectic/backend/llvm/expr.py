@@ -12,7 +12,6 @@ from typing import Final
 from eutectic.backend.llvm import arithmetic, casts
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.types import constant, register_type, splat, vector
-from eutectic.ir.dtype import is_float
 from eutectic.ir.prim_expr import (
     Add,
     And,
@@ -351,8 +350,3 @@ class ExprEmitter:
 def has_load(expr: PrimExpr) -> bool:
     """Whether computing an expression reads memory or calls something."""
     return any(isinstance(part, (BufferLoad, Call)) for part in post_order(expr))
-
-
-def is_float_value(expr: PrimExpr) -> bool:
-    """Whether an expression is of a float dtype, scalar or vector."""
-    return is_float(element_dtype(expr.dtype))

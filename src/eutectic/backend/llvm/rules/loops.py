@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eutectic.backend.llvm.rules.stage import Axis
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, floormod, mul
 from eutectic.tir.buffer import Buffer
-from eutectic.tir.stmt import Allocate, DeclBuffer, For, ForKind, IfThenElse, Stmt, seq
+from eutectic.tir.stmt import Allocate, DeclBuffer, For, ForKind, IfThenElse, Stmt
 
 Body = Callable[[PrimExpr], Stmt]
 
@@ -160,8 +160,3 @@ def lanes_loop(width: int, like: Var, body: Body) -> Stmt:
 def unrolled(count: int, like: Var, body: Body) -> Stmt:
     """An unrolled loop."""
     return for_("i", count, like, body, ForKind.UNROLLED)
-
-
-def both(first: Stmt, second: Stmt) -> Stmt:
-    """One statement after another."""
-    return seq(first, second)
