@@ -9,6 +9,7 @@ import typer
 
 from eutectic.cli.cache import cache
 from eutectic.cli.demo import demo
+from eutectic.cli.verify import verify
 
 app = typer.Typer(
     name="eutectic",
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo)
 app.add_typer(cache, name="cache")
+app.add_typer(verify, name="verify")
 
 
 def _print_version(wanted: bool) -> None:

@@ -123,6 +123,7 @@ from eutectic.tir.op import (
     tvm_tuple,
     undef,
 )
+from eutectic.tir.schedule import Schedule, ScheduleError
 from eutectic.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -196,6 +197,8 @@ __all__ = [
     "PrimType",
     "Ramp",
     "Range",
+    "Schedule",
+    "ScheduleError",
     "Select",
     "SeqStmt",
     "Shuffle",

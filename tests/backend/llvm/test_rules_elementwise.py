@@ -246,7 +246,6 @@ def test_transposes(dtype: str):
 
 def moves() -> list[Case]:
     x, y, t = noise(0, 5, 17, 9), noise(1, 5, 3, 9), noise(2, 4, 33)
-    at, whole = np.array([[0, 4, 2], [3, 3, 1]], "int64"), noise(3, 67, 65)
     return [
         Case("concatenate", lambda a, b: topi.concatenate([a, b, a], 1), [x, y], lambda a, b: torch.cat([a, b, a], 1)),
         Case(
@@ -278,6 +277,13 @@ def moves() -> list[Case]:
         Case("repeat", lambda a: topi.repeat(a, 3, 1), [t], lambda a: a.repeat_interleave(3, 1)),
         Case("repeat all", lambda a: topi.repeat(a, 2), [t], lambda a: a.repeat_interleave(2)),
         Case("tile", lambda a: topi.tile(a, (2, 1, 3)), [t], lambda a: a.tile(2, 1, 3)),
+    ]
+
+
+def choices() -> list[Case]:
+    x, t, whole = noise(0, 5, 17, 9), noise(2, 4, 33), noise(3, 67, 65)
+    at = np.array([[0, 4, 2], [3, 3, 1]], "int64")
+    return [
         Case("upper", lambda a: topi.trilu(a, 2, True), [whole], lambda a: a.triu(2)),
         Case("lower", lambda a: topi.trilu(a, -1, False), [whole], lambda a: a.tril(-1)),
         Case("take", lambda a, i: topi.take(a, i, 1), [x, at], lambda a, i: a[:, i]),
@@ -306,6 +312,12 @@ def moves() -> list[Case]:
             [t],
             lambda a: a[:, 3:21:2],
         ),
+    ]
+
+
+def paddings() -> list[Case]:
+    t = noise(2, 4, 33)
+    return [
         Case(
             "pad",
             lambda a: topi.nn.pad(a, (1, 2), (0, 3), 1.5),
@@ -332,7 +344,7 @@ def moves() -> list[Case]:
 
 
 def test_what_moves_elements():
-    check(moves(), 10)
+    check([*moves(), *choices(), *paddings()], 10)
 
 
 def test_images():
@@ -379,7 +391,11 @@ STEPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda x: torch.nn.functional.pad(x, [1, 2] * x.ndim, value=0.5),
     ),
     "flat": (
-        lambda x: topi.reshape(x, (math.prod(int(n) for n in x.shape[:-1]), x.shape[-1])) if len(x.shape) > 1 else x,
+        lambda x: (
+            topi.reshape(x, (math.prod(int(n) for n in x.shape[:-1]), x.shape[-1]))
+            if len(x.shape) > 1
+            else topi.identity(x)
+        ),
         lambda x: x.reshape(-1, x.shape[-1]) if x.ndim > 1 else x,
     ),
 }

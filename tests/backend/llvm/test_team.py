@@ -30,24 +30,21 @@ def loop(extent: object, body: Callable[[Var], Stmt], kind: str = "parallel") ->
     return For(var, 0, extent, kind, body(var))  # type: ignore[arg-type]
 
 
-def programs() -> dict[str, PrimFunc]:
-    """Programs of a buffer of integers that have several phases."""
-    x = Buffer("x", (SIZE,), "int32")
-    y, part = Buffer("y", (SIZE,), "int32"), Buffer("part", (20_000,), "int32")
-    v = Var("v", "int32")
+X, Y, PART = Buffer("x", (SIZE,), "int32"), Buffer("y", (SIZE,), "int32"), Buffer("part", (20_000,), "int32")
 
-    def moved(i: Var) -> Stmt:
-        return BufferStore(y, x[(i + 1) % SIZE], (i,))
 
-    def back(i: Var) -> Stmt:
-        return BufferStore(x, y[i] + 1, (i,))
+def moved(i: Var) -> Stmt:
+    return BufferStore(Y, X[(i + 1) % SIZE], (i,))
 
+
+def back(i: Var) -> Stmt:
+    return BufferStore(X, Y[i] + 1, (i,))
+
+
+def phases() -> dict[str, PrimFunc]:
+    """Programs of integers whose later loops read what earlier ones wrote."""
+    x, y, v = X, Y, Var("v", "int32")
     bump = BufferStore(x, x[0] + 1, (0,))
-
-    def own_memory(i: Var) -> Stmt:
-        fill = loop(20, lambda j: BufferStore(part, i, (j * 1000 + 999,)), "serial")
-        return Allocate(part.data, "int32", (20_000,), True, seq(fill, BufferStore(x, part[999] + part[19_999], (i,))))
-
     return {
         "phases": PrimFunc((x, y), seq(loop(SIZE, moved), loop(SIZE, back), bump, loop(SIZE, moved), loop(SIZE, back))),
         "repeated": PrimFunc((x, y), loop(9, lambda _: seq(loop(SIZE, moved), loop(SIZE, back)), "serial")),
@@ -82,6 +79,19 @@ def programs() -> dict[str, PrimFunc]:
                 loop(BufferLoad(y, (0,)), lambda i: BufferStore(y, i * 2, (i,))),
             ),
         ),
+    }
+
+
+def memory() -> dict[str, PrimFunc]:
+    """Programs with memory of their own, and with other statements around parallel loops."""
+    x, y, part, v = X, Y, PART, Var("v", "int32")
+    bump = BufferStore(x, x[0] + 1, (0,))
+
+    def own_memory(i: Var) -> Stmt:
+        fill = loop(20, lambda j: BufferStore(part, i, (j * 1000 + 999,)), "serial")
+        return Allocate(part.data, "int32", (20_000,), True, seq(fill, BufferStore(x, part[999] + part[19_999], (i,))))
+
+    return {
         "own_memory": PrimFunc((x, y), loop(SIZE, own_memory)),
         "shared_memory": PrimFunc(
             (x, y),
@@ -109,7 +119,7 @@ def programs() -> dict[str, PrimFunc]:
     }
 
 
-PROGRAMS = programs()
+PROGRAMS = {**phases(), **memory()}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

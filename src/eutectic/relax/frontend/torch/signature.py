@@ -86,7 +86,7 @@ class TorchSignature:
         empty, tensor = torch.empty_like, torch.Tensor  # the quickest of torch's ways to new memory
 
         def call(x: Any) -> Any:
-            if type(x) is not tensor:
+            if type(x) is not tensor or not x.is_contiguous():
                 raise TypeError
             out = empty(like)
             function(x, out)
