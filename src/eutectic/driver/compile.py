@@ -40,6 +40,7 @@ def compile(
     precision: str = "default",
     target: str | Target | None = None,
     verify: bool = False,
+    validate: bool = False,
     progress: Progress | None = None,
 ) -> CompiledModel:
     """Compile a model to native code.
@@ -56,6 +57,8 @@ def compile(
             where that takes them, and is what None means where oneDNN is installed, except for models without
             convolutions whose matrix products are small.
         verify: Check the module after every pass.
+        validate: Run the module before and after every pass on generated inputs, and refuse a pass that changes
+            the results; takes long.
         progress: Called with (step, done, total) as compilation goes on.
 
     Returns:
@@ -74,7 +77,7 @@ def compile(
     chosen, notes = _target(target)
     steps = _Steps(progress, chosen)
     mod, signature = _import(model, inputs, kwargs, dynamic_shapes, steps)
-    with PassContext(remarks=True, verify=verify) as ctx:
+    with PassContext(remarks=True, verify=verify, validate=validate) as ctx:
         mod = steps.run(dnnl.prepare(), mod)
         regions: tuple[RegionRecord, ...] = ()
         partitioned = mod

@@ -62,6 +62,7 @@ class PassContext:
         config: Options of passes by key, such as `relax.FuseOps.max_depth`.
         remarks: Whether the matcher records why something was not fused.
         verify: Whether each module is checked to be well formed after each pass.
+        validate: Whether each pass's module is run before and after it, on inputs that show differences.
 
     Raises:
         PassError: `config` has an unknown key.
@@ -79,6 +80,7 @@ class PassContext:
         *,
         remarks: bool = False,
         verify: bool = False,
+        validate: bool = False,
     ) -> None:
         for key in config or {}:
             if key not in _KEYS:
@@ -89,7 +91,7 @@ class PassContext:
         self.instruments = list(instruments or ())
         self.config = dict(config or {})
         self.collect_remarks = remarks
-        self.verify = verify
+        self.verify, self.validate = verify, validate
         self.remarks: list[Any] = []
         self.records: list[PassRecord] = []
 
@@ -160,6 +162,17 @@ def register_verifier(verifier: Callable[[IRModule, str], None]) -> None:
     _VERIFIERS.append(verifier)
 
 
+_VALIDATORS: Final[list[Callable[[IRModule, IRModule, str], None]]] = []
+
+
+def register_validator(validator: Callable[[IRModule, IRModule, str], None]) -> None:
+    """Add a comparison of a module with what a pass made of it, made under `PassContext(validate=True)`.
+
+    It is called with the module before, the module after and the name of the pass, and raises when they differ.
+    """
+    _VALIDATORS.append(validator)
+
+
 def run_pass(step: Pass, mod: IRModule, ctx: PassContext) -> IRModule:
     """Run one pass in a context.
 
@@ -187,6 +200,9 @@ def run_pass(step: Pass, mod: IRModule, ctx: PassContext) -> IRModule:
     if ctx.verify:
         for verifier in _VERIFIERS:
             verifier(result, info.name)
+    if ctx.validate and result is not mod:
+        for validator in _VALIDATORS:
+            validator(mod, result, info.name)
     for instrument in ctx.instruments:
         instrument.run_after_pass(result, info)
     return result

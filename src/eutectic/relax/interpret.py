@@ -50,11 +50,15 @@ class Interpreter:
         mod: The module.
         external: Called for external functions with (name, arguments, result struct infos), returns
             the result; None looks the name up among the global functions.
+        program: Called for tensor programs with (module, name, arguments...), results last; None interprets them.
     """
 
-    def __init__(self, mod: IRModule, external: External | None = None) -> None:
+    def __init__(
+        self, mod: IRModule, external: External | None = None, program: Callable[..., None] | None = None
+    ) -> None:
         self.mod = mod
         self.external = external
+        self.program = program or run_module
 
     def run(self, name: str, *args: Any) -> Any:
         """Result of the function called `name`: an array, or nested tuples of arrays.
@@ -159,7 +163,7 @@ class Interpreter:
         made = tuple(_allocate(concrete(info, sizes), target.name_hint) for info in call.sinfo_args)
         outputs = [part for item in made for part in (item if isinstance(item, tuple) else (item,))]
         extra = self.evaluate(call.args[2], values, sizes) if len(call.args) > 2 else ()
-        run_module(self.mod, target.name_hint, *(args if isinstance(args, tuple) else (args,)), *outputs, *extra)
+        self.program(self.mod, target.name_hint, *(args if isinstance(args, tuple) else (args,)), *outputs, *extra)
         return made[0] if len(made) == 1 else made
 
     def _packed(self, name: str, *args: Any) -> Any:

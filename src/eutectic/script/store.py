@@ -14,6 +14,7 @@ from eutectic.relax.expr import Constant
 from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.module import print_with_metadata
 from eutectic.script.text import from_source
+from eutectic.relax.validate import save_with
 from eutectic.support.errors import LoadError, ScriptError
 
 _CONSTANT: Final = "relax.expr.Constant"
@@ -87,3 +88,6 @@ def _constants(path: Path) -> Metadata:
                 break
             metadata.add(kind, Constant(array) if kind == _CONSTANT else array)
     return metadata
+
+
+save_with(save)
