@@ -83,11 +83,12 @@ class TorchSignature:
             return None
         function, (shape, dtype) = direct.function, direct.outputs[0]
         like = to_tensor(np.empty(shape, dtype))
+        wanted = torch.Size(self._lone_shape)
         empty, tensor = torch.empty_like, torch.Tensor  # the quickest of torch's ways to new memory
 
         def call(x: Any) -> Any:
-            if type(x) is not tensor or not x.is_contiguous():
-                raise TypeError
+            if type(x) is not tensor or x.shape != wanted or not x.is_contiguous():
+                raise TypeError  # the long way says why, or makes it fit; the function's own refusal is slow
             out = empty(like)
             function(x, out)
             return out
