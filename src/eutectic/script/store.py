@@ -11,10 +11,10 @@ from safetensors.numpy import load_file, save_file
 
 from eutectic.ir.module import BaseFunc, IRModule
 from eutectic.relax.expr import Constant
+from eutectic.relax.validate import save_with
 from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.module import print_with_metadata
 from eutectic.script.text import from_source
-from eutectic.relax.validate import save_with
 from eutectic.support.errors import LoadError, ScriptError
 
 _CONSTANT: Final = "relax.expr.Constant"

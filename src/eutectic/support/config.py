@@ -12,6 +12,7 @@ VARIABLES: Final[dict[str, str]] = {
     "EUTECTIC_CACHE_DIR": "folder of compiled kernels; empty means that none are kept",
     "EUTECTIC_DNNL_LIBRARY": "path of the oneDNN shared library to load instead of the installed one",
     "EUTECTIC_THREADS": "number of threads a compiled model uses when compile() is not told",
+    "EUTECTIC_TVM_SEMANTICS": "1 lets schedules under the name of tvm apply epilogues at every step of a sum, as TVM",
 }
 
 
@@ -32,6 +33,11 @@ def default_threads() -> int | None:
     if not text.isdigit() or int(text) < 1:
         raise ValueError(f"EUTECTIC_THREADS={text!r}: expected a positive integer")
     return int(text)
+
+
+def tvm_semantics() -> bool:
+    """Whether `EUTECTIC_TVM_SEMANTICS` asks for TVM's meaning where it is another than ours."""
+    return os.environ.get("EUTECTIC_TVM_SEMANTICS") == "1"
 
 
 def cache_folder() -> Path | None:

@@ -38,14 +38,25 @@ def dense_bias_relu() -> PrimFunc:
     return of(definition, x(4, 6), x(6, 5, name="w"), x(5, name="b"))
 
 
+def small_conv() -> PrimFunc:
+    """A padded convolution and a relu, small enough to be interpreted many times."""
+    return of(lambda t, w: topi.nn.relu(topi.nn.conv2d(t, w, 1, 1, 1)), x(1, 2, 2, 3), x(2, 2, 2, 2, name="w"))
+
+
+def small_pool() -> PrimFunc:
+    """A maximum over windows that overlap and reach beyond the border."""
+    return of(lambda t: topi.nn.pool2d(t, (3, 2), (2, 1), (1, 1), (1, 0, 1, 0), "max"), x(1, 2, 4, 3))
+
+
 PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
     "matmul": lambda: matmul(size=6),
     "conv": LOWERED["conv"],
+    "small conv": small_conv,
     "softmax": LOWERED["softmax"],
     "chain": chain,
     "sum": LOWERED["sum"],
     "transpose": LOWERED["transpose"],
-    "pool": LOWERED["max pool"],
+    "pool": small_pool,
     "pad": LOWERED["pad"],
     "integer sum": integer_sum,
     "dense": dense_bias_relu,

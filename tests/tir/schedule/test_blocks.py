@@ -31,7 +31,10 @@ STEPS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any]]] = {
     "epilogue": (dense_bias_relu, lambda s: s.reverse_compute_inline("compute")),
     "inline the bias": (dense_bias_relu, lambda s: s.compute_inline("T_add")),
     "first values": (lambda: matmul(size=4), lambda s: s.decompose_reduction("matmul", s.get_loops("matmul")[2])),
-    "first values outside": (lambda: matmul(size=4), lambda s: s.decompose_reduction("matmul", s.get_loops("matmul")[0])),
+    "first values outside": (
+        lambda: matmul(size=4),
+        lambda s: s.decompose_reduction("matmul", s.get_loops("matmul")[0]),
+    ),
     "read a copy": (lambda: matmul(size=4), lambda s: s.cache_read("matmul", 0, "shared")),
     "read two copies": (
         softmax,
@@ -46,7 +49,11 @@ STEPS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any]]] = {
     "scopes": (softmax, lambda s: (s.set_scope("e", 0, "shared"), s.set_scope("total", "total", "local"))),
     "alignment": (
         softmax,
-        lambda s: (s.storage_align("e", 0, -2, 8, 1), s.storage_align("e", 0, 0, 16, 1), s.storage_align("e", 0, 1, 4, 0)),
+        lambda s: (
+            s.storage_align("e", 0, -2, 8, 1),
+            s.storage_align("e", 0, 0, 16, 1),
+            s.storage_align("e", 0, 1, 4, 0),
+        ),
     ),
     "all of it": (
         dense_bias_relu,
@@ -83,7 +90,11 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
     ),
     "no buffer": (chain, lambda s: s.cache_read("compute", 1, "local"), "reads no buffer 1; it reads: T_negative"),
     "no scope": (chain, lambda s: s.cache_write("compute", 0, "nowhere"), "'nowhere' is no scope"),
-    "consumers": (chain, lambda s: s.cache_write("compute", 0, "local", ["compute_1"]), "consumer_blocks are not taken"),
+    "consumers": (
+        chain,
+        lambda s: s.cache_write("compute", 0, "local", ["compute_1"]),
+        "consumer_blocks are not taken",
+    ),
     "caller's": (chain, lambda s: s.set_scope("compute_1", 0, "local"), "belongs to the caller"),
     "caller's strides": (chain, lambda s: s.storage_align("compute_1", 0, 0, 4, 1), "belongs to the caller"),
     "axis": (softmax, lambda s: s.storage_align("e", 0, 2, 4, 1), "of 2 axes has no axis 2"),
@@ -114,9 +125,8 @@ def test_reduction_over_split_loops_is_decomposed_where_it_begins():
     k0, k1 = sch.split(k, [None, 4])
     i0, i1 = sch.split(i, [None, 4])
     sch.reorder(i0, k0, i1, j, k1)
-    assert "loop k_0 outside of i_1 runs over the reduction" in refused(
-        sch, lambda b=sch.get_block("matmul"): sch.decompose_reduction(b, i1)
-    )
+    block = sch.get_block("matmul")
+    assert "loop k_0 outside of i_1 runs over the reduction" in refused(sch, lambda: sch.decompose_reduction(block, i1))
     init = sch.decompose_reduction("matmul", k0)
     assert sch.get(init).name_hint == "matmul_init"
     keeps(before, sch)
@@ -156,7 +166,7 @@ def backwards(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4,), "float32")):
 
 @T.prim_func(private=True)
 def repeated(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4,), "float32")):
-    for i, t, k in T.grid(4, 2, 8):
+    for i, _again, k in T.grid(4, 2, 8):
         with T.block("sum"):
             vi = T.axis.spatial(4, i)
             vk = T.axis.reduce(8, k)
@@ -319,6 +329,50 @@ def test_updates_in_place_are_not_cached_for_writing():
         sch, lambda: sch.cache_write(block, 0, "local")
     )
     assert "buffer A is written where the copy would be read" in refused(sch, lambda: sch.cache_read(block, 0, "local"))
+
+
+def test_memory_that_threads_do_not_share_is_refused():
+    sch = Schedule(chain())
+    sch.set_scope("compute", 0, "local")
+    loop = sch.get_loops("compute")[1]
+    assert "bind: threads of threadIdx.x would not share buffer compute in local memory" in refused(
+        sch, lambda: sch.bind(loop, "threadIdx.x")
+    )
+    first = sch.get_block("T_negative")
+    sch.bind(sch.get_loops(first)[0], "blockIdx.x")
+    assert "cache_read: threads of blockIdx.x would not share buffer x_shared in shared memory" in refused(
+        sch, lambda: sch.cache_read(first, 0, "shared")
+    )
+    sch.cache_read(first, 0, "global")
+    keeps(chain(), sch)
+
+
+@T.prim_func(private=True)
+def rows_in_place(A: T.Buffer((4, 8), "float32")):
+    for i in T.parallel(4):
+        with T.block("row"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi, 0:8])
+            T.writes(A[vi, 0:8])
+            row = T.alloc_buffer((8,))
+            for j in range(8):
+                with T.block("load"):
+                    vj = T.axis.spatial(8, j)
+                    row[vj] = A[vi, vj]
+            for j in range(8):
+                with T.block("store"):
+                    vj = T.axis.spatial(8, j)
+                    A[vi, vj] = row[7 - vj]
+
+
+def test_a_buffer_that_others_write_is_not_copied_as_a_whole():
+    sch = Schedule(rows_in_place)
+    load, store = sch.get_block("load"), sch.get_block("store")
+    assert "buffer A is written where the copy would be read" in refused(sch, lambda: sch.cache_read(load, 0, "global"))
+    assert "write A at once" in refused(sch, lambda: sch.cache_write(store, 0, "global"))
+    assert "buffer A, which block load reads, is written" in refused(sch, lambda: sch.compute_inline(load))
+    sch.cache_read(store, 0, "global")
+    keeps(rows_in_place, sch)
 
 
 def test_scopes_that_threads_do_not_share_are_refused():

@@ -109,7 +109,10 @@ REFUSALS: dict[str, tuple[Callable[..., Any], str]] = {
     "no loop": (lambda s, i, j, k: s.reorder(), "no loop is given"),
     "reduction": (lambda s, i, j, k: s.bind(k, "threadIdx.x"), "loop k cannot be bound to threadIdx.x"),
     "axis": (lambda s, i, j, k: s.bind(i, "thread.x"), "'thread.x' is no thread axis"),
-    "bound": (lambda s, i, j, k: (s.bind(i, "threadIdx.x"), s.bind(j, "threadIdx.x"))[0], "is bound to threadIdx.x already"),
+    "bound": (
+        lambda s, i, j, k: (s.bind(i, "threadIdx.x"), s.bind(j, "threadIdx.x"))[0],
+        "is bound to threadIdx.x already",
+    ),
     "kind": (lambda s, i, j, k: (s.parallel(i), s.vectorize(i)), "loop i is parallel already"),
     "split kind": (lambda s, i, j, k: (s.parallel(i), s.split(i, [2, 3])), "loop i is parallel, not serial"),
     "hinted": (lambda s, i, j, k: (s.annotate(i, "a", 1), s.fuse(i, j)), "loop i has annotations: a"),
@@ -119,7 +122,10 @@ REFUSALS: dict[str, tuple[Callable[..., Any], str]] = {
     "merge itself": (lambda s, i, j, k: s.merge(i, j), "not in nests that follow each other"),
     "merge one": (lambda s, i, j, k: s.merge(i), "fewer than two loops"),
     "root": (lambda s, i, j, k: s.add_unit_loop(s.get_block("root")), "root of a function"),
-    "a block": (lambda s, i, j, k: s.split(s.get_block("matmul"), [2, 3]), "expected a loop of this schedule, got BlockRV"),
+    "a block": (
+        lambda s, i, j, k: s.split(s.get_block("matmul"), [2, 3]),
+        "expected a loop of this schedule, got BlockRV",
+    ),
     "number": (lambda s, i, j, k: s.split(i, [2, 1.5]), "expected an integer, got float"),
 }
 

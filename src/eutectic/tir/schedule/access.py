@@ -34,6 +34,7 @@ from eutectic.ir.prim_expr import (
     logical_not,
     mul,
 )
+from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
@@ -156,6 +157,7 @@ class _Walk:
         self.items: list[Access] = []
         self.opaque: list[Stmt] = []
         self.private: set[Var] = set()
+        self.known: dict[Buffer, list[tuple[PrimExpr | None, ...]]] = {}
 
     def stmt(self, stmt: Stmt, at: _Place) -> None:
         match stmt:
@@ -266,7 +268,21 @@ class _Walk:
             buffer, found = match.source.buffer, _at_source(match, found, at)
         items = tuple(index if index is not None and is_affine(index) else None for index in found)
         exact = at.exact and not (isinstance(stmt, BufferStore) and stmt.predicate is not None)
+        items = self.shared(buffer, items)
         self.items.append(Access(buffer, items, iters, at.conditions, is_write, stmt, at.above, update, exact))
+
+    def shared(self, buffer: Buffer, items: tuple[PrimExpr | None, ...]) -> tuple[PrimExpr | None, ...]:
+        """The same indices as an object met before, so that proofs about them can be kept."""
+        known = self.known.setdefault(buffer, [])
+        for other in known:
+            if len(other) == len(items) and all(map(_alike, other, items)):
+                return other
+        known.append(items)
+        return items
+
+
+def _alike(a: PrimExpr | None, b: PrimExpr | None) -> bool:
+    return a is b or (a is not None and b is not None and structural_equal(a, b))
 
 
 def _assume(at: _Place, condition: PrimExpr) -> None:

@@ -9,14 +9,14 @@ from eutectic.ir.prim_expr import Var
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.iter_var import IterVar, Range
-from eutectic.tir.schedule.access import Access
+from eutectic.tir.schedule.access import Access, accesses_of
 from eutectic.tir.schedule.buffers import like, read_buffer, with_buffers, written_buffer
 from eutectic.tir.schedule.dependence import context_of, late, region_of, whole, writes_all
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, BlockRV
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.regions import known_accesses, restated, scope_of, written_before
-from eutectic.tir.schedule.set_scope import SCOPES
+from eutectic.tir.schedule.scopes import require_scope, require_shared
 from eutectic.tir.schedule.state import BlockSite, replaced, walk
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
 
@@ -69,7 +69,7 @@ def cache_read(
     changes = {stmt: with_buffers(stmt, {buffer: cache}) for stmt in chosen}
     fresh = [replaced(part, _inside(part, changes)) for part in parts]
     body = seq(*fresh[:first], copy, *fresh[first:])
-    edit.replace(scope.function, {scope.stmt: _with_body(scope, body, cache)})
+    _put(edit, site, scope, body, cache)
     return edit.block_rv(scope.function, copier)
 
 
@@ -121,15 +121,12 @@ def cache_write(
     cache = like(buffer, f"{buffer.name}_{storage_scope.replace('.', '_')}", storage_scope)
     copy, copier = _copy(edit, scope.function, cache, buffer, cache.name)
     body = seq(*parts[:place], with_buffers(parts[place], {buffer: cache}), copy, *parts[place + 1 :])
-    edit.replace(scope.function, {scope.stmt: _with_body(scope, body, cache)})
+    _put(edit, site, scope, body, cache)
     return edit.block_rv(scope.function, copier)
 
 
 def _scope(edit: Edit, site: BlockSite, storage_scope: str) -> BlockSite:
-    if not SCOPES.match(storage_scope):
-        edit.refuse(
-            site, f"{edit.name}: {storage_scope!r} is no scope", help="use global, shared, local, warp or wmma.*"
-        )
+    require_scope(edit, site, storage_scope)
     return scope_of(edit, site)
 
 
@@ -173,6 +170,13 @@ def _require_whole(
     edit: Edit, site: BlockSite, scope: BlockSite, buffer: Buffer, items: Sequence[Access], *, always: bool = False
 ) -> None:
     """Refuse to copy what is not there: every element must have been written, or come from the caller."""
+    for loop in (item for item in scope.above if isinstance(item, For) and item.kind not in ("serial", "unrolled")):
+        around = accesses_of(loop)
+        if buffer.data in around.written - around.private:
+            message = (
+                f"{edit.name}: iterations of the {loop.kind} loop {loop.loop_var.name} write {buffer.name} at once"
+            )
+            edit.refuse(site, message, help="a copy of the whole buffer would read what others are writing")
     func = edit.state.function(scope.function)
     if not always and any(buffer is param for param in func.buffer_map.values()):
         return
@@ -224,6 +228,9 @@ def _copy(edit: Edit, function: str, source: Buffer, target: Buffer, name: str) 
     return stmt, block
 
 
-def _with_body(scope: BlockSite, body: Stmt, cache: Buffer) -> BlockRealize:
+def _put(edit: Edit, site: BlockSite, scope: BlockSite, body: Stmt, cache: Buffer) -> None:
+    """Give the scope its new body, with memory for the copy."""
     block = replace(scope.block, body=body, alloc_buffers=(*scope.block.alloc_buffers, cache))
-    return replace(scope.stmt, block=restated(block))
+    made = replace(scope.stmt, block=restated(block))
+    require_shared(edit, site, accesses_of(made), cache, cache.scope())
+    edit.replace(scope.function, {scope.stmt: made})

@@ -124,7 +124,14 @@ def _first_values(
         return rewrite_expr(expr, lambda item: names.get(item) if isinstance(item, Var) else None)
 
     loops = [
-        replace(loop, loop_var=names[loop.loop_var], min=renamed(loop.min), extent=renamed(loop.extent))
+        replace(
+            loop,
+            loop_var=names[loop.loop_var],
+            min=renamed(loop.min),
+            extent=renamed(loop.extent),
+            # the tag makes an axis of its own, as each loop has to have
+            thread_binding=None if loop.thread_binding is None else loop.thread_binding.thread_tag,
+        )
         for loop in kept
     ]
     predicate: PrimExpr = IntImm("bool", 1)

@@ -7,8 +7,9 @@ not proved counts as a dependence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from eutectic.arith.sets import Region, covers, disjoint, is_injective
 from eutectic.ir.prim_expr import EQ, LT, NE, IntImm, PrimExpr, Var, add, compare, logical_and, logical_or
@@ -139,8 +140,13 @@ def carried(loop: For, above: Sequence[Stmt] = ()) -> Conflict | Stmt | None:
     given = conjunction(
         [context_of(above), *(in_bounds(v, bounds) for v in (p, q) if all(map(is_affine, bounds))), compare(NE, p, q)]
     )
-    for a, b in pairs(found, at_once=True):
-        if may_meet(a, b, {loop.loop_var: p}, {loop.loop_var: q}, given):
+    proved = _Proved()
+
+    def free(a: Access, b: Access) -> bool:
+        return not may_meet(a, b, {loop.loop_var: p}, {loop.loop_var: q}, given)
+
+    for a, b in sorted(pairs(found, at_once=True), key=_conditions):
+        if not proved.holds(a, b, partial(free, a, b)):
             return Conflict(a, b)
     return None
 
@@ -175,14 +181,42 @@ def order_conflict(loops: Sequence[For], order: Sequence[For], above: Sequence[S
         for other in loops[k + 1 :]
         if order.index(other) < order.index(loop)
     ]
-    for a, b in pairs(found):
-        for earlier, later in ((a, b),) if a is b else ((a, b), (b, a)):
-            # most pairs of loops carry nothing, which is quick to see; otherwise look at all loops together
-            if any(_exchange(earlier, later, pair, around) for pair in exchanged) and may_meet(
-                earlier, later, *_reversal(loops, order, around)
-            ):
+    proved = _Proved()
+
+    def keeps(earlier: Access, later: Access) -> bool:
+        # most pairs of loops carry nothing, which is quick to see; otherwise look at all loops together
+        return not any(_exchange(earlier, later, pair, around) for pair in exchanged) or not may_meet(
+            earlier, later, *_reversal(loops, order, around)
+        )
+
+    for a, b in sorted(pairs(found), key=_conditions):
+        for earlier, later in ((a, b), (b, a)):
+            if not proved.holds(earlier, later, partial(keeps, earlier, later)):
                 return Conflict(a, b)
     return None
+
+
+class _Proved:
+    """What was proved of pairs of accesses; it holds under more conditions too."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[object, ...], list[tuple[frozenset[int], frozenset[int]]]] = {}
+
+    def holds(self, a: Access, b: Access, proof: Callable[[], bool]) -> bool:
+        """Whether something is proved of two accesses, or was of ones that differ in conditions only."""
+        key = (a.buffer, id(a.indices), id(b.indices), tuple(a.iters), tuple(b.iters))
+        conditions = frozenset(map(id, a.conditions)), frozenset(map(id, b.conditions))
+        before = self.known.setdefault(key, [])
+        if any(x <= conditions[0] and y <= conditions[1] for x, y in before):
+            return True
+        if not proof():
+            return False
+        before.append(conditions)
+        return True
+
+
+def _conditions(pair: tuple[Access, Access]) -> int:
+    return len(pair[0].conditions) + len(pair[1].conditions)
 
 
 def _iterations(loops: Sequence[For]) -> tuple[dict[Var, PrimExpr], dict[Var, PrimExpr], PrimExpr]:

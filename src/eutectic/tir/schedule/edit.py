@@ -47,6 +47,8 @@ class Edit:
         self.level = level
         self.decision: Any = None  # what a sampling primitive chose; the trace keeps it
         self.resolved: dict[str, Any] = {}  # arguments that the trace keeps in place of those given
+        self.unsaid: set[str] = set()  # arguments that the trace leaves out: they have their usual values
+        self.keeps_results = True  # whether the program computes the same bits; only what was asked for may not
 
     # ---- places
 

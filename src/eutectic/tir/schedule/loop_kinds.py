@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from eutectic.ir.node import replace
 from eutectic.tir.iter_var import IterVar
+from eutectic.tir.schedule.access import accesses_of
 from eutectic.tir.schedule.dependence import carried
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.refusals import refuse_conflict
+from eutectic.tir.schedule.scopes import are_apart
 from eutectic.tir.schedule.state import LoopSite, walk
 from eutectic.tir.stmt import For
 
@@ -87,6 +89,13 @@ def bind(edit: Edit, loop: LoopRV, thread_axis: str | IterVar) -> None:
         )
     _require_free_axis(edit, site, str(tag))
     _require_independent(edit, site, f"bound to {tag}")
+    found = accesses_of(old)
+    for access in found.items:
+        if access.buffer.data not in found.private and are_apart(access.buffer.scope(), str(tag)):
+            message = (
+                f"bind: threads of {tag} would not share buffer {access.buffer.name} in {access.buffer.scope()} memory"
+            )
+            edit.refuse(site, message, help="allocate it within the loop, or put it into other memory first")
     edit.replace(site.function, {old: replace(old, kind="thread_binding", thread_binding=str(tag))})
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from eutectic.tir.schedule import annotate as _annotate
 from eutectic.tir.schedule import block_axes as _block_axes
 from eutectic.tir.schedule import cache as _cache
+from eutectic.tir.schedule import compute_at as _compute_at
 from eutectic.tir.schedule import compute_inline as _compute_inline
 from eutectic.tir.schedule import decompose_reduction as _decompose_reduction
 from eutectic.tir.schedule import fuse as _fuse
+from eutectic.tir.schedule import fuse_reduction_epilogue as _fuse_reduction_epilogue
 from eutectic.tir.schedule import lookup as _lookup
 from eutectic.tir.schedule import loop_kinds as _loop_kinds
 from eutectic.tir.schedule import merge as _merge
 from eutectic.tir.schedule import reorder as _reorder
+from eutectic.tir.schedule import reverse_compute_at as _reverse_compute_at
 from eutectic.tir.schedule import reverse_compute_inline as _reverse_compute_inline
+from eutectic.tir.schedule import rfactor as _rfactor
 from eutectic.tir.schedule import sampling as _sampling
 from eutectic.tir.schedule import set_scope as _set_scope
 from eutectic.tir.schedule import split as _split
@@ -45,6 +49,10 @@ class Primitives:
     unannotate = _annotate.unannotate
     cache_read = _cache.cache_read
     cache_write = _cache.cache_write
+    compute_at = _compute_at.compute_at
     compute_inline = _compute_inline.compute_inline
     decompose_reduction = _decompose_reduction.decompose_reduction
+    fuse_reduction_epilogue = _fuse_reduction_epilogue.fuse_reduction_epilogue
+    rfactor = _rfactor.rfactor
+    reverse_compute_at = _reverse_compute_at.reverse_compute_at
     reverse_compute_inline = _reverse_compute_inline.reverse_compute_inline

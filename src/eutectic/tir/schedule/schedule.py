@@ -194,13 +194,14 @@ class Schedule(Primitives):
             edit = self._edit(primitive.name)
             made = primitive.function(edit, *given.args, **given.kwargs)
             if edit.state is not self._state:
-                self._verify(primitive.name, self._state, edit.state)
+                self._verify(primitive.name, self._state, edit)
         except BaseException:
             self._bound = bound
             del self._trace.insts[steps:]
             raise
         self._state, self._bound = edit.state, edit.bound
-        arguments = tuple((k, edit.resolved.get(k, v)) for k, v in given.arguments.items() if k != "decision")
+        said = {k: v for k, v in given.arguments.items() if k != "decision" and k not in edit.unsaid}
+        arguments = tuple((k, edit.resolved.get(k, v)) for k, v in said.items())
         self._trace.append(Instruction(primitive.name, arguments, tuple(handles_in(made)), edit.decision))
         return made
 
@@ -223,13 +224,14 @@ class Schedule(Primitives):
     def _edit(self, name: str) -> Edit:
         return Edit(name, self._state, self._bound, function=self._function, dice=self._dice, level=self._level)
 
-    def _verify(self, step: str, before: ScheduleState, after: ScheduleState) -> None:
+    def _verify(self, step: str, before: ScheduleState, edit: Edit) -> None:
         """Check the functions that a primitive changed.
 
         Raises:
             WellFormedError: the primitive broke an invariant, which is a bug of ours.
             ScheduleError: the program computes something else.
         """
+        after = edit.state
         for name in after.functions():
             old, new = before.mod.get(name), after.function(name)
             if old is new:
@@ -240,5 +242,5 @@ class Schedule(Primitives):
                 except WellFormedError as error:
                     error.with_note(f"after schedule primitive {step}, in function {name}")
                     raise
-            if self._validates and isinstance(old, PrimFunc):
+            if self._validates and edit.keeps_results and isinstance(old, PrimFunc):
                 compare_programs(old, new, f"{step} (step {len(self._trace) + 1}) of {name}")

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from eutectic.tir.schedule.access import accesses_of
 from eutectic.tir.schedule.buffers import in_scope, with_buffers, written_buffer
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike
 from eutectic.tir.schedule.primitive import primitive
-from eutectic.tir.stmt import For
-
-SCOPES: Final = re.compile(r"(global|shared|local|warp|wmma\.(matrix_a|matrix_b|accumulator)|m16n8k8\.\w+)(\.\w+)?\Z")
-_PRIVATE_TO: Final = {"shared": ("blockIdx",), "local": ("blockIdx", "threadIdx"), "warp": ("blockIdx",)}
+from eutectic.tir.schedule.scopes import require_scope, require_shared
 
 
 @primitive
@@ -36,8 +30,7 @@ def set_scope(edit: Edit, block: BlockLike, buffer_index: int | str, storage_sco
         names = [region.buffer.name for region in site.block.writes]
         buffer_index = names.index(buffer_index) if buffer_index in names else len(names)
     buffer = written_buffer(edit, site, buffer_index)
-    if not SCOPES.match(storage_scope):
-        edit.refuse(site, f"set_scope: {storage_scope!r} is no scope", help="use global, shared, local, warp or wmma.*")
+    require_scope(edit, site, storage_scope)
     if buffer.scope() == storage_scope:
         return
     owner = next((o for o in edit.state.index(site.function).blocks if buffer in o.block.alloc_buffers), None)
@@ -47,17 +40,5 @@ def set_scope(edit: Edit, block: BlockLike, buffer_index: int | str, storage_sco
     found = accesses_of(owner.stmt)
     if found.opaque or any(access.buffer is not buffer for access in found.of(buffer.data)):
         edit.refuse(site, f"set_scope: the memory of buffer {buffer.name} is used under another name, or by a call")
-    kind = storage_scope.partition(".")[0]
-    for access in found.of(buffer.data):
-        for loop in (item for item in access.above if isinstance(item, For)):
-            bound = loop.thread_binding
-            if bound is not None and bound.thread_tag.startswith(_PRIVATE_TO.get(kind, ("\n",))):
-                message = (
-                    f"set_scope: threads of {bound.thread_tag} would not share buffer {buffer.name} in {kind} memory"
-                )
-                edit.refuse(
-                    [site, edit.state.index(site.function).loops[loop.loop_var]],
-                    message,
-                    help="set the scope before binding, or allocate the buffer within the loop",
-                )
+    require_shared(edit, site, found, buffer, storage_scope)
     edit.replace(site.function, {owner.stmt: with_buffers(owner.stmt, {buffer: in_scope(buffer, storage_scope)})})

@@ -64,7 +64,9 @@ def split(
     if not exact and disable_predication:
         message = f"split: {_said(extents)} do not divide the extent {shown(old.extent)} of loop {old.loop_var.name}"
         edit.refuse(site, message, help="give factors that divide it, or allow predicates")
-    condition: PrimExpr = IntImm("bool", 1) if exact else compare(LT, analyzer_for(site, *loops).simplify(index), old.extent)
+    condition: PrimExpr = (
+        IntImm("bool", 1) if exact else compare(LT, analyzer_for(site, *loops).simplify(index), old.extent)
+    )
     body = guarded(reindexed(old.body, {old.loop_var: add(old.min, index)}, site, loops), condition)
     for made in reversed(loops):
         body = replace(made, body=body, span=old.span)
