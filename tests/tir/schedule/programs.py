@@ -15,7 +15,7 @@ from eutectic.ir.structural import structural_equal
 from eutectic.support.errors import ScheduleError
 from eutectic.testing.round_trip import check_round_trip
 from eutectic.tir import PrimFunc
-from eutectic.tir.schedule import Schedule, Trace
+from eutectic.tir.schedule import LoopRV, Schedule, Trace
 from eutectic.tir.schedule.validate import compare_programs
 
 
@@ -61,6 +61,14 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
     "integer sum": integer_sum,
     "dense": dense_bias_relu,
 }
+
+
+def tiled(sch: Schedule, block: str, *factors: int) -> list[LoopRV]:
+    """Tiles over the first loops of a block: the outer loops, and then the inner ones."""
+    pairs = [sch.split(loop, [None, f]) for loop, f in zip(sch.get_loops(block), factors, strict=False)]
+    order = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]
+    sch.reorder(*order)
+    return order
 
 
 def keeps(before: PrimFunc, sch: Schedule) -> None:

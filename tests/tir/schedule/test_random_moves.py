@@ -48,12 +48,17 @@ def move(sch: Schedule, draw: Draw) -> None:
         getattr(sch, kind)(name, loop, unit, index)
 
 
+def reindex(sch: Schedule, draw: Draw) -> None:
+    block, _ = steps._loops(sch, draw)
+    sch.reindex(block, (draw(st.sampled_from(["read", "write"])), draw(st.integers(0, 1))))
+
+
 def factor(sch: Schedule, draw: Draw) -> None:
     _, loops = steps._loops(sch, draw)
     sch.rfactor(steps._one(loops, draw), draw(st.integers(-2, 2)))
 
 
-STEPS = (move, move, move, steps.split, steps.fuse, steps.reorder, steps.kind, steps.copies, steps.inline)
+STEPS = (move, move, move, reindex, steps.split, steps.fuse, steps.reorder, steps.kind, steps.copies, steps.inline)
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "conv"])  # it is too large
@@ -88,12 +93,14 @@ def apply(sch: Schedule, step: Any, count: int) -> None:
         sch.reorder(*reversed(loops[:2]))
     elif kind == "parallel":
         sch.parallel(loop)
+    elif kind == "reindex":
+        sch.reindex(f"b{which % count}", ("read" if index < 0 else "write", depth % 2))
     else:
         getattr(sch, kind)(f"b{which % count}", loop, index=index)
 
 
 step = st.tuples(
-    st.sampled_from([*MOVES, *MOVES, "split", "split", "fuse", "reorder", "parallel"]),
+    st.sampled_from([*MOVES, *MOVES, "split", "split", "fuse", "reorder", "parallel", "reindex"]),
     st.integers(0, 3),
     st.integers(0, 3),
     st.integers(0, 2),

@@ -13,6 +13,7 @@ from eutectic.tir.schedule import fuse_reduction_epilogue as _fuse_reduction_epi
 from eutectic.tir.schedule import lookup as _lookup
 from eutectic.tir.schedule import loop_kinds as _loop_kinds
 from eutectic.tir.schedule import merge as _merge
+from eutectic.tir.schedule import reindex as _reindex
 from eutectic.tir.schedule import reorder as _reorder
 from eutectic.tir.schedule import reverse_compute_at as _reverse_compute_at
 from eutectic.tir.schedule import reverse_compute_inline as _reverse_compute_inline
@@ -53,6 +54,7 @@ class Primitives:
     compute_inline = _compute_inline.compute_inline
     decompose_reduction = _decompose_reduction.decompose_reduction
     fuse_reduction_epilogue = _fuse_reduction_epilogue.fuse_reduction_epilogue
+    reindex = _reindex.reindex
     rfactor = _rfactor.rfactor
     reverse_compute_at = _reverse_compute_at.reverse_compute_at
     reverse_compute_inline = _reverse_compute_inline.reverse_compute_inline

@@ -181,10 +181,10 @@ def _require_final(edit: Edit, move: Move, new: Placed, found: Accesses) -> None
             loops = [x for x in around if isinstance(x, For) and x.loop_var not in move.fixed]
             if _may_come_after(move, write, read, loops if 0 <= before < after else None):
                 message = (
-                    f"reverse_compute_at: {read.buffer.name} could be written after block {_block(move)} would read it "
+                    f"reverse_compute_at: {read.buffer.name} is not complete when block {_block(move)} would read it "
                     f"under loop {_loop(move)}"
                 )
-                help = "choose a loop in one iteration of which all that it reads is complete, or its predicate"
+                help = "choose a loop of which each iteration completes what the block reads there"
                 refuse_conflict(edit, move.sites, Conflict(write, read), message, help=help)
 
 

@@ -391,4 +391,8 @@ def _require_partial_results(edit: Edit, found: _Factored, partial: Buffer, new:
             f"rfactor: it is not proved that there would be one partial result for each iteration of loop "
             f"{found.var.name} and each element of {found.update.buffer.name}"
         )
-        edit.refuse(found.sites, message, help="predicates of the reduction must not depend on spatial loops")
+        edit.refuse(
+            found.sites,
+            message,
+            help="each partial result needs its first term: choose the outer loop of a split, or even factors",
+        )
