@@ -52,7 +52,9 @@ def scheduled(size: int, fused: bool) -> tir.PrimFunc:
     schedule.parallel(i_outer)
     schedule.unroll(i_inner)
     schedule.vectorize(j_inner)
-    return schedule.mod["main"]
+    made = schedule.mod["main"]
+    assert isinstance(made, tir.PrimFunc)
+    return made
 
 
 def main(argv: list[str] | None = None) -> int:
