@@ -17,7 +17,7 @@ from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr, evaluate
 from eutectic.ir.prim_expr import Var as ScalarVar
-from eutectic.relax.analysis.struct_info import free_symbolic_vars
+from eutectic.relax.analysis.struct_info import free_symbolic_vars, leaf_infos
 from eutectic.relax.analysis.uses import used_vars, walk_bindings
 from eutectic.relax.base import ShapeExpr, StructInfo
 from eutectic.relax.expr import (
@@ -351,15 +351,11 @@ def _tuple_of(info: Any, slots: Mapping[tuple[int, ...], int], path: tuple[int, 
 
 def tensor_infos(infos: Sequence[StructInfo]) -> list[TensorStructInfo]:
     """The tensors among the results of an external function, tuples flattened."""
-    out: list[TensorStructInfo] = []
-    for info in infos:
-        if isinstance(info, TupleStructInfo):
-            out += tensor_infos(info.fields)
-        elif isinstance(info, TensorStructInfo):
-            out.append(info)
-        else:
+    found = leaf_infos(infos)
+    for info in found:
+        if not isinstance(info, TensorStructInfo):
             raise CodegenError(f"an external function has a result of kind {type(info).__name__}")
-    return out
+    return [info for info in found if isinstance(info, TensorStructInfo)]
 
 
 def _static(info: TensorStructInfo) -> tuple[int, ...]:

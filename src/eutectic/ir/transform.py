@@ -248,30 +248,46 @@ class Sequential(Pass):
         return mod
 
 
-class ModulePass(Pass):
-    """A pass made of a Python function or object by `module_pass`."""
+class UserPass(Pass):
+    """Base of passes made of a Python function or object by a decorator.
 
-    def __init__(
-        self, transform: Callable[[IRModule, PassContext], IRModule], info: PassInfo, instance: Any = None
-    ) -> None:
-        self._transform = transform
-        self._info = info
-        self._instance = instance
+    Args:
+        transform: What the user wrote.
+        info: Name and level given to the decorator.
+        instance: The user's object, whose other attributes the pass shows.
+    """
+
+    def __init__(self, transform: Callable[..., Any], info: PassInfo, instance: Any = None) -> None:
+        self._transform, self._info, self._instance = transform, info, instance
 
     @property
     def info(self) -> PassInfo:
         """Name and level given to the decorator."""
         return self._info
 
-    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Call the user's transformation on a copy of the module."""
-        return self._transform(mod.clone(), ctx)
-
     def __getattr__(self, name: str) -> Any:
         instance = self.__dict__.get("_instance")
         if instance is None:
             raise AttributeError(name)
         return getattr(instance, name)
+
+
+class ModulePass(UserPass):
+    """A pass made of a Python function or object by `module_pass`."""
+
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Call the user's transformation on a copy of the module."""
+        made: IRModule = self._transform(mod.clone(), ctx)
+        return made
+
+
+def with_functions(mod: IRModule, changed: Mapping[Any, Any]) -> IRModule:
+    """A copy of `mod` with some functions replaced; `mod` itself when there are none."""
+    if not changed:
+        return mod
+    out = mod.clone()
+    out.update(changed)
+    return out
 
 
 def make_pass_decorator(

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eutectic.ir.dtype import is_float, item_bytes, to_numpy
+from eutectic.ir.dtype import is_float, item_bytes
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.prim_expr import evaluate
@@ -31,9 +31,8 @@ from eutectic.support.registry import get_global_func
 from eutectic.tir.analysis.flops import count_flops
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.interpret import run_module
+from eutectic.tir.schedule.validate import KINDS, SIZES, telling_array
 
-SIZES: Final = (3, 1, 4)
-KINDS: Final = ("numbers", "small integers", "special values")
 TOLERANCE: Final = {2: 2e-2, 4: 1e-4, 8: 1e-9}  # by bytes of the dtype; of the largest magnitude of the result
 INTERPRETED_FLOPS: Final = 20_000
 
@@ -104,23 +103,9 @@ def arguments(function: Function, kind: str, seed: int = 0) -> list[Array] | Non
     for info in infos:
         if not isinstance(info, TensorStructInfo) or info.dims is None or not info.dtype:
             return None
-        out.append(_array(info.dtype, [evaluate(size, sizes) for size in info.dims], kind, dice))
+        shape = [evaluate(size, sizes) for size in info.dims]
+        out.append(telling_array(info.dtype, shape, kind, dice, scale=1.0))
     return out
-
-
-def _array(dtype: str, shape: Sequence[int], kind: str, dice: np.random.Generator) -> Array:
-    if dtype == "bool":
-        return np.asarray(dice.integers(0, 2, shape)).astype(bool)
-    if not is_float(dtype):
-        return np.asarray(dice.integers(0, 4, shape)).astype(to_numpy(dtype))
-    if kind == "small integers":
-        return np.asarray(dice.integers(-4, 5, shape)).astype(to_numpy(dtype))
-    values = np.asarray(dice.standard_normal(shape))
-    if kind == "special values" and values.size:
-        flat = values.reshape(-1)
-        for place, special in enumerate((np.nan, np.inf, -np.inf, -0.0)):
-            flat[(place * 7 + 3) % flat.size] = special
-    return values.astype(to_numpy(dtype))
 
 
 def _run_program(mod: IRModule, name: str, *arrays: Any) -> None:

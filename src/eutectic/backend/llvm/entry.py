@@ -9,8 +9,9 @@ Reference: https://tvm.apache.org/ffi, stable C ABI; layout of DLTensor in DLPac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from eutectic.backend.llvm.expr import ExprEmitter
@@ -129,21 +130,20 @@ class _Entry:
                 waiting = []
             waiting.append(step)
             if isinstance(step, CopyStep):
-                self._alone(emitter, lambda step=step: self._copy(emitter, step, arena))
+                self._alone(emitter, partial(self._copy, emitter, step, arena))
             elif step.kernel.parallel:
                 self._call(emitter, step, arena)
             else:
-                self._alone(emitter, lambda step=step: self._call(emitter, step, arena))
+                self._alone(emitter, partial(self._call, emitter, step, arena))
         text.do("ret void")
         return text.body()
 
-    def _alone(self, emitter: ExprEmitter, emit: object) -> None:
+    def _alone(self, emitter: ExprEmitter, emit: Callable[[], None]) -> None:
         text = self.work_text
         mine, after = text.fresh("alone"), text.fresh("together")
         text.branch(text.assign("icmp eq i64 %thread, 0"), mine, after)
         text.start(mine)
         emitter.forget()
-        assert callable(emit)
         emit()
         text.jump(after)
         text.start(after)
@@ -318,7 +318,7 @@ class _Entry:
             single = text.assign(f"icmp sle i64 {extent}, 1")
             fits = text.assign(f"or i1 {same}, {single}")
             self._require(f"or i1 {fits}, {empty}", f"{self.plan.name}: {tensor.name} must be C-contiguous")
-            expected = emitter._fold("mul", expected, extent)
+            expected = emitter.fold("mul", expected, extent)
         text.jump(done)
         text.start(done)
         emitter.restore(known)
@@ -344,7 +344,7 @@ class _Entry:
         text.do(f"call void @free(ptr {text.assign(f'getelementptr i8, ptr {found}, i64 -64')})")
         text.jump(names[2])
         text.start(names[2])
-        whole = emitter._fold("add", size, "64")
+        whole = emitter.fold("add", size, "64")
         rounded = text.assign(f"and i64 {text.assign(f'add i64 {whole}, 63')}, -64")
         base = text.assign(f"call ptr @aligned_alloc(i64 64, i64 {rounded})")
         self._require(

@@ -316,7 +316,7 @@ class ExprEmitter:
                     a, b = self.index(expr.a), self.index(expr.b)
                     if self.is_from_data(expr):  # any number, so the result may wrap around
                         return self.text.assign(f"{word} i64 {a}, {b}")
-                    return self._fold(word, a, b)
+                    return self.fold(word, a, b)
                 case FloorDiv() | FloorMod() | TruncDiv() | TruncMod() | Max() | Min():
                     known = expr.b.value if isinstance(expr.b, IntImm) else None
                     a, b = self.index(expr.a), self.index(expr.b)
@@ -335,7 +335,7 @@ class ExprEmitter:
         word = "sext" if expr.dtype.startswith("int") else "zext"
         return self.text.assign(f"{word} {kind} {value} to i64")
 
-    def _fold(self, word: str, a: str, b: str) -> str:
+    def fold(self, word: str, a: str, b: str) -> str:
         """`add`, `sub` or `mul` of indices; what is known at compile time is not emitted."""
         if not a.startswith("%") and not b.startswith("%"):
             x, y = int(a), int(b)

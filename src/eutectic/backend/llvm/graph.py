@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import IntImm, PrimExpr, mul
 from eutectic.ir.prim_expr import Var as ScalarVar
-from eutectic.relax.analysis.struct_info import free_symbolic_vars, substitute
+from eutectic.relax.analysis.struct_info import free_symbolic_vars, leaf_infos, substitute
 from eutectic.relax.base import ShapeExpr
 from eutectic.relax.expr import Call, Constant, PrimValue, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
@@ -54,20 +54,12 @@ def _is_native_call(call: Call, mod: IRModule) -> bool:
     if call.op.name != "relax.call_tir":
         return False
     callee = call.args[0]
-    results = tensor_infos(call.sinfo_args)
+    results = leaf_infos(call.sinfo_args)
     return isinstance(callee, GlobalVar) and isinstance(mod.get(callee), PrimFunc) and all(map(_known, results))
 
 
-def _known(info: Any) -> bool:
+def _known(info: Any) -> TypeGuard[TensorStructInfo]:
     return isinstance(info, TensorStructInfo) and info.dims is not None and bool(info.dtype)
-
-
-def tensor_infos(infos: Sequence[Any]) -> list[Any]:
-    """Struct info of tensors, tuples flattened."""
-    out: list[Any] = []
-    for info in infos:
-        out += tensor_infos(info.fields) if isinstance(info, TupleStructInfo) else [info]
-    return out
 
 
 @dataclass
@@ -213,8 +205,8 @@ class _Planner:
         assert isinstance(func, PrimFunc)
         given = self._value(None, call.args[1])
         operands = list(given) if isinstance(given, tuple) else [given]
-        infos = tensor_infos(call.sinfo_args)
-        results = [Tensor(name, info.dtype, tuple(info.dims), "arena") for info in infos]
+        infos = leaf_infos(call.sinfo_args)
+        results = [Tensor(name, info.dtype, tuple(info.dims or ()), "arena") for info in infos if _known(info)]
         extra = call.args[2] if len(call.args) > 2 else None
         scalars = list(extra.values) if isinstance(extra, ShapeExpr) else []
         values: list[Any] = [*operands, *results, *scalars]

@@ -38,7 +38,7 @@ def address(emitter: ExprEmitter, buffer: Buffer, index: str) -> str:
 
 def _index(emitter: ExprEmitter, buffer: Buffer, index: str) -> str:
     """An index of the buffer as one that counts from its data."""
-    return index if buffer.elem_offset is None else emitter._fold("add", index, emitter.index(buffer.elem_offset))
+    return index if buffer.elem_offset is None else emitter.fold("add", index, emitter.index(buffer.elem_offset))
 
 
 def _inside(emitter: ExprEmitter, buffer: Buffer, index: PrimExpr, at: str, lanes: int = 1) -> str | None:
@@ -49,7 +49,7 @@ def _inside(emitter: ExprEmitter, buffer: Buffer, index: PrimExpr, at: str, lane
     text = emitter.text
     if lanes == 1:
         return text.assign(f"icmp ult i64 {at}, {size}")
-    last = emitter._fold("sub", size, str(lanes))
+    last = emitter.fold("sub", size, str(lanes))
     above, below = text.assign(f"icmp sge i64 {at}, 0"), text.assign(f"icmp sle i64 {at}, {last}")
     return text.assign(f"and i1 {above}, {below}")
 
@@ -142,7 +142,7 @@ def _every_other(emitter: ExprEmitter, expr: BufferLoad, index: Ramp) -> str:
     if lanes % 2 or emitter.is_from_data(index.base):
         return _gather(emitter, expr, index)
     first = _index(emitter, expr.buffer, emitter.index(index.base))
-    second = emitter._fold("add", first, str(lanes - 1))
+    second = emitter.fold("add", first, str(lanes - 1))
     low = text.assign(f"load {kind}, ptr {address(emitter, expr.buffer, first)}, align {size}")
     high = text.assign(f"load {kind}, ptr {address(emitter, expr.buffer, second)}, align {size}")
     places = [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)]
@@ -156,7 +156,7 @@ def _lane_indices(emitter: ExprEmitter, index: PrimExpr) -> list[str]:
     lanes, text = lanes_of(index.dtype), emitter.text
     if isinstance(index, Ramp) and lanes_of(index.base.dtype) == 1:
         base, step = emitter.index(index.base), emitter.index(index.stride)
-        return [emitter._fold("add", base, emitter._fold("mul", str(i), step)) for i in range(lanes)]
+        return [emitter.fold("add", base, emitter.fold("mul", str(i), step)) for i in range(lanes)]
     kind, value = register_type(index.dtype), emitter.value(index)
     if element_dtype(index.dtype) not in ("int64", "uint64"):
         word = "sext" if index.dtype.startswith("int") else "zext"

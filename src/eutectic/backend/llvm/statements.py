@@ -77,7 +77,7 @@ class StatementEmitter(ExprEmitter):
     def loop(self, stmt: For) -> None:
         """A loop over all of its iterations."""
         low, extent = self.index(stmt.min), self.index(stmt.extent)
-        self.loop_over(stmt.loop_var, low, self._fold("add", low, extent), lambda: self.statement(stmt.body))
+        self.loop_over(stmt.loop_var, low, self.fold("add", low, extent), lambda: self.statement(stmt.body))
 
     def loop_over(self, var: Var, low: str, high: str, body: Callable[[], None]) -> None:
         """`for var in range(low, high): body`; both bounds are 64-bit registers or constants."""
@@ -171,5 +171,5 @@ class StatementEmitter(ExprEmitter):
         """Number of elements of an allocation."""
         count = "1"
         for extent in stmt.extents:
-            count = self._fold("mul", count, self.index(extent))
+            count = self.fold("mul", count, self.index(extent))
         return count

@@ -9,6 +9,7 @@ parallel loop costs a barrier instead of a fork and a join.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 
@@ -174,7 +175,7 @@ class _TeamEmitter(StatementEmitter):
                 self._barrier(last)
             case For():
                 low = self.index(stmt.min)
-                high = self._fold("add", low, self.index(stmt.extent))
+                high = self.fold("add", low, self.index(stmt.extent))
                 self._all_have_read(stmt.min, stmt.extent)
                 self.loop_over(stmt.loop_var, low, high, lambda: self.uniform(stmt.body, last=False))
             case LetStmt():
@@ -224,11 +225,11 @@ class _TeamEmitter(StatementEmitter):
         end = text.assign(f"sdiv i64 {text.assign(f'add nsw i64 {total}, {extent}')}, %threads")
         self.shared_by_team = False
         self.loop_over(
-            stmt.loop_var, self._fold("add", low, begin), self._fold("add", low, end), lambda: self.statement(stmt.body)
+            stmt.loop_var, self.fold("add", low, begin), self.fold("add", low, end), lambda: self.statement(stmt.body)
         )
         self.shared_by_team = True
 
-    def _alone(self, emit: object) -> None:
+    def _alone(self, emit: Callable[[], None]) -> None:
         """What only thread 0 does."""
         text = self.text
         first = text.assign("icmp eq i64 %thread, 0")
@@ -237,7 +238,6 @@ class _TeamEmitter(StatementEmitter):
         text.start(mine)
         self.forget()
         shared, self.shared_by_team = self.shared_by_team, False
-        assert callable(emit)
         emit()
         self.shared_by_team = shared
         text.jump(after)

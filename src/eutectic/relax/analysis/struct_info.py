@@ -51,6 +51,14 @@ def substitute_info(info: StructInfo, values: Mapping[ScalarVar, PrimExpr]) -> S
     return _map_shapes(fresh, lambda dims: tuple(simplify(d) for d in dims))  # type: ignore[arg-type]  # rewrite keeps the class
 
 
+def leaf_infos(infos: Iterable[StructInfo]) -> list[StructInfo]:
+    """Struct infos with tuples replaced by their fields, nested ones too."""
+    out: list[StructInfo] = []
+    for info in infos:
+        out += leaf_infos(info.fields) if isinstance(info, TupleStructInfo) else [info]
+    return out
+
+
 def free_symbolic_vars(item: Node | Iterable[Node]) -> list[ScalarVar]:
     """Symbolic scalars that occur in struct infos, functions or expressions, in order of appearance."""
     found: dict[int, ScalarVar] = {}

@@ -12,7 +12,7 @@ from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.structural import structural_equal
-from eutectic.ir.transform import Pass, PassContext
+from eutectic.ir.transform import Pass, PassContext, with_functions
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.relax.analysis.struct_info import (
     BaseCheckResult,
@@ -52,7 +52,6 @@ from eutectic.relax.expr import (
     VarBinding,
     describe_info,
 )
-from eutectic.relax.transform.infra import with_functions
 from eutectic.support.errors import PatternError
 from eutectic.support.spelling import did_you_mean
 

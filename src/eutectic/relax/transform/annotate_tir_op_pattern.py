@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from eutectic.ir.module import IRModule
-from eutectic.ir.transform import Pass, PassContext
+from eutectic.ir.transform import Pass, PassContext, with_functions
 from eutectic.relax.analysis.op_pattern import op_pattern_of
-from eutectic.relax.transform.infra import with_functions
 from eutectic.tir.function import PrimFunc
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.op import Op
-from eutectic.ir.transform import PassContext
+from eutectic.ir.transform import PassContext, with_functions
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Function, Tuple, const
 from eutectic.relax.expr_functor import PyExprMutator
@@ -16,7 +16,7 @@ from eutectic.relax.op.nn.norm import BatchNormAttrs
 from eutectic.relax.op.reshape import expand_dims
 from eutectic.relax.op.unary import sqrt
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.relax.transform.infra import FunctionPass, with_functions
+from eutectic.relax.transform.infra import FunctionPass
 
 
 @dataclass(frozen=True)

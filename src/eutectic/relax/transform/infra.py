@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eutectic.ir.module import IRModule
-from eutectic.ir.transform import Pass, PassContext, PassInfo, make_pass_decorator
+from eutectic.ir.transform import Pass, PassContext, UserPass, make_pass_decorator, with_functions
 from eutectic.relax.expr import BindingBlock, DataflowBlock, Function
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.support.errors import PassError, WellFormedError
@@ -30,34 +30,12 @@ class FunctionPass(Pass):
         return with_functions(mod, changed)
 
 
-def with_functions(mod: IRModule, changed: dict[Any, Any]) -> IRModule:
-    """A copy of `mod` with some functions replaced; `mod` itself when there are none."""
-    if not changed:
-        return mod
-    out = mod.clone()
-    out.update(changed)
-    return out
-
-
-class _UserFunctionPass(FunctionPass):
-    def __init__(self, transform: Callable[..., Function], info: PassInfo, instance: Any = None) -> None:
-        self._transform, self._info, self._instance = transform, info, instance
-
-    @property
-    def info(self) -> PassInfo:
-        return self._info
-
+class _UserFunctionPass(UserPass, FunctionPass):
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         result = self._transform(function, mod, ctx)
         if not isinstance(result, Function):
             raise PassError(f"pass {self._info.name} returned {type(result).__name__} for a function")
         return result
-
-    def __getattr__(self, name: str) -> Any:
-        instance = self.__dict__.get("_instance")
-        if instance is None:
-            raise AttributeError(name)
-        return getattr(instance, name)
 
 
 class _UserBlockPass(_UserFunctionPass):

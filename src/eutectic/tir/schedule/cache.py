@@ -207,11 +207,7 @@ def _is_before(write: Access, read: Access, scope: BlockSite) -> bool:
 
 def _copy(edit: Edit, function: str, source: Buffer, target: Buffer, name: str) -> tuple[Stmt, Block]:
     """Loops around a block that copies a whole buffer, and the block."""
-    taken = {site.block.name_hint for site in edit.state.index(function).blocks}
-    unique, number = name, 0
-    while unique in taken:
-        number += 1
-        unique = f"{name}_{number}"
+    unique = edit.free_block_name(function, name)
     dtypes = [size.dtype for size in source.shape]
     loops = [Var(f"ax{k}", dtype) for k, dtype in enumerate(dtypes)]
     axes = [

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eutectic.arith.sets import Region, covers, is_empty, is_injective
-from eutectic.ir.prim_expr import EQ, LE, LT, NE, PrimExpr, Var, compare, logical_and, logical_or
+from eutectic.ir.prim_expr import EQ, NE, PrimExpr, Var, compare, logical_or
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.access import Access, Accesses, accesses_of
-from eutectic.tir.schedule.dependence import FALSE, TRUE, conjunction, in_bounds, may_meet
+from eutectic.tir.schedule.dependence import FALSE, TRUE, conjunction, in_bounds, lexicographic, may_meet
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.state import BlockSite
 from eutectic.tir.stmt import For, Stmt
@@ -152,11 +152,3 @@ def _is_exchangeable(block: Block, found: Accesses) -> bool:
     inside = [item for item in found.items if item.is_write and item.buffer.data not in found.private]
     updates = [item for item in inside if item.stmt is not init and not any(x is init for x in item.above)]
     return all(item.update is not None for item in updates)
-
-
-def lexicographic(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> PrimExpr:
-    """One tuple comes before another."""
-    out: PrimExpr = FALSE
-    for a, b in reversed(list(zip(first, second, strict=True))):
-        out = logical_or(compare(LT, a, b), logical_and(compare(LE, a, b), out))
-    return out

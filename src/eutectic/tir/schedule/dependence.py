@@ -151,8 +151,8 @@ def carried(loop: For, above: Sequence[Stmt] = ()) -> Conflict | Stmt | None:
     return None
 
 
-def _before(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> PrimExpr:
-    """One iteration of a nest comes before another."""
+def lexicographic(first: Sequence[PrimExpr], second: Sequence[PrimExpr]) -> PrimExpr:
+    """One tuple, such as an iteration of a nest, comes before another."""
     out, equal = FALSE, TRUE
     for a, b in zip(first, second, strict=True):
         out = logical_or(out, logical_and(equal, compare(LT, a, b)))
@@ -245,15 +245,15 @@ def _reversal(
 ) -> tuple[dict[Var, PrimExpr], dict[Var, PrimExpr], PrimExpr]:
     """Two iterations of which the first comes first in one order of the loops, and last in another."""
     first, second, bounds = _iterations(loops)
-    before = _before([first[x.loop_var] for x in loops], [second[x.loop_var] for x in loops])
-    after = _before([second[x.loop_var] for x in order], [first[x.loop_var] for x in order])
+    before = lexicographic([first[x.loop_var] for x in loops], [second[x.loop_var] for x in loops])
+    after = lexicographic([second[x.loop_var] for x in order], [first[x.loop_var] for x in order])
     return first, second, conjunction([around, bounds, before, after])
 
 
 def late(earlier: Access, later: Access, loops: Sequence[For], above: Sequence[Stmt] = ()) -> bool:
     """Whether `later` could touch an element in an iteration before that in which `earlier` does; False is proved."""
     first, second, bounds = _iterations(loops)
-    order = _before([second[loop.loop_var] for loop in loops], [first[loop.loop_var] for loop in loops])
+    order = lexicographic([second[loop.loop_var] for loop in loops], [first[loop.loop_var] for loop in loops])
     return may_meet(earlier, later, first, second, conjunction([context_of(above), bounds, order]))
 
 
@@ -290,7 +290,7 @@ def displaced(earlier: Sequence[For], later: Sequence[For], above: Sequence[Stmt
         return (*one.opaque, *two.opaque)[0]
     first, _, bounds = _iterations(earlier)
     _, second, others = _iterations(later)
-    order = _before([second[loop.loop_var] for loop in later], [first[loop.loop_var] for loop in earlier])
+    order = lexicographic([second[loop.loop_var] for loop in later], [first[loop.loop_var] for loop in earlier])
     given = conjunction([context_of(above), bounds, others, order])
     for a, b in pairs(one, two):
         if may_meet(a, b, first, second, given):

@@ -129,6 +129,15 @@ class Edit:
             )
         return found
 
+    def free_block_name(self, function: str, name: str) -> str:
+        """`name`, with a number when a block of the function has it."""
+        taken = {site.block.name_hint for site in self.state.index(function).blocks}
+        free, number = name, 0
+        while free in taken:
+            number += 1
+            free = f"{name}_{number}"
+        return free
+
     # ---- refusals
 
     def refuse(

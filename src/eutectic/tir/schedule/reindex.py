@@ -228,11 +228,7 @@ def _copier(edit: Edit, found: _Target, copy: Buffer, is_read: bool) -> tuple[St
         store = BufferStore(copy, BufferLoad(found.buffer, place), at)
     else:
         store = BufferStore(found.buffer, BufferLoad(copy, at), place)
-    taken = {site.block.name_hint for site in edit.state.index(found.site.function).blocks}
-    name, number = copy.name, 0
-    while name in taken:
-        number += 1
-        name = f"{copy.name}_{number}"
+    name = edit.free_block_name(found.site.function, copy.name)
     block = Block(tuple(axes), (), (), name, store)
     reads, writes = block_access(block)
     block = replace(block, reads=reads, writes=writes)

@@ -9,8 +9,8 @@ from eutectic.ir.prim_expr import PrimExpr, Var, sub
 from eutectic.tir.access import Interval
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.schedule.access import Access, Accesses, accesses_of
-from eutectic.tir.schedule.complete_block import Complete, lexicographic, require_complete
-from eutectic.tir.schedule.dependence import Conflict, conjunction, in_bounds, may_meet
+from eutectic.tir.schedule.complete_block import Complete, require_complete
+from eutectic.tir.schedule.dependence import Conflict, conjunction, in_bounds, lexicographic, may_meet
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, LoopRV
 from eutectic.tir.schedule.index_rewrite import analyzer_for

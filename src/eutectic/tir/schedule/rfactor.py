@@ -235,17 +235,12 @@ def _partial_block(edit: Edit, found: _Factored, partial: Buffer, axis: int) -> 
     result = BufferLoad(partial, at)
     body = BufferStore(partial, found.combiner.combined(result, term), at, span=found.update.span)
     name = f"{found.site.block.name_hint}_rf"
-    block = _stated(Block(tuple(axes), (), (), _free_name(edit, found, name), body, BufferStore(partial, first, at)))
+    block = _stated(
+        Block(
+            tuple(axes), (), (), edit.free_block_name(found.site.function, name), body, BufferStore(partial, first, at)
+        )
+    )
     return BlockRealize(tuple(bound), found.site.stmt.predicate, block)
-
-
-def _free_name(edit: Edit, found: _Factored, name: str) -> str:
-    taken = {site.block.name_hint for site in edit.state.index(found.site.function).blocks}
-    unique, number = name, 0
-    while unique in taken:
-        number += 1
-        unique = f"{name}_{number}"
-    return unique
 
 
 def _final_block(found: _Factored, partial: Buffer, axis: int) -> BlockRealize:

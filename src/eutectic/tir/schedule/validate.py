@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,7 @@ from eutectic.tir.function import PrimFunc
 from eutectic.tir.interpret import run
 
 SIZES: Final = (3, 1, 4)  # of sizes that are variables, one after another
-_KINDS: Final = ("numbers", "small integers", "special values")
+KINDS: Final = ("numbers", "small integers", "special values")
 
 
 def compare_programs(before: PrimFunc, after: PrimFunc, step: str) -> None:
@@ -33,7 +33,7 @@ def compare_programs(before: PrimFunc, after: PrimFunc, step: str) -> None:
     Raises:
         ScheduleError: an element differs, or the second version does something undefined which the first does not.
     """
-    for kind in _KINDS:
+    for kind in KINDS:
         given = inputs(before, kind)
         want = [np.copy(x) for x in given]
         try:
@@ -77,7 +77,7 @@ def inputs(func: PrimFunc, kind: str, seed: int = 0) -> list[Any]:
     dice = np.random.default_rng(seed)
     sizes = dict(_sizes(func))
     return [
-        _array(item, [evaluate(size, sizes) for size in item.shape], kind, dice)
+        telling_array(item.dtype, [evaluate(size, sizes) for size in item.shape], kind, dice)
         if isinstance(item, Buffer)
         else sizes.get(item, 1)
         for item in func.buffers
@@ -93,17 +93,27 @@ def _sizes(func: PrimFunc) -> Iterator[tuple[Var, int]]:
         yield var, SIZES[number % len(SIZES)]
 
 
-def _array(buffer: Buffer, shape: list[int], kind: str, dice: np.random.Generator) -> Any:
-    dtype = to_numpy(buffer.dtype)
-    if buffer.dtype == "bool":
-        return dice.integers(0, 2, shape).astype(bool)
-    if not is_float(buffer.dtype):
-        return np.asarray(dice.integers(0, 4, shape)).astype(dtype)
+def telling_array(
+    dtype: str, shape: Sequence[int], kind: str, dice: np.random.Generator, scale: float = 3.0
+) -> np.ndarray[Any, Any]:
+    """Values that show differences.
+
+    Args:
+        dtype: Of the values.
+        shape: Of the array.
+        kind: One of `KINDS`; integers and bools are the same for all.
+        dice: Where the values come from.
+        scale: Standard deviation of random floats.
+    """
+    if dtype == "bool":
+        return np.asarray(dice.integers(0, 2, shape)).astype(bool)
+    if not is_float(dtype):
+        return np.asarray(dice.integers(0, 4, shape)).astype(to_numpy(dtype))
     if kind == "small integers":
-        return np.asarray(dice.integers(-4, 5, shape)).astype(dtype)
-    values = np.asarray(dice.standard_normal(shape) * 3)
+        return np.asarray(dice.integers(-4, 5, shape)).astype(to_numpy(dtype))
+    values = np.asarray(dice.standard_normal(shape) * scale)
     if kind == "special values" and values.size:
         flat = values.reshape(-1)
         for place, special in enumerate((np.nan, np.inf, -np.inf, -0.0)):
             flat[(place * 7 + 3) % flat.size] = special
-    return values.astype(dtype)
+    return values.astype(to_numpy(dtype))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from eutectic.ir.module import IRModule
-from eutectic.ir.transform import Pass, PassContext, PassInfo, make_pass_decorator
+from eutectic.ir.transform import Pass, PassContext, UserPass, make_pass_decorator, with_functions
 from eutectic.support.errors import PassError
 from eutectic.tir.function import PrimFunc
 
@@ -26,32 +26,15 @@ class PrimFuncPass(Pass):
                 fresh = self.run_function(func, mod, ctx)
                 if fresh is not func:
                     changed[gv] = fresh
-        if not changed:
-            return mod
-        out = mod.clone()
-        out.update(changed)
-        return out
+        return with_functions(mod, changed)
 
 
-class _UserPrimFuncPass(PrimFuncPass):
-    def __init__(self, transform: Callable[..., PrimFunc], info: PassInfo, instance: Any = None) -> None:
-        self._transform, self._info, self._instance = transform, info, instance
-
-    @property
-    def info(self) -> PassInfo:
-        return self._info
-
+class _UserPrimFuncPass(UserPass, PrimFuncPass):
     def run_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         result = self._transform(func, mod, ctx)
         if not isinstance(result, PrimFunc):
             raise PassError(f"pass {self._info.name} returned {type(result).__name__} for a tensor function")
         return result
-
-    def __getattr__(self, name: str) -> Any:
-        instance = self.__dict__.get("_instance")
-        if instance is None:
-            raise AttributeError(name)
-        return getattr(instance, name)
 
 
 def prim_func_pass(

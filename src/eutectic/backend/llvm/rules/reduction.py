@@ -15,6 +15,7 @@ from eutectic.backend.llvm.rules.combine import Combiner, combiner_of, start_of
 from eutectic.backend.llvm.rules.flat import Flat
 from eutectic.backend.llvm.rules.linear import Linear
 from eutectic.backend.llvm.rules.loops import (
+    Body,
     Piece,
     for_,
     lanes_loop,
@@ -318,7 +319,7 @@ class _Tiled:
         width = wide.width if begin is not None else 1
 
         def body(buffer: Buffer) -> Stmt:
-            def each(make: object) -> Stmt:
+            def each(make: Body) -> Stmt:
                 return self._points((width, width), low, row, begin, make)
 
             start = each(lambda place: BufferStore(buffer, start_of(flat, env), (place,)))
@@ -339,12 +340,11 @@ class _Tiled:
         return local(f"{flat.name}_tile", flat.acc.dtype, low.width * width, body)
 
     def _points(
-        self, widths: tuple[int, int], low: Piece, row: PrimExpr | None, begin: PrimExpr | None, make: object
+        self, widths: tuple[int, int], low: Piece, row: PrimExpr | None, begin: PrimExpr | None, make: Body
     ) -> Stmt:
         """Something at each place of the tile: rows written out, vectors along the lanes, of which some may be left."""
         layout, env = self.layout, self.env
         width, used = widths
-        assert callable(make)
 
         def line(i: PrimExpr) -> Stmt:
             if layout.rows is not None and row is not None:
@@ -355,9 +355,7 @@ class _Tiled:
                 if layout.vector is not None and begin is not None:
                     env[layout.vector.var] = add(begin, at)
                     env[self.lane] = at
-                found = make(add(mul(i, width) if width != 1 else i, at))
-                assert isinstance(found, Stmt)
-                return found
+                return make(add(mul(i, width) if width != 1 else i, at))
 
             return lanes_loop(used, like, lane)
 
