@@ -1,5 +1,6 @@
 """Passes over tensor programs: the way from blocks to flat loops; names as in `tvm.tir.transform`."""
 
+from eutectic.tir.transform.compact_buffer_allocation import CompactBufferAllocation, compact_buffer_allocation
 from eutectic.tir.transform.flatten_buffer import FlattenBuffer, flatten_buffer
 from eutectic.tir.transform.infra import PrimFuncPass, prim_func_pass
 from eutectic.tir.transform.lower_blocks import ConvertBlocksToOpaque, LowerBlocks, LowerOpaqueBlock, lower_blocks
@@ -12,6 +13,7 @@ from eutectic.tir.transform.unroll_loop import UnrollLoop, unroll_loop
 from eutectic.tir.transform.vectorize_loop import VectorizeLoop, vectorize_loop
 
 __all__ = [
+    "CompactBufferAllocation",
     "ConvertBlocksToOpaque",
     "FlattenBuffer",
     "LegalizeNarrowFloat",
@@ -23,6 +25,7 @@ __all__ = [
     "Simplify",
     "UnrollLoop",
     "VectorizeLoop",
+    "compact_buffer_allocation",
     "default_cpu_lowering",
     "flatten_buffer",
     "legalize_narrow_float",

@@ -7,6 +7,7 @@ from typing import Final
 
 from eutectic.ir.transform import Sequential
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.transform.compact_buffer_allocation import CompactBufferAllocation, compact_buffer_allocation
 from eutectic.tir.transform.flatten_buffer import FlattenBuffer, flatten_buffer
 from eutectic.tir.transform.lower_blocks import LowerBlocks, lower_blocks
 from eutectic.tir.transform.lower_init_block import LowerInitBlock, lower_init_block
@@ -19,6 +20,7 @@ from eutectic.tir.transform.vectorize_loop import VectorizeLoop, vectorize_loop
 _STEPS: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (
     lower_init_block,
     lower_blocks,
+    compact_buffer_allocation,
     flatten_buffer,
     legalize_narrow_float,
     vectorize_loop,
@@ -52,6 +54,7 @@ def default_cpu_lowering() -> Sequential:
     passes = (
         LowerInitBlock(),
         LowerBlocks(),
+        CompactBufferAllocation(),
         FlattenBuffer(),
         LegalizeNarrowFloat(),
         VectorizeLoop(),

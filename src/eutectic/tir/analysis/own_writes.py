@@ -1,0 +1,53 @@
+"""Memory that an iteration reads only what it wrote itself of: iterations can have memory of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from eutectic.arith.sets import Region, covers
+from eutectic.ir.prim_expr import EQ, PrimExpr, Var, as_prim, compare, logical_and, logical_or
+from eutectic.tir.schedule.access import Access
+from eutectic.tir.schedule.dependence import conjunction, context_of, in_bounds, lexicographic, region_of
+from eutectic.tir.schedule.regions import fixed_loops, shared, written_before
+from eutectic.tir.stmt import For, Stmt
+
+
+def reads_own_writes(own: Sequence[Access], above: Sequence[Stmt]) -> bool:
+    """Whether all that is read of a buffer is proved to have been written before, by the same run of a statement.
+
+    Args:
+        own: Accesses of the buffer in the statement, in the order of the program.
+        above: Statements around it.
+    """
+    writes = [item for item in own if item.is_write and item.exact and None not in item.indices]
+    return all(any(_provides(write, read, above) for write in writes) for read in own if not read.is_write)
+
+
+def _provides(write: Access, read: Access, above: Sequence[Stmt]) -> bool:
+    """Whether one write reaches each element that is read before it is read."""
+    return written_before(write, read, above) or _in_earlier_iteration(write, read, above)
+
+
+def _in_earlier_iteration(write: Access, read: Access, above: Sequence[Stmt]) -> bool:
+    """As `_provides`, for a write in an earlier iteration of serial loops around both, such as the first of a sum."""
+    around, first, second = shared(write, read)
+    loops = [item for item in around if isinstance(item, For)]
+    if write.buffer is not read.buffer or None in read.indices or any(loop.kind != "serial" for loop in loops):
+        return False
+    earlier = {loop.loop_var: Var(f"p{k}", loop.loop_var.dtype) for k, loop in enumerate(loops)}
+    before = [earlier[loop.loop_var] for loop in loops]
+    now: list[PrimExpr] = [loop.loop_var for loop in loops]
+    order = lexicographic(before, now)
+    if 0 <= first < second:
+        order = logical_or(order, conjunction([compare(EQ, a, b) for a, b in zip(before, now, strict=True)]))
+    given = context_of([*above, *around])
+    return covers(_at(write, loops, earlier, order), region_of(read, fixed_loops(around)), given)
+
+
+def _at(write: Access, loops: Sequence[For], at: Mapping[Var, Var], order: PrimExpr) -> Region:
+    """What a write reaches in the iterations of some loops for which a condition holds."""
+    made = region_of(write, dict(at))
+    bounds = {at[loop.loop_var]: (loop.min, loop.extent) for loop in loops}
+    inside = conjunction([in_bounds(var, ends) for var, ends in bounds.items()])
+    predicate = logical_and(order, inside)
+    return Region(made.indices, {**bounds, **made.iters}, logical_and(as_prim(made.predicate, "bool"), predicate))
