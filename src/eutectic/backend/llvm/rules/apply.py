@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.rules.elementwise import elementwise
+from eutectic.backend.llvm.rules.epilogue import with_epilogues
 from eutectic.backend.llvm.rules.flat import FlatBuffers, collapse, flatten
 from eutectic.backend.llvm.rules.group import Group, groups_of
 from eutectic.backend.llvm.rules.inline import inline
@@ -42,7 +43,7 @@ def schedule_for_cpu(func: PrimFunc, machine: Machine) -> PrimFunc:
     if found is None:
         return _outer_parallel(func)
     stages, intermediates = found
-    stages, copies = pack(inline(stages, intermediates))
+    stages, copies = pack(with_epilogues(func, inline(stages, intermediates), intermediates))
     intermediates = (*intermediates, *copies)
     groups = groups_of(stages, intermediates)
     buffers = FlatBuffers([*intermediates, *(row for group in groups for row in group.rows)])

@@ -1,4 +1,4 @@
-"""Fewer stages: values are computed where they are read, and what follows a reduction is done as it is stored."""
+"""Fewer stages: values are computed where they are read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_CHEAP: Final = 6  # operations that are rather done twice than stored
 
 
 def inline(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> list[Stage]:
-    """Inline stages into their readers where that costs little, and attach epilogues to reductions.
+    """Inline stages into their readers where that costs little.
 
     Args:
         stages: In order.
@@ -43,7 +43,7 @@ def inline(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> list[Sta
                 del found[i]
                 changed = True
                 break
-    return _with_epilogues(found, local)
+    return found
 
 
 def operations(expr: Node) -> int:
@@ -131,50 +131,3 @@ def _value_at(stage: Stage, load: BufferLoad) -> PrimExpr:
         if isinstance(mine, Var):
             table[mine] = theirs
     return put(stage.value, table)
-
-
-def _with_epilogues(stages: list[Stage], local: set[int]) -> list[Stage]:
-    found = list(stages)
-    for i in reversed(range(len(found))):
-        stage = found[i]
-        if stage.init is None or id(stage.output) not in local:
-            continue
-        readers = [k for k, other in enumerate(found) if any(r.buffer is stage.output for r in other.reads())]
-        if len(readers) != 1:
-            continue
-        reader = found[readers[0]]
-        fitted = _fit(stage, reader)
-        between = found[i + 1 : readers[0]]
-        if fitted is None or any(r.buffer is other.result for other in between for r in fitted.reads()):
-            continue
-        found[readers[0]] = replace(stage, epilogue=fitted)
-        del found[i]
-    return found
-
-
-def _fit(stage: Stage, reader: Stage) -> Stage | None:
-    """The reader over the stage's axes, when it is element-wise and reads each element where it is made."""
-    if reader.init is not None or reader.epilogue is not None or len(reader.spatial) != len(stage.spatial):
-        return None
-    mine = [load for load in reader.reads() if load.buffer is stage.output]
-    if len({_key(load) for load in mine}) != 1:
-        return None
-    table: dict[Var, PrimExpr] = {}
-    for have, given in zip(stage.indices, mine[0].indices, strict=True):
-        if isinstance(have, Var):
-            if not isinstance(given, Var) or given in table:
-                return None
-            table[given] = have
-        elif not isinstance(given, IntImm):
-            return None
-    extents = {id(axis.var): axis.extent for axis in stage.spatial}
-    for axis in reader.spatial:
-        target = table.get(axis.var)
-        if target is None or structural_digest(extents[id(target)]) != structural_digest(axis.extent):
-            return None
-    return replace(
-        reader,
-        spatial=stage.spatial,
-        indices=tuple(put(index, table) for index in reader.indices),
-        value=put(reader.value, table),
-    )
