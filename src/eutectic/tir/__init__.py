@@ -38,6 +38,7 @@ from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferReg
 from eutectic.tir.complete import complete
 from eutectic.tir.expr import Broadcast, Call, Let, Ramp, Shuffle, StringImm
 from eutectic.tir.function import BufferMap, PrimFunc
+from eutectic.tir.index_map import IndexMap
 from eutectic.tir.iter_var import IterVar, Range
 from eutectic.tir.op import (
     abs,
@@ -140,6 +141,7 @@ from eutectic.tir.stmt import (
     While,
     seq,
 )
+from eutectic.tir.tensor_intrin import TensorIntrin
 from eutectic.tir.well_formed import verify_well_formed
 
 Mod = TruncMod  # TVM's name
@@ -179,6 +181,7 @@ __all__ = [
     "For",
     "ForKind",
     "IfThenElse",
+    "IndexMap",
     "IntImm",
     "IterVar",
     "Let",
@@ -206,6 +209,7 @@ __all__ = [
     "Stmt",
     "StringImm",
     "Sub",
+    "TensorIntrin",
     "TruncDiv",
     "TruncMod",
     "TupleType",

@@ -57,6 +57,12 @@ def under_tiles(sch: Schedule) -> None:
     sch.reverse_compute_at("compute", sch.get_loops("T_add")[2])
 
 
+def in_parallel(sch: Schedule) -> None:
+    outer = sch.split(sch.get_loops("C")[0], [None, 4])[0]
+    sch.parallel(outer)
+    sch.compute_at("B", outer)
+
+
 STEPS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any]]] = {
     "a chain": (
         chain,
@@ -66,6 +72,7 @@ STEPS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any]]] = {
     "no loops": (chain, lambda s: s.compute_at("compute", s.get_loops("compute_1")[1])),
     "a tile of a product": (dense_bias_relu, lambda s: s.compute_at("T_matmul", tiled(s, "T_add", 3, 2)[1])),
     "a halo": (lambda: blur(10), halo),
+    "a halo in parallel": (lambda: blur(8), in_parallel),
     "a halo of a size that is not known": (lambda: blur(Var("n", "int64")), halo),
     "a condition in the reader": (padded, lambda s: s.compute_at("compute", s.get_loops("PadInput")[0])),
     "the input of a convolution": (
@@ -207,12 +214,6 @@ def touched(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32"), D: T.Buf
             C[v] = B[v]
 
 
-def in_parallel(sch: Schedule) -> None:
-    outer = sch.split(sch.get_loops("C")[0], [None, 4])[0]
-    sch.parallel(outer)
-    sch.compute_at("B", outer)
-
-
 REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str]] = {
     "output": (chain, lambda s: s.compute_at("compute_1", s.get_loops("compute")[0]), "does not come after block"),
     "own loop": (
@@ -241,7 +242,6 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
         "each point of the reduction once",
     ),
     "partly": (lambda: partly, lambda s: s.compute_at("B", s.get_loops("C")[0]), "at all points of its axes"),
-    "race": (lambda: blur(8), in_parallel, "iterations of the parallel loop i_0 would depend on each other"),
     "decomposed": (
         dense_bias_relu,
         lambda s: (

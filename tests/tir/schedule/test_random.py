@@ -36,6 +36,8 @@ def _loops(sch: Schedule, draw: Draw) -> tuple[BlockRV, list[LoopRV]]:
 
 
 def _one(loops: list[LoopRV], draw: Draw) -> LoopRV:
+    if not loops:
+        raise ScheduleError("the block has no loops of its own")
     return loops[draw(st.integers(0, len(loops) - 1))]
 
 
@@ -48,6 +50,7 @@ def split(sch: Schedule, draw: Draw) -> None:
 
 def fuse(sch: Schedule, draw: Draw) -> None:
     _, loops = _loops(sch, draw)
+    _one(loops, draw)
     first = draw(st.integers(0, len(loops) - 1))
     sch.fuse(*loops[first : first + draw(st.integers(2, 3))])
 
@@ -90,6 +93,8 @@ def copies(sch: Schedule, draw: Draw) -> None:
 def merge(sch: Schedule, draw: Draw) -> None:
     _, some = _loops(sch, draw)
     _, others = _loops(sch, draw)
+    if not some or not others:
+        return
     depth = draw(st.integers(0, 2))
     sch.merge(*(loops[min(depth, len(loops) - 1)] for loops in (some, others)))
 

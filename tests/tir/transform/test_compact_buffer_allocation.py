@@ -15,17 +15,22 @@ from eutectic.script import tir as T
 from eutectic.tir import Allocate, For, PrimFunc, Schedule
 from eutectic.tir.transform import (
     CompactBufferAllocation,
+    PlanAndUpdateBufferAllocationLocation,
     compact_buffer_allocation,
     lower,
     lower_blocks,
     lower_init_block,
+    plan_allocations,
 )
 from eutectic.tir.transform.index_facts import statements
 
 
 def compacted(func: PrimFunc) -> PrimFunc:
     """The function without blocks, after the pass, which must keep what it computes."""
-    before = lower_blocks(lower_init_block(func))
+    placed = plan_allocations(func)
+    tir.verify_well_formed(placed)
+    compare_programs(func, placed, "plan_allocations")
+    before = lower_blocks(lower_init_block(placed))
     after = compact_buffer_allocation(before)
     tir.verify_well_formed(after)
     compare_programs(before, after, "compact_buffer_allocation")
@@ -79,8 +84,8 @@ def two_nests(x: T.Buffer((16,), "float32"), y: T.Buffer((16,), "float32")):
 
 def test_a_tile_of_what_two_nests_share():
     assert compacted(two_nests).script().partition("\n")[2].strip() == TEXT.strip()
-    made = CompactBufferAllocation()(IRModule({"main": two_nests}))
-    assert structural_equal(made["main"], compact_buffer_allocation(two_nests))
+    made = CompactBufferAllocation()(PlanAndUpdateBufferAllocationLocation()(IRModule({"main": two_nests})))
+    assert structural_equal(made["main"], compacted(two_nests))
 
 
 def test_values_of_earlier_iterations_keep_their_memory():

@@ -13,8 +13,8 @@ from eutectic.tir.interpret.machine import Code, Compiler, Env, Step
 from eutectic.tir.interpret.memory import Memory, Pointer, View
 
 
-def axes_of(compiler: Compiler, stmt: BlockRealize) -> Callable[[Env], list[int]]:
-    """The function that binds the axes of a block and gives the distances from their minima."""
+def axes_of(compiler: Compiler, stmt: BlockRealize) -> Step:
+    """The function that binds the axes of a block."""
     axes: list[tuple[Var, Code, Code, Code]] = []
     for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
         if axis.dom is None:
@@ -23,18 +23,15 @@ def axes_of(compiler: Compiler, stmt: BlockRealize) -> Callable[[Env], list[int]
         axes.append((axis.var, compiler.code(value), low, count))
     name = stmt.block.name_hint
 
-    def bind(env: Env) -> list[int]:
+    def bind(env: Env) -> None:
         values = [value(env) for _, value, _, _ in axes]
-        relative = []
         for (var, _, low, count), value in zip(axes, values, strict=True):
             first, extent = low(env), count(env)
             if not first <= value < first + extent:
                 raise InternalError(
                     f"axis {var.name} of block {name} is bound to {value}, outside of range({first}, {first + extent})"
                 )
-            relative.append(value - first)
             env[var] = value
-        return relative
 
     return bind
 

@@ -257,20 +257,18 @@ class StmtCompiler:
 
     def _realize(self, stmt: BlockRealize) -> Step:
         block = stmt.block
+        if block.init is not None:
+            raise InternalError(f"block {block.name_hint} has first values that `lower_init_block` did not take out")
         bind, enter = axes_of(self.exprs, stmt), buffers_of(self.exprs, block)
-        init = None if block.init is None else self.step(block.init)
         body, runs = self.step(block.body), None if stmt.always_runs else self.exprs.code(stmt.predicate)
-        reduced = [place for place, axis in enumerate(block.iter_vars) if axis.iter_type == "comm_reduce"]
         local: list[Node] = [axis.var for axis in block.iter_vars]
         local += [name for buffer in block.alloc_buffers for name in (buffer, buffer.data)]
 
         def run(env: Env) -> None:
             if runs is not None and not runs(env):
                 return
-            relative = bind(env)
+            bind(env)
             bound = enter(env)
-            if init is not None and not any(relative[place] for place in reduced):
-                init(env)
             body(env)
             for name in (*local, *bound):
                 env.pop(name, None)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Final, TypeAlias
 
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import (
+    EQ,
     Add,
     And,
     Broadcast,
@@ -31,6 +33,7 @@ from eutectic.ir.prim_expr import (
     Var,
     add,
     as_prim,
+    compare,
     logical_not,
     mul,
 )
@@ -53,8 +56,13 @@ from eutectic.tir.stmt import (
     Stmt,
     While,
 )
-from eutectic.tir.transform.conditions import conjuncts
-from eutectic.tir.transform.lower_init_block import first_point
+from eutectic.tir.transform.conditions import conjuncts, variables
+from eutectic.tir.transform.lower_init_block import (
+    conjunction_of,
+    first_point,
+    loop_after_init,
+    spatial_conditions,
+)
 from eutectic.tir.transform.statement_mutator import operands_of, rewrite_expr
 
 Bounds: TypeAlias = tuple[PrimExpr, PrimExpr]  # first value and number of values
@@ -145,10 +153,18 @@ class _Place:
         )
 
 
-def accesses_of(stmt: Stmt) -> Accesses:
-    """What `stmt` reads and writes; variables from outside of it have some fixed value each."""
-    walk = _Walk()
-    walk.stmt(stmt, _Place())
+def accesses_of(stmt: Stmt, around: Sequence[Stmt] = ()) -> Accesses:
+    """What `stmt` reads and writes; variables from outside of it have some fixed value each.
+
+    Args:
+        stmt: The statement.
+        around: The statements around it; what blocks among these call by another name is known by its own.
+    """
+    walk, at = _Walk(), _Place()
+    for item in around:
+        if isinstance(item, BlockRealize):
+            at.matched.update({match.buffer: match for match in item.block.match_buffers})
+    walk.stmt(stmt, at)
     return Accesses(tuple(walk.items), tuple(walk.opaque), frozenset(walk.private))
 
 
@@ -225,9 +241,7 @@ class _Walk:
         self.private.update(buffer.data for buffer in block.alloc_buffers)
         inside.matched.update({match.buffer: match for match in block.match_buffers})
         if block.init is not None:
-            first = replace(inside, values=dict(inside.values))
-            _assume(first, first_point(block))
-            self.stmt(block.init, first)
+            self.stmt(block.init, _first_values(stmt, at, inside))
         self.stmt(block.body, inside)
 
     def store(self, stmt: BufferStore, at: _Place) -> None:
@@ -279,6 +293,32 @@ class _Walk:
                 return other
         known.append(items)
         return items
+
+
+def _first_values(stmt: BlockRealize, at: _Place, inside: _Place) -> _Place:
+    """Where the init of a block runs: before the first iteration of the reduction, be there one or not."""
+    chain = list(takewhile(lambda item: isinstance(item, For | SeqStmt), reversed(at.above)))[::-1]
+    loop = loop_after_init(stmt, chain)  # type: ignore[arg-type]  # only loops and sequences
+    if loop is None:
+        first = replace(inside, values=dict(inside.values))
+        _assume(first, first_point(stmt.block))
+        return first
+    reduced = {
+        var
+        for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True)
+        if axis.iter_type == "comm_reduce"
+        for var in variables(value)
+    }
+    first = replace(inside, values=dict(inside.values), iters=dict(inside.iters), conditions=at.conditions)
+    first.exact = at.exact
+    _assume(first, conjunction_of(spatial_conditions(stmt)))
+    for item in chain:
+        if isinstance(item, For) and item.loop_var in reduced:
+            low, extent = (_resolved(end, at) for end in (item.min, item.extent))
+            if is_affine(low) and is_affine(extent):
+                first.iters[item.loop_var] = (low, IntImm(item.loop_var.dtype, 1))
+                _assume(first, compare(EQ, item.loop_var, low))
+    return first
 
 
 def _alike(a: PrimExpr | None, b: PrimExpr | None) -> bool:

@@ -62,7 +62,7 @@ def require_complete(edit: Edit, site: BlockSite, loops: Sequence[For], given: P
     if block.init is None and _reduced(block):
         message = f"{edit.name}: block {name} is a reduction without its first values"
         edit.refuse(site, message, help="move it before decompose_reduction")
-    found = accesses_of(BlockRealize(tuple(axis.var for axis in block.iter_vars), TRUE, block))
+    found = accesses_of(BlockRealize(tuple(axis.var for axis in block.iter_vars), TRUE, block), site.above)
     results = {item.buffer for item in found.items if item.is_write and item.buffer.data not in found.private}
     listed = tuple(dict.fromkeys(item.buffer for item in found.items if item.buffer in results))
     for buffer in listed:

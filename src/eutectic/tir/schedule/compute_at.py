@@ -173,7 +173,7 @@ def _shifted(span: Interval | None, by: PrimExpr) -> Interval | None:
 
 def _require_cover(edit: Edit, move: Move, form: Complete, new: Placed) -> None:
     """Under the loop all that is read was written before, and iterations that run at once do not meet."""
-    found = accesses_of(new.scope)
+    found = accesses_of(new.scope, move.scope.above)
     outside = (*move.loop.above, new.loop)
     fixed, given = fixed_loops(outside), context_of([*move.loop.above, move.loop.stmt])
     for buffer in form.results:

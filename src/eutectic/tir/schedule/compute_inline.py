@@ -20,8 +20,10 @@ from eutectic.tir.schedule.regions import (
     elementwise,
     known_accesses,
     local_buffer,
+    require_closed,
     restated,
     scope_of,
+    shared,
     taken_out,
     without_buffer,
     written_before,
@@ -70,6 +72,7 @@ def _require_inlinable(edit: Edit, site: BlockSite, scope: BlockSite, store: Buf
     inputs = {item.buffer.data for item in found.items if item.stmt is store and not item.is_write}
     for read in (item for item in used if not item.is_write):
         sites = [site, *_reader(edit, scope, read)]
+        require_closed(edit, site, shared(writes[0], read)[0])
         if not written_before(writes[0], read, scope.above):
             message = (
                 f"compute_inline: it is not proved that block {name} has written every element of {buffer.name} "

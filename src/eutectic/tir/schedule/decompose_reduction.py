@@ -52,7 +52,7 @@ def decompose_reduction(edit: Edit, block: BlockLike, loop: LoopRV) -> BlockRV:
     init = _legal(edit, site, around)
     inside = _inside(edit, site, around)
     first, loops, names = _first_values(edit, site, inside, init)
-    found = accesses_of(around.stmt)
+    found = accesses_of(around.stmt, around.above)
     _require_independent(edit, site, around, found, init)
     _require_same_elements(edit, site, around, inside, found, init, names, first.predicate)
     update = replace(site.block, name_hint=f"{site.block.name_hint}_update", init=None)
@@ -78,7 +78,7 @@ def _legal(edit: Edit, site: BlockSite, around: LoopSite) -> Stmt:
     if not any(item is around.stmt for item in site.loops):
         message = f"decompose_reduction: loop {around.stmt.loop_var.name} is not around block {block.name_hint}"
         edit.refuse([site, around], message, help="choose one of get_loops(block)")
-    if not all(isinstance(stmt, BufferStore | SeqStmt) for stmt, _ in walk(block.init)):
+    if not all(isinstance(stmt, BufferStore | SeqStmt | For | BlockRealize) for stmt, _ in walk(block.init)):
         edit.refuse(site, f"decompose_reduction: the init of block {block.name_hint} is more than stores")
     reduced = {axis.var for axis in block.iter_vars if axis.iter_type == "comm_reduce"}
     if any(isinstance(item, Var) and item in reduced for item in post_order(block.init)):
@@ -152,7 +152,7 @@ def _require_independent(edit: Edit, site: BlockSite, around: LoopSite, found: A
     name = site.block.name_hint
     if found.opaque:
         edit.refuse([site, around], f"decompose_reduction: something in loop {around.stmt.loop_var.name} has effects")
-    own = accesses_of(init)
+    own = accesses_of(init, (*site.above, site.stmt))
     for item in found.items:
         mine = any(x is site.stmt for x in item.above)
         if not mine and item.buffer.data in own.written:
@@ -206,4 +206,6 @@ def _new_region(write: Access, names: Mapping[Var, Var], inside: Sequence[For], 
     iters = {
         names[loop.loop_var]: (renamed(loop.min), renamed(loop.extent)) for loop in inside if loop.loop_var in names
     }
+    outer = {loop.loop_var for loop in inside}  # others are loops of the init itself, as blockize makes them
+    iters |= {var: (renamed(low), renamed(size)) for var, (low, size) in write.iters.items() if var not in outer}
     return Region(tuple(renamed(index) for index in write.indices if index is not None), iters, predicate)

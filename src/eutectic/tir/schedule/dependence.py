@@ -80,7 +80,7 @@ def region_of(access: Access, fixed: Mapping[Var, PrimExpr] | None = None, axes:
     fixed = fixed or {}
 
     def at(expr: PrimExpr) -> PrimExpr:
-        return rewrite_expr(expr, lambda item: fixed.get(item) if isinstance(item, Var) else None)
+        return _at(expr, fixed)
 
     chosen = range(len(access.indices)) if axes is None else axes
     indices = tuple(at(index) for k in chosen if (index := access.indices[k]) is not None)
@@ -121,18 +121,19 @@ def pairs(found: Accesses, other: Accesses | None = None, *, at_once: bool = Fal
                 yield a, b
 
 
-def carried(loop: For, above: Sequence[Stmt] = ()) -> Conflict | Stmt | None:
+def carried(loop: For, above: Sequence[Stmt] = (), private: frozenset[Var] = frozenset()) -> Conflict | Stmt | None:
     """What makes the order of the iterations of a loop matter.
 
     Args:
         loop: The loop.
         above: Statements around it, which bound their variables.
+        private: Memory that each iteration has for itself.
 
     Returns:
         Two accesses that could meet in different iterations; a statement whose accesses are not known;
         or None: the iterations may run in any order, also at once.
     """
-    found = accesses_of(loop)
+    found = accesses_of(loop, above)
     if found.opaque:
         return found.opaque[0]
     p, q = (Var(name, loop.loop_var.dtype) for name in "pq")
@@ -146,7 +147,7 @@ def carried(loop: For, above: Sequence[Stmt] = ()) -> Conflict | Stmt | None:
         return not may_meet(a, b, {loop.loop_var: p}, {loop.loop_var: q}, given)
 
     for a, b in sorted(pairs(found, at_once=True), key=_conditions):
-        if not proved.holds(a, b, partial(free, a, b)):
+        if a.buffer.data not in private and not proved.holds(a, b, partial(free, a, b)):
             return Conflict(a, b)
     return None
 
@@ -171,7 +172,7 @@ def order_conflict(loops: Sequence[For], order: Sequence[For], above: Sequence[S
     Returns:
         As `carried`: None says that all dependences keep their direction.
     """
-    found = accesses_of(loops[0])
+    found = accesses_of(loops[0], above)
     if found.opaque:
         return found.opaque[0]
     around = context_of(above)
@@ -223,13 +224,17 @@ def _iterations(loops: Sequence[For]) -> tuple[dict[Var, PrimExpr], dict[Var, Pr
     """Two iterations of loops: a variable per loop for each, and that they are in bounds."""
     first: dict[Var, PrimExpr] = {v.loop_var: Var(f"p{k}", v.loop_var.dtype) for k, v in enumerate(loops)}
     second: dict[Var, PrimExpr] = {v.loop_var: Var(f"q{k}", v.loop_var.dtype) for k, v in enumerate(loops)}
-    bounds = [
-        in_bounds(side[loop.loop_var], (loop.min, loop.extent))
-        for loop in loops
-        for side in (first, second)
-        if is_affine(loop.min) and is_affine(loop.extent)
-    ]
+    bounds: list[PrimExpr] = []
+    for loop in loops:
+        for side in (first, second):
+            low, extent = (_at(end, side) for end in (loop.min, loop.extent))  # of the same iteration of loops outside
+            if is_affine(low) and is_affine(extent):
+                bounds.append(in_bounds(side[loop.loop_var], (low, extent)))
     return first, second, conjunction(bounds)
+
+
+def _at(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
+    return rewrite_expr(expr, lambda item: values.get(item) if isinstance(item, Var) else None)
 
 
 def _exchange(earlier: Access, later: Access, pair: tuple[For, For], around: PrimExpr) -> bool:
@@ -285,7 +290,7 @@ def displaced(earlier: Sequence[For], later: Sequence[For], above: Sequence[Stmt
     Returns:
         As `carried`: None says that no iteration of the second nest depends on a later one of the first.
     """
-    one, two = accesses_of(earlier[0]), accesses_of(later[0])
+    one, two = accesses_of(earlier[0], above), accesses_of(later[0], above)
     if one.opaque or two.opaque:
         return (*one.opaque, *two.opaque)[0]
     first, _, bounds = _iterations(earlier)

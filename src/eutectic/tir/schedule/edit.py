@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from eutectic.ir.prim_expr import IntImm
+from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.support.errors import ScheduleError
 from eutectic.support.spelling import did_you_mean
 from eutectic.tir.block import Block
@@ -27,6 +27,7 @@ class Edit:
         function: Name of the function that names of blocks are looked up in.
         dice: Where samples come from.
         level: How much a refusal shows: `detail`, `fast` or `none`.
+        relies: Loops that are run at once because their iterations have memory of their own.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Edit:
         function: str | None,
         dice: random.Random,
         level: str,
+        relies: Iterable[tuple[str, Var]] = (),
     ) -> None:
         self.name = name
         self.state = state
@@ -45,10 +47,12 @@ class Edit:
         self.function = function
         self.dice = dice
         self.level = level
+        self.relies: set[tuple[str, Var]] = set(relies)
         self.decision: Any = None  # what a sampling primitive chose; the trace keeps it
         self.resolved: dict[str, Any] = {}  # arguments that the trace keeps in place of those given
         self.unsaid: set[str] = set()  # arguments that the trace leaves out: they have their usual values
         self.keeps_results = True  # whether the program computes the same bits; only what was asked for may not
+        self.keeps_sums = True  # whether it does so but for the order of additions of floats
 
     # ---- places
 

@@ -21,11 +21,12 @@ from eutectic.tir.schedule.regions import (
     elementwise,
     fixed_loops,
     known_accesses,
+    require_closed,
     scope_of,
     shared,
 )
 from eutectic.tir.schedule.state import BlockSite, walk
-from eutectic.tir.stmt import BufferStore, For, LetStmt, SeqStmt, Stmt
+from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt
 from eutectic.tir.transform.conditions import conjuncts, variables
 from eutectic.tir.transform.statement_mutator import rewrite_expr
 
@@ -124,7 +125,7 @@ def epilogue_of(edit: Edit, reduction: BlockSite, block: BlockSite) -> Epilogue:
             values[var] = index if index.dtype == var.dtype else cast(var.dtype, index)
     found = known_accesses(edit, scope)
     around = _shared(edit, reduction, block, found, update, store)
-    _require_closed(edit, block, store, around)
+    require_closed(edit, block, around)
     place = _place(edit, reduction, update, around)
     _require_same_elements(edit, reduction, block, scope, found, store, place, around)
     _require_available(edit, reduction, block, found, update, store)
@@ -226,18 +227,6 @@ def _shared(
             )
             edit.refuse([reduction, block], message, help="the epilogue must come after all loops of the reduction")
     return around
-
-
-def _require_closed(edit: Edit, block: BlockSite, store: BufferStore, around: Sequence[Stmt]) -> None:
-    """The epilogue uses no name that is bound between what is around both and itself."""
-    passed = [item for item in block.above if not any(item is x for x in around)]
-    bound = {x.loop_var if isinstance(x, For) else x.var for x in passed if isinstance(x, For | LetStmt)}
-    doms = [end for axis in block.block.iter_vars if axis.dom is not None for end in (axis.dom.min, axis.dom.extent)]
-    used = {var for expr in (store.value, *store.indices, *doms) for var in variables(expr)} & bound
-    if used:
-        names = ", ".join(sorted(var.name for var in used))
-        message = f"{edit.name}: block {block.block.name_hint} uses {names}, which is bound outside of it"
-        edit.refuse(block, message, help="a block that moves may use its own axes only")
 
 
 def _write_of(found: Accesses, store: BufferStore) -> Access:

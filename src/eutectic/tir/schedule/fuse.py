@@ -20,7 +20,7 @@ def fuse(edit: Edit, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV
     Args:
         edit: The call.
         loops: Serial loops without annotations, outermost first; each is all that is in the one before.
-        preserve_unit_iters: Taken as TVM does; indices are in normal form, without loops of one iteration, anyway.
+        preserve_unit_iters: Keep loops of one iteration in the axes of blocks, where they are 0.
 
     Returns:
         The new loop.
@@ -58,6 +58,6 @@ def fuse(edit: Edit, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV
         values[loop.loop_var] = add(loop.min, digit)
         rest = floordiv(rest, loop.extent)
     made = For(fresh, IntImm(dtype, 0), extent, "serial", olds[-1].body, span=olds[0].span)
-    body = reindexed(olds[-1].body, values, first, [made])
+    body = reindexed(olds[-1].body, values, first, [made], preserve_unit_iters)
     edit.replace(first.function, {olds[0]: replace(made, body=body)})
     return edit.loop_rv(first.function, made)

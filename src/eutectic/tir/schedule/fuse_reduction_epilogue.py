@@ -73,7 +73,7 @@ def fuse_reduction_epilogue(
     edit.unsaid |= {name for name, usual in (("mode", mode == "exact"), ("reassociate", not reassociate)) if usual}
     found = epilogue_of(edit, reduction, block)
     if mode == "per_iteration":
-        edit.keeps_results = False
+        edit.keeps_results = edit.keeps_sums = False
         _step_by_step(edit, found)
     elif _begins_with_term(found, reassociate):
         edit.keeps_results = is_integer(found.result.dtype)

@@ -19,12 +19,19 @@ from eutectic.tir.transform.statement_mutator import rewrite_expr
 TRUE = IntImm("bool", 1)
 
 
-def analyzer_for(site: Site, *more: For) -> Analyzer:
-    """An analyzer that knows the ranges of the loops and axes around a place, and of more loops."""
+def analyzer_for(site: Site, *more: For, keep_units: bool = False) -> Analyzer:
+    """An analyzer that knows the ranges of the loops and axes around a place, and of more loops.
+
+    Args:
+        site: The place.
+        more: Loops inside of it.
+        keep_units: Whether the variable of a loop of one iteration is not taken for a constant.
+    """
     found = Analyzer()
     for stmt in (*site.above, *more):
         if isinstance(stmt, For):
-            found.bind(stmt.loop_var, Range(min=stmt.min, extent=stmt.extent))
+            extent = IntImm(stmt.loop_var.dtype, 2) if keep_units and stmt.static_extent == 1 else stmt.extent
+            found.bind(stmt.loop_var, Range(min=stmt.min, extent=extent))
         elif isinstance(stmt, BlockRealize):
             for axis in stmt.block.iter_vars:
                 if axis.dom is not None:
@@ -32,7 +39,9 @@ def analyzer_for(site: Site, *more: For) -> Analyzer:
     return found
 
 
-def reindexed(body: Stmt, values: Mapping[Var, PrimExpr], site: Site, loops: Sequence[For]) -> Stmt:
+def reindexed(
+    body: Stmt, values: Mapping[Var, PrimExpr], site: Site, loops: Sequence[For], keep_units: bool = False
+) -> Stmt:
     """A statement with loop variables replaced.
 
     Args:
@@ -40,33 +49,33 @@ def reindexed(body: Stmt, values: Mapping[Var, PrimExpr], site: Site, loops: Seq
         values: What stands for variables.
         site: Where it will stand.
         loops: New loops around it, inside of `site`.
+        keep_units: Whether loops of one iteration stay in the values of axes.
 
     Returns:
         The statement; axes of blocks that have changed are simplified, and what their predicates
         said but is known of the loops is left out.
     """
-    analyzer = analyzer_for(site, *loops)
-    for loop in loops_of(body):
-        ends = (rewrite_expr(end, lambda item: _value(item, values)) for end in (loop.min, loop.extent))
-        low, extent = ends
-        analyzer.bind(loop.loop_var, Range(min=low, extent=extent))
+    inner = [replace(x, min=_put(x.min, values), extent=_put(x.extent, values)) for x in loops_of(body)]
+    analyzer = analyzer_for(site, *loops, *inner)
+    units = keep_units and any(loop.static_extent == 1 for loop in (*site.loops, *loops, *inner))
+    plain = analyzer_for(site, *loops, *inner, keep_units=True) if units else analyzer
     fresh = {loop.loop_var for loop in loops}
 
     def change(item: Node) -> Node | None:
         if isinstance(item, Var):
             return values.get(item)
-        return _simplified(item, analyzer, fresh) if isinstance(item, BlockRealize) else None
+        return _simplified(item, analyzer, plain, fresh) if isinstance(item, BlockRealize) else None
 
     made = rewrite(body, change)
     assert isinstance(made, Stmt)
     return made
 
 
-def _value(item: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr | None:
-    return values.get(item) if isinstance(item, Var) else None
+def _put(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
+    return rewrite_expr(expr, lambda item: values.get(item) if isinstance(item, Var) else None)
 
 
-def _simplified(stmt: BlockRealize, analyzer: Analyzer, fresh: set[Var]) -> BlockRealize:
+def _simplified(stmt: BlockRealize, analyzer: Analyzer, plain: Analyzer, fresh: set[Var]) -> BlockRealize:
     predicate = stmt.predicate
     if variables(predicate) & fresh:
         parts = [part if reads_memory(part) else analyzer.simplify(part) for part in conjuncts(predicate)]
@@ -74,9 +83,9 @@ def _simplified(stmt: BlockRealize, analyzer: Analyzer, fresh: set[Var]) -> Bloc
         for part in parts:
             if reads_memory(part) or not analyzer.can_prove(part):
                 predicate = logical_and(predicate, part)
-    with analyzer.constraint_scope(predicate):
+    with plain.constraint_scope(predicate):
         values = [
-            analyzer.simplify(value) if variables(value) & fresh and not reads_memory(value) else value
+            plain.simplify(value) if variables(value) & fresh and not reads_memory(value) else value
             for value in stmt.iter_values
         ]
     return replace(stmt, iter_values=tuple(values), predicate=predicate)
@@ -96,7 +105,7 @@ def _with_predicates(stmt: Stmt, condition: PrimExpr, used: set[Var]) -> Stmt | 
         case BlockRealize():
             if reads_memory(stmt.predicate):
                 return None
-            return replace(stmt, predicate=logical_and(condition, stmt.predicate))
+            return replace(stmt, predicate=logical_and(stmt.predicate, condition))
         case For() if not (variables(stmt.min) | variables(stmt.extent)) & used:
             inner = _with_predicates(stmt.body, condition, used)
             return None if inner is None else replace(stmt, body=inner)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from eutectic.ir.node import replace
+from eutectic.ir.prim_expr import Var
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.access import accesses_of
 from eutectic.tir.schedule.dependence import carried
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.primitive import primitive
+from eutectic.tir.schedule.private_memory import are_apart, private_buffers
 from eutectic.tir.schedule.refusals import refuse_conflict
-from eutectic.tir.schedule.scopes import are_apart
 from eutectic.tir.schedule.state import LoopSite, walk
 from eutectic.tir.stmt import For
 
@@ -22,6 +23,7 @@ def parallel(edit: Edit, loop: LoopRV) -> None:
     Args:
         edit: The call.
         loop: A serial loop whose iterations do not depend on each other: none writes what another reads or writes.
+            Of buffers within the function of which each iteration reads only what it wrote itself, each has its own.
 
     Raises:
         ScheduleError: the loop is gone, or not serial; or iterations depend on each other, or cannot be shown not to.
@@ -88,21 +90,23 @@ def bind(edit: Edit, loop: LoopRV, thread_axis: str | IterVar) -> None:
             site, f"bind: {tag!r} is no thread axis", help="use blockIdx.x, threadIdx.y, vthread.z and the like"
         )
     _require_free_axis(edit, site, str(tag))
-    _require_independent(edit, site, f"bound to {tag}")
+    old = replace(old, kind="thread_binding", thread_binding=str(tag))
+    own = _require_independent(edit, site, f"bound to {tag}", old)
     found = accesses_of(old)
     for access in found.items:
-        if access.buffer.data not in found.private and are_apart(access.buffer.scope(), str(tag)):
+        if access.buffer.data not in found.private | own and are_apart(access.buffer.scope(), str(tag)):
             message = (
                 f"bind: threads of {tag} would not share buffer {access.buffer.name} in {access.buffer.scope()} memory"
             )
             edit.refuse(site, message, help="allocate it within the loop, or put it into other memory first")
-    edit.replace(site.function, {old: replace(old, kind="thread_binding", thread_binding=str(tag))})
+    edit.replace(site.function, {site.stmt: old})
 
 
 def _at_once(edit: Edit, site: LoopSite, kind: str) -> None:
     old = _serial(edit, site)
-    _require_independent(edit, site, kind)
-    edit.replace(site.function, {old: replace(old, kind=kind)})
+    made = replace(old, kind=kind)
+    _require_independent(edit, site, kind, made)
+    edit.replace(site.function, {old: made})
 
 
 def _serial(edit: Edit, site: LoopSite) -> For:
@@ -114,12 +118,56 @@ def _serial(edit: Edit, site: LoopSite) -> For:
     return loop
 
 
-def _require_independent(edit: Edit, site: LoopSite, becomes: str) -> None:
+def _require_independent(edit: Edit, site: LoopSite, becomes: str, made: For) -> frozenset[Var]:
+    """Refuse a loop whose iterations depend on each other.
+
+    Returns:
+        Memory that each iteration has for itself, when that was needed.
+    """
     found = carried(site.stmt, site.above)
+    if found is None:
+        return frozenset()
+    own = own_memory(made, site)
+    if own:
+        found = carried(site.stmt, site.above, own)
     if found is not None:
         name = site.stmt.loop_var.name
         message = f"{edit.name}: loop {name} cannot be {becomes}, its iterations depend on each other"
         refuse_conflict(edit, [site], found, message, help="choose a loop over whose iterations nothing is carried")
+    edit.relies.add((site.function, site.stmt.loop_var))
+    return own
+
+
+def own_memory(loop: For, site: LoopSite) -> frozenset[Var]:
+    """Memory allocated around a loop that its iterations, run at once, have each for themselves.
+
+    Args:
+        loop: The loop, of its new kind.
+        site: Its place.
+    """
+    if loop.kind == "vectorized":
+        return frozenset()
+    axis = loop.thread_binding
+    found = private_buffers(site.stmt, site.above)
+    return frozenset(buffer.data for buffer in found if axis is None or are_apart(buffer.scope(), axis.thread_tag))
+
+
+def require_still_independent(edit: Edit) -> None:
+    """Refuse a step after which iterations that run at once, with memory of their own, would depend on each other."""
+    for function, var in sorted(edit.relies, key=lambda item: (item[0], item[1].name)):
+        site = edit.state.index(function).loops.get(var)
+        if site is None or site.stmt.kind == "serial":
+            edit.relies.discard((function, var))
+            continue
+        found = carried(site.stmt, site.above, own_memory(site.stmt, site))
+        if found is not None:
+            message = (
+                f"{edit.name}: iterations of the {site.stmt.kind} loop {var.name}, which have memory of their own, "
+                "would depend on each other"
+            )
+            refuse_conflict(
+                edit, [site], found, message, help="do this before the loop is run at once, or outside of it"
+            )
 
 
 def _require_free_axis(edit: Edit, site: LoopSite, tag: str) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from eutectic.tir.schedule import annotate as _annotate
 from eutectic.tir.schedule import block_axes as _block_axes
+from eutectic.tir.schedule import blockize as _blockize
 from eutectic.tir.schedule import cache as _cache
 from eutectic.tir.schedule import compute_at as _compute_at
 from eutectic.tir.schedule import compute_inline as _compute_inline
+from eutectic.tir.schedule import decompose_padding as _decompose_padding
 from eutectic.tir.schedule import decompose_reduction as _decompose_reduction
 from eutectic.tir.schedule import fuse as _fuse
 from eutectic.tir.schedule import fuse_reduction_epilogue as _fuse_reduction_epilogue
 from eutectic.tir.schedule import lookup as _lookup
 from eutectic.tir.schedule import loop_kinds as _loop_kinds
+from eutectic.tir.schedule import loop_partition as _loop_partition
 from eutectic.tir.schedule import merge as _merge
+from eutectic.tir.schedule import pad_einsum as _pad_einsum
 from eutectic.tir.schedule import reindex as _reindex
 from eutectic.tir.schedule import reorder as _reorder
 from eutectic.tir.schedule import reverse_compute_at as _reverse_compute_at
@@ -21,6 +25,9 @@ from eutectic.tir.schedule import rfactor as _rfactor
 from eutectic.tir.schedule import sampling as _sampling
 from eutectic.tir.schedule import set_scope as _set_scope
 from eutectic.tir.schedule import split as _split
+from eutectic.tir.schedule import tensorize as _tensorize
+from eutectic.tir.schedule import transform_block_layout as _transform_block_layout
+from eutectic.tir.schedule import transform_layout as _transform_layout
 
 
 class Primitives:
@@ -36,6 +43,7 @@ class Primitives:
     sample_perfect_tile = _sampling.sample_perfect_tile
     add_unit_loop = _block_axes.add_unit_loop
     fuse = _fuse.fuse
+    loop_partition = _loop_partition.loop_partition
     merge = _merge.merge
     reorder = _reorder.reorder
     reorder_block_iter_var = _block_axes.reorder_block_iter_var
@@ -52,9 +60,16 @@ class Primitives:
     cache_write = _cache.cache_write
     compute_at = _compute_at.compute_at
     compute_inline = _compute_inline.compute_inline
+    can_decompose_padding = _decompose_padding.can_decompose_padding
+    decompose_padding = _decompose_padding.decompose_padding
     decompose_reduction = _decompose_reduction.decompose_reduction
     fuse_reduction_epilogue = _fuse_reduction_epilogue.fuse_reduction_epilogue
+    pad_einsum = _pad_einsum.pad_einsum
     reindex = _reindex.reindex
     rfactor = _rfactor.rfactor
+    blockize = _blockize.blockize
+    tensorize = _tensorize.tensorize
     reverse_compute_at = _reverse_compute_at.reverse_compute_at
     reverse_compute_inline = _reverse_compute_inline.reverse_compute_inline
+    transform_block_layout = _transform_block_layout.transform_block_layout
+    transform_layout = _transform_layout.transform_layout

@@ -32,7 +32,16 @@ from eutectic.tir.schedule.dependence import TRUE, Conflict, conjunction, contex
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, LoopRV
 from eutectic.tir.schedule.index_rewrite import analyzer_for
-from eutectic.tir.schedule.regions import fixed_loops, known_accesses, part_of, restated, scope_of, taken_out
+from eutectic.tir.schedule.regions import (
+    fixed_loops,
+    known_accesses,
+    part_of,
+    require_closed,
+    require_one_name_each,
+    restated,
+    scope_of,
+    taken_out,
+)
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
 from eutectic.tir.stmt import For, SeqStmt, Stmt, seq
 from eutectic.tir.transform.conditions import variables
@@ -145,7 +154,11 @@ def move_of(edit: Edit, block: BlockLike, loop: LoopRV) -> Move:
     first, second = (*site.above, site.stmt), (*target.above, target.stmt)
     depth = next(k for k, (a, b) in enumerate(zip(first, second, strict=False)) if a is not b)
     last = first[depth - 1]
-    assert isinstance(last, SeqStmt)  # neither is around the other, and only loops and sequences are around both
+    if not isinstance(last, SeqStmt):  # neither is around the other
+        message = f"{edit.name}: one of block {name} and loop {other} is in the init of block {scope.block.name_hint}"
+        edit.refuse([site, target], message, help="what computes first values stays in the init")
+    require_closed(edit, site, first[:depth])
+    require_one_name_each(edit, site)
     parts = tuple(next(k for k, part in enumerate(last.seq) if part is line[depth]) for line in (first, second))
     made = Move(site, target, scope, first[:depth], (parts[0], parts[1]), known_accesses(edit, scope))
     for item in made.new_loops:
@@ -302,7 +315,9 @@ def require_no_races(edit: Edit, move: Move, made: Placed, found: Accesses) -> N
     """Refuse a place in loops whose iterations are run at once, when they would depend on each other."""
     for loop in move.new_loops:
         conflict = None if loop.kind in ("serial", "unrolled") else _race(move, made, found, loop)
-        if conflict is not None:
+        if conflict is not None and conflict.first.buffer in move.scope.block.alloc_buffers:
+            edit.relies.add((move.loop.function, loop.loop_var))  # whether iterations can have their own is seen last
+        elif conflict is not None:
             name = loop.loop_var.name
             message = (
                 f"{edit.name}: iterations of the {loop.kind} loop {name} would depend on each other: {conflict.said()}"

@@ -10,12 +10,13 @@ from eutectic.ir.visit import post_order
 from eutectic.tir.access import block_access
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
+from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.access import Access, Accesses, accesses_of, is_opaque
 from eutectic.tir.schedule.dependence import context_of, region_of, whole, writes_all
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.state import BlockSite, walk
-from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
+from eutectic.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, For, LetStmt, SeqStmt, Stmt, seq
 from eutectic.tir.transform.statement_mutator import StmtMutator, updated
 
 
@@ -60,7 +61,7 @@ def known_accesses(edit: Edit, scope: BlockSite) -> Accesses:
     Raises:
         ScheduleError: something in the scope has effects or uses memory through a pointer.
     """
-    found = accesses_of(scope.stmt)
+    found = accesses_of(scope.stmt, scope.above)
     if found.opaque:
         name = scope.block.name_hint
         message = f"{edit.name}: what is accessed in block {name} is not known: it has effects, or uses a pointer"
@@ -133,6 +134,55 @@ def axes_from_indices(edit: Edit, site: BlockSite, indices: Sequence[PrimExpr], 
 
 def _variables(expr: PrimExpr) -> list[Var]:
     return [item for item in post_order(expr) if isinstance(item, Var)]
+
+
+def require_closed(edit: Edit, site: BlockSite, around: Sequence[Stmt]) -> None:
+    """Refuse a block that uses what is bound around it, but not around the place that it is to be moved to.
+
+    Args:
+        edit: The call.
+        site: The block.
+        around: Statements around both places.
+
+    Raises:
+        ScheduleError: it uses a loop, a binding, or memory that is not there.
+    """
+    passed = [item for item in site.above if not any(item is x for x in around)]
+    bound: set[object] = set()
+    for item in passed:
+        match item:
+            case For():
+                bound.add(item.loop_var)
+            case LetStmt():
+                bound.add(item.var)
+            case Allocate():
+                bound.add(item.buffer_var)
+            case DeclBuffer():
+                bound.add(item.buffer)
+            case AttrStmt() if isinstance(item.node, IterVar):
+                bound.add(item.node.var)
+    used = {part for part in post_order(site.block) if isinstance(part, Var | Buffer) and part in bound}
+    if used:
+        names = ", ".join(sorted(part.name for part in used))
+        message = f"{edit.name}: block {site.block.name_hint} uses {names}, which is bound outside of it"
+        edit.refuse(site, message, help="a block that moves may use its own axes only")
+
+
+def require_one_name_each(edit: Edit, site: BlockSite) -> None:
+    """Refuse a block that knows one memory by several names, of which blocks around it declare some.
+
+    Raises:
+        ScheduleError: it does.
+    """
+    known: dict[Var, Var] = {}
+    inner, outer = accesses_of(site.stmt), accesses_of(site.stmt, site.above)
+    for inside, outside in zip(inner.items, outer.items, strict=True):
+        name = known.setdefault(outside.buffer.data, inside.buffer.data)
+        if name is not inside.buffer.data:
+            message = (
+                f"{edit.name}: block {site.block.name_hint} knows the memory of {outside.buffer.name} by several names"
+            )
+            edit.refuse(site, message, help="only blocks with one name for each memory can be moved")
 
 
 # ---- order

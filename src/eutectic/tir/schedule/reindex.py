@@ -163,7 +163,7 @@ def _own(found: _Target, access: Access) -> bool:
 def _require_readable(edit: Edit, found: _Target) -> None:
     """The copy reads what the block reads, which nothing in the part writes."""
     name, buffer = found.site.block.name_hint, found.buffer
-    used = accesses_of(found.part).of(buffer.data)
+    used = accesses_of(found.part, (*found.scope.above, found.scope.stmt)).of(buffer.data)
     if any(item.is_write for item in used):
         message = f"reindex: {buffer.name} is written in the part of the scope that block {name} is in"
         edit.refuse(found.site, message, help="the copy would not see what is written there")
@@ -181,10 +181,11 @@ def _require_written(edit: Edit, found: _Target, part: Stmt, copy: Buffer) -> No
     name, buffer, site = found.site.block.name_hint, found.buffer, found.site
     given = context_of([*found.scope.above, found.scope.stmt])
     require_complete(edit, site, site.loops, given)
-    if any(not _own(found, item) for item in accesses_of(found.part).of(buffer.data)):
+    around = (*found.scope.above, found.scope.stmt)
+    if any(not _own(found, item) for item in accesses_of(found.part, around).of(buffer.data)):
         message = f"reindex: {buffer.name} is accessed by others in the part of the scope that block {name} is in"
         edit.refuse(site, message, help="they would not see what is written to the copy")
-    writes = [item for item in accesses_of(part).of(copy.data) if item.is_write]
+    writes = [item for item in accesses_of(part, around).of(copy.data) if item.is_write]
     if not any(writes_all(write, whole(copy), given=given) for write in writes):
         message = (
             f"reindex: it is not proved that block {name} writes all elements of {buffer.name} that are copied back"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from eutectic.arith.analyzer import Analyzer
 from eutectic.arith.sets import covers
 from eutectic.ir.prim_expr import PrimExpr, Var, sub
 from eutectic.tir.access import Interval
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.schedule.access import Access, Accesses, accesses_of
+from eutectic.tir.schedule.axis_digits import spans_from_digits
 from eutectic.tir.schedule.complete_block import Complete, require_complete
 from eutectic.tir.schedule.dependence import Conflict, conjunction, in_bounds, lexicographic, may_meet
 from eutectic.tir.schedule.edit import Edit
@@ -75,13 +77,13 @@ def reverse_compute_at(
         message = f"reverse_compute_at: loop {_loop(move)} does not come before block {_block(move)}"
         edit.refuse(move.sites, message, help="choose a loop around the blocks that it reads from")
     form = require_complete(edit, move.block, move.old_loops, move.given)
-    writes = _writes(edit, move, form)
-    _require_untouched(edit, move, form)
+    writes = _writes(edit, move)
+    _require_untouched(edit, move)
     place = _place(edit, move, writes, index)
     made, loops = nest_under(move, _ready(move, form, writes), preserve_unit_loops)
     _require_same_points(edit, move, made, loops)
     new = placed(edit, move, made, loops, place)
-    found = accesses_of(new.scope)
+    found = accesses_of(new.scope, move.scope.above)
     _require_final(edit, move, new, found)
     for buffer in form.results:
         if buffer.data in found.private:
@@ -98,9 +100,9 @@ def _loop(move: Move) -> str:
     return move.loop.stmt.loop_var.name
 
 
-def _writes(edit: Edit, move: Move, form: Complete) -> list[Access]:
+def _writes(edit: Edit, move: Move) -> list[Access]:
     """Writes under the loop of what the block reads."""
-    read = {item.buffer.data for item in form.inputs}
+    read = {item.buffer.data for item in move.found.items if move.own(item) and not item.is_write} - _results(move)
     found = [item for item in move.found.items if item.is_write and item.buffer.data in read and move.under(item)]
     if not found:
         message = f"reverse_compute_at: nothing under loop {_loop(move)} writes what block {_block(move)} reads"
@@ -108,9 +110,17 @@ def _writes(edit: Edit, move: Move, form: Complete) -> list[Access]:
     return found
 
 
-def _require_untouched(edit: Edit, move: Move, form: Complete) -> None:
+def _results(move: Move) -> set[Var]:
+    """Memory that the block writes and that is there after it."""
+    found = move.found
+    return {item.buffer.data for item in found.items if move.own(item) and item.is_write} - accesses_of(
+        move.block.stmt
+    ).private
+
+
+def _require_untouched(edit: Edit, move: Move) -> None:
     """What the block writes is not accessed from the part with the loop on up to the block."""
-    results = {buffer.data for buffer in form.results}
+    results = _results(move)
     mine = [item for item in move.found.items if move.own(item) and item.is_write and item.buffer.data in results]
     for other in (item for item in move.between() if item.buffer.data in results):
         for write in mine:
@@ -142,20 +152,26 @@ def _ready(move: Move, form: Complete, writes: Sequence[Access]) -> dict[Var, In
     axes = [axis.var for axis in move.block.block.iter_vars]
     found: dict[Var, Interval] = {}
     for read in form.inputs:
-        spans = [span_of(w.indices, w, fixed) for w in writes if w.buffer is read.buffer]
-        for k, index in enumerate(read.indices):
+        written = [span_of(w.indices, w, fixed) for w in writes if w.buffer is read.buffer]
+        if not written:
+            continue
+        spans = [_all(ends, analyzer) for ends in zip(*written, strict=True)]
+        parts = list(spans_from_digits(read.indices, spans, axes, analyzer).items())
+        for index, part in zip(read.indices, spans, strict=True):
             solved = axis_of(index, axes)
-            ends = [span[k] for span in spans]
-            if solved is None or not ends:
-                continue
-            var, by = solved
-            part = ends[0]
-            for other in ends[1:]:
-                part = None if part is None or other is None else joined(part, other, analyzer, union=True)
-            if part is not None and part[0].dtype == var.dtype:
-                part = (sub(part[0], by), sub(part[1], by))
-                found[var] = joined(found[var], part, analyzer, union=False) if var in found else part
+            if solved is not None and part is not None and part[0].dtype == solved[0].dtype:
+                parts.append((solved[0], (sub(part[0], solved[1]), sub(part[1], solved[1]))))
+        for var, part in parts:
+            found[var] = joined(found[var], part, analyzer, union=False) if var in found else part
     return found
+
+
+def _all(ends: Sequence[Interval | None], analyzer: Analyzer) -> Interval | None:
+    """The smallest interval around several."""
+    part = ends[0]
+    for other in ends[1:]:
+        part = None if part is None or other is None else joined(part, other, analyzer, union=True)
+    return part
 
 
 def _require_same_points(edit: Edit, move: Move, made: BlockRealize, loops: list[For]) -> None:

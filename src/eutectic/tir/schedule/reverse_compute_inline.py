@@ -22,6 +22,8 @@ from eutectic.tir.schedule.regions import (
     fixed_loops,
     known_accesses,
     local_buffer,
+    require_closed,
+    require_one_name_each,
     restated,
     scope_of,
     shared,
@@ -57,6 +59,8 @@ def reverse_compute_inline(edit: Edit, block: BlockLike) -> None:
     producer = _producer(edit, site, scope, load.buffer, found)
     made = elementwise(edit, producer)
     axes = axes_from_indices(edit, site, load.indices, f"that {load.buffer.name} is read at in")
+    for one in (site, producer):
+        require_one_name_each(edit, one)
     _require_equal(edit, site, producer, scope, found, store, made)
     values: dict[Var, PrimExpr] = {
         axis.var: axis.dom.min for axis in site.block.iter_vars if axis.var not in axes and axis.dom is not None
@@ -160,18 +164,19 @@ def _require_equal(
     if not writes_once(target, fixed, given):
         message = f"reverse_compute_inline: it is not proved that block {site.block.name_hint} stores each element once"
         edit.refuse(both, message, help="the last of several stores might be another one then")
-    _require_undisturbed(edit, both, between(found, write, target), store, made)
+    require_closed(edit, site, around)
+    _require_undisturbed(edit, both, between(found, write, target), store, made, target.buffer.data)
 
 
 def _require_undisturbed(
-    edit: Edit, both: Sequence[BlockSite], items: Sequence[Access], store: BufferStore, made: BufferStore
+    edit: Edit, both: Sequence[BlockSite], items: Sequence[Access], store: BufferStore, made: BufferStore, target: Var
 ) -> None:
     inputs = {item.buffer.data for item in items if item.stmt is store and not item.is_write} - {made.buffer.data}
     for item in items:
         if item.stmt is store:
             continue
         data = item.buffer.data
-        if data is store.buffer.data:
+        if data is target:
             name = both[1].block.name_hint
             message = f"reverse_compute_inline: {store.buffer.name} is accessed before block {name} stores it"
             edit.refuse(both, message, help="it would be stored too early")

@@ -6,18 +6,21 @@ import random
 from typing import Any, Final
 
 from eutectic.ir.module import IRModule
+from eutectic.ir.prim_expr import Var
 from eutectic.ir.printer import show_text
 from eutectic.support.errors import ScheduleError, WellFormedError
 from eutectic.support.spelling import did_you_mean
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.schedule.edit import Edit
+from eutectic.tir.schedule.first_values import require_first_values
 from eutectic.tir.schedule.handles import BlockRV, ExprRV, Handle, Key, LoopRV, handles_in
+from eutectic.tir.schedule.loop_kinds import require_still_independent
 from eutectic.tir.schedule.methods import Primitives
 from eutectic.tir.schedule.primitive import PRIMITIVES, Primitive
 from eutectic.tir.schedule.state import ScheduleState, Site
 from eutectic.tir.schedule.trace import Instruction, Trace
-from eutectic.tir.schedule.validate import compare_programs
+from eutectic.tir.schedule.validate import compare_programs, compare_sums
 from eutectic.tir.stmt import For
 from eutectic.tir.well_formed import verify_well_formed
 
@@ -28,8 +31,10 @@ _LARGEST_SEED: Final = (1 << 31) - 1
 class Schedule(Primitives):
     """A program that primitives transform, each of them proved to keep what it computes.
 
-    A primitive that is refused raises `ScheduleError` and leaves everything as it is. Results are
-    kept bit for bit: sums of floats are not reordered.
+    A primitive that is refused raises `ScheduleError` and leaves everything as it is. Results are kept bit for bit.
+    Sums of floats are reordered by what is asked to do that only: `rfactor`, `fuse_reduction_epilogue` with
+    `reassociate`, and `tensorize` with an intrinsic that was registered so; `mode="per_iteration"` and the layout of a
+    parameter change what the function is.
 
     Args:
         mod: A module, or a tensor function, which is called `main` in the schedule's module.
@@ -68,6 +73,7 @@ class Schedule(Primitives):
             raise ScheduleError("the module has no tensor function to be scheduled")
         self._function = "main" if "main" in names else names[0] if len(names) == 1 else None
         self._bound: dict[Handle, Key] = {}
+        self._relies: frozenset[tuple[str, Var]] = frozenset()
         self._trace = Trace()
         self._validates = debug_mask == "all" or (isinstance(debug_mask, int) and debug_mask != 0)
         self._level, self._checks = error_render_level, enable_check
@@ -194,12 +200,14 @@ class Schedule(Primitives):
             edit = self._edit(primitive.name)
             made = primitive.function(edit, *given.args, **given.kwargs)
             if edit.state is not self._state:
+                require_still_independent(edit)
+                require_first_values(edit, self._state)
                 self._verify(primitive.name, self._state, edit)
         except BaseException:
             self._bound = bound
             del self._trace.insts[steps:]
             raise
-        self._state, self._bound = edit.state, edit.bound
+        self._state, self._bound, self._relies = edit.state, edit.bound, frozenset(edit.relies)
         said = {k: v for k, v in given.arguments.items() if k != "decision" and k not in edit.unsaid}
         arguments = tuple((k, edit.resolved.get(k, v)) for k, v in said.items())
         self._trace.append(Instruction(primitive.name, arguments, tuple(handles_in(made)), edit.decision))
@@ -222,7 +230,15 @@ class Schedule(Primitives):
         return [self._found(item) for item in value] if isinstance(value, list | tuple) else value
 
     def _edit(self, name: str) -> Edit:
-        return Edit(name, self._state, self._bound, function=self._function, dice=self._dice, level=self._level)
+        return Edit(
+            name,
+            self._state,
+            self._bound,
+            function=self._function,
+            dice=self._dice,
+            level=self._level,
+            relies=self._relies,
+        )
 
     def _verify(self, step: str, before: ScheduleState, edit: Edit) -> None:
         """Check the functions that a primitive changed.
@@ -242,5 +258,6 @@ class Schedule(Primitives):
                 except WellFormedError as error:
                     error.with_note(f"after schedule primitive {step}, in function {name}")
                     raise
-            if self._validates and edit.keeps_results and isinstance(old, PrimFunc):
-                compare_programs(old, new, f"{step} (step {len(self._trace) + 1}) of {name}")
+            if self._validates and isinstance(old, PrimFunc) and (edit.keeps_results or edit.keeps_sums):
+                compare = compare_programs if edit.keeps_results else compare_sums
+                compare(old, new, f"{step} (step {len(self._trace) + 1}) of {name}")

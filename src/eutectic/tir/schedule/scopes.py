@@ -8,22 +8,17 @@ from typing import Final
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.access import Accesses
 from eutectic.tir.schedule.edit import Edit
+from eutectic.tir.schedule.private_memory import are_apart
 from eutectic.tir.schedule.state import Site
 from eutectic.tir.stmt import For
 
 SCOPES: Final = re.compile(r"(global|shared|local|warp|wmma\.(matrix_a|matrix_b|accumulator)|m16n8k8\.\w+)(\.\w+)?\Z")
-_APART: Final = {"shared": ("blockIdx",), "local": ("blockIdx", "threadIdx"), "warp": ("blockIdx",)}
 
 
 def require_scope(edit: Edit, site: Site, scope: str) -> None:
     """Refuse what is no kind of memory."""
     if not SCOPES.match(scope):
         edit.refuse(site, f"{edit.name}: {scope!r} is no scope", help="use global, shared, local, warp or wmma.*")
-
-
-def are_apart(scope: str, tag: str) -> bool:
-    """Whether threads of a hardware axis have memory of a kind each for itself."""
-    return tag.startswith(_APART.get(scope.partition(".")[0], ("\n",)))
 
 
 def require_shared(edit: Edit, site: Site, found: Accesses, buffer: Buffer, scope: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from eutectic.tir.block import BlockRealize
 from eutectic.tir.schedule.access import accesses_of
 from eutectic.tir.schedule.buffers import in_scope, with_buffers, written_buffer
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.scopes import require_scope, require_shared
+from eutectic.tir.schedule.state import walk
 
 
 @primitive
@@ -38,7 +40,14 @@ def set_scope(edit: Edit, block: BlockLike, buffer_index: int | str, storage_sco
         message = f"set_scope: buffer {buffer.name} belongs to the caller"
         edit.refuse(site, message, help="cache_read or cache_write it, and move the cache")
     found = accesses_of(owner.stmt)
-    if found.opaque or any(access.buffer is not buffer for access in found.of(buffer.data)):
-        edit.refuse(site, f"set_scope: the memory of buffer {buffer.name} is used under another name, or by a call")
+    named = any(
+        match.source.buffer is buffer
+        for stmt, _ in walk(owner.stmt)
+        if isinstance(stmt, BlockRealize)
+        for match in stmt.block.match_buffers
+    )
+    if named or found.opaque or any(access.buffer is not buffer for access in found.of(buffer.data)):
+        message = f"set_scope: the memory of buffer {buffer.name} is used under another name, or by a call"
+        edit.refuse(site, message, help="choose the memory before tensorize or match_buffer give it other names")
     require_shared(edit, site, found, buffer, storage_scope)
     edit.replace(site.function, {owner.stmt: with_buffers(owner.stmt, {buffer: in_scope(buffer, storage_scope)})})

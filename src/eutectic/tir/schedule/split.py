@@ -34,7 +34,7 @@ def split(
         factors: Extents of the new loops, outermost first. At most one may be None: it
             becomes the smallest extent that covers the loop. When the product is more than
             the extent, blocks get a predicate.
-        preserve_unit_iters: Taken as TVM does; indices are in normal form, without loops of one iteration, anyway.
+        preserve_unit_iters: Keep loops of one iteration in the axes of blocks, where they are 0.
         disable_predication: Refuse rather than make predicates.
 
     Returns:
@@ -67,7 +67,8 @@ def split(
     condition: PrimExpr = (
         IntImm("bool", 1) if exact else compare(LT, analyzer_for(site, *loops).simplify(index), old.extent)
     )
-    body = guarded(reindexed(old.body, {old.loop_var: add(old.min, index)}, site, loops), condition)
+    inside = reindexed(old.body, {old.loop_var: add(old.min, index)}, site, loops, preserve_unit_iters)
+    body = guarded(inside, condition)
     for made in reversed(loops):
         body = replace(made, body=body, span=old.span)
     edit.replace(site.function, {old: body})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from eutectic.ir.prim_expr import FloatImm, IntImm, StringImm
 from eutectic.support.errors import ScheduleError
 from eutectic.support.spelling import did_you_mean
+from eutectic.tir.index_map import IndexMap
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.handles import BlockRV, ExprRV, Handle, LoopRV, handles_in
 from eutectic.tir.schedule.primitive import PRIMITIVES, Primitive
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 _PREFIX: Final[dict[type, str]] = {BlockRV: "b", LoopRV: "l", ExprRV: "v"}
 _HANDLES: Final[dict[str, Callable[[], Handle]]] = {"b": BlockRV, "l": LoopRV, "v": ExprRV}
 _NAME: Final = re.compile(r"[blv]\d+\Z")
+_INDEX_MAP: Final = ("lambda", "tir.IndexMap")
 DecisionProvider: TypeAlias = "Callable[[Instruction, dict[str, Any], Any], Any]"
 
 
@@ -236,10 +239,14 @@ def _literal(value: Any, names: dict[Handle, str]) -> str:
         return json.dumps(value.thread_tag)
     if isinstance(value, StringImm | IntImm | FloatImm):
         return _literal(value.value, names)
+    if isinstance(value, IndexMap):
+        return value.as_python()
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
-# ---- JSON: handles are their names, strings are quoted within
+# ---- JSON: handles are their names and index maps their text, strings are quoted within
 
 
 def _encoded(value: Any, names: dict[Handle, str]) -> Any:
@@ -253,11 +260,15 @@ def _encoded(value: Any, names: dict[Handle, str]) -> Any:
         return json.dumps(value.thread_tag)
     if isinstance(value, StringImm | IntImm | FloatImm):
         return _encoded(value.value, names)
+    if isinstance(value, IndexMap):
+        return value.as_python()
     return json.dumps(value) if isinstance(value, str) else value
 
 
 def _decoded(value: Any, known: dict[str, Handle]) -> Any:
     if isinstance(value, str):
+        if value.startswith(_INDEX_MAP):
+            return IndexMap.from_text(value)
         return _handle(value, known) if _NAME.match(value) else json.loads(value)
     if isinstance(value, list):
         return [_decoded(item, known) for item in value]

@@ -7,6 +7,7 @@ from eutectic.tir.transform.lower_blocks import ConvertBlocksToOpaque, LowerBloc
 from eutectic.tir.transform.lower_init_block import LowerInitBlock, lower_init_block
 from eutectic.tir.transform.narrow_float import LegalizeNarrowFloat, legalize_narrow_float
 from eutectic.tir.transform.pipeline import default_cpu_lowering, lower
+from eutectic.tir.transform.plan_allocations import PlanAndUpdateBufferAllocationLocation, plan_allocations
 from eutectic.tir.transform.remove_no_op import RemoveNoOp, remove_no_op
 from eutectic.tir.transform.simplify import Simplify, simplify_func
 from eutectic.tir.transform.unroll_loop import UnrollLoop, unroll_loop
@@ -20,6 +21,7 @@ __all__ = [
     "LowerBlocks",
     "LowerInitBlock",
     "LowerOpaqueBlock",
+    "PlanAndUpdateBufferAllocationLocation",
     "PrimFuncPass",
     "RemoveNoOp",
     "Simplify",
@@ -32,6 +34,7 @@ __all__ = [
     "lower",
     "lower_blocks",
     "lower_init_block",
+    "plan_allocations",
     "prim_func_pass",
     "remove_no_op",
     "simplify_func",

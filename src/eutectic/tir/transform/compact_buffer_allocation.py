@@ -1,4 +1,4 @@
-"""CompactBufferAllocation: memory within a function lives in the innermost loops, and is as large as these need."""
+"""CompactBufferAllocation: memory within a function is as large as what is accessed where it exists."""
 
 from __future__ import annotations
 
@@ -6,54 +6,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eutectic.arith.analyzer import Analyzer
+from eutectic.ir.attrs import DictAttrs
 from eutectic.ir.module import IRModule
-from eutectic.ir.node import Node, replace
-from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var, add, sub
+from eutectic.ir.node import replace
+from eutectic.ir.prim_expr import IntImm, PrimExpr, add, floormod, mul, sub
 from eutectic.ir.transform import PassContext
-from eutectic.ir.visit import post_order
 from eutectic.tir.access import Domains, Interval, relax
-from eutectic.tir.analysis.own_writes import reads_own_writes
-from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
+from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.schedule.access import Access, accesses_of
-from eutectic.tir.stmt import (
-    Allocate,
-    AttrStmt,
-    BufferStore,
-    DeclBuffer,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    SeqStmt,
-    Stmt,
-)
-from eutectic.tir.transform.index_facts import IndexFacts, exprs_of, statements
+from eutectic.tir.schedule.private_memory import statements_around
+from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, Stmt
+from eutectic.tir.transform.index_facts import IndexFacts, statements
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
+from eutectic.tir.transform.lower_blocks import allocation
+from eutectic.tir.transform.plan_allocations import ALIGNMENT
 from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated
-
-_ENTERED = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED)
 
 
 @dataclass(frozen=True)
 class CompactBufferAllocation(PrimFuncPass):
-    """Allocate buffers in the innermost loops around all of their accesses, as large as one iteration needs.
+    """Make buffers as large as the box around what is accessed of them, and give them the strides that are asked for.
 
-    A buffer moves into a loop when what an iteration reads of it is proved to be written in the same iteration.
-    Iterations of parallel loops then have memory of their own, and a tile of accumulators is
-    small enough for registers. It comes after `LowerBlocks` and before `FlattenBuffer`.
+    It comes after `PlanAndUpdateBufferAllocationLocation` and `LowerBlocks`, and before `FlattenBuffer`. A tile of
+    accumulators becomes small enough for registers.
 
     before:                                  after:
-        B = allocate((16,))                      for i0 in range(4):
-        for i0 in range(4):                          B = allocate((4,))
+        for i0 in range(4):                      for i0 in range(4):
+            B = allocate((16,))                      B = allocate((4,))
             for i1 in range(4):                      for i1 in range(4):
                 B[i0 * 4 + i1] = x[i0 * 4 + i1]          B[i1] = x[i0 * 4 + i1]
             for i1 in range(4):                      for i1 in range(4):
                 y[i0 * 4 + i1] = B[i0 * 4 + i1]          y[i0 * 4 + i1] = B[i1]
 
-    Cost: per buffer one walk through its scope, and a proof per read and loop.
+    Cost: per buffer one walk through where it exists.
 
-    Reference: TVM PlanAndUpdateBufferAllocationLocation and CompactBufferAllocation, which assume what is proved here.
+    Reference: TVM CompactBufferAllocation, and its storage_align.
     """
 
     def run_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
@@ -65,118 +53,59 @@ def compact_buffer_allocation(func: PrimFunc) -> PrimFunc:
     """`CompactBufferAllocation` of one function."""
     if not any(isinstance(stmt, Allocate) for stmt in statements(func.body)):
         return func
-    return with_body(func, _Compaction(IndexFacts(func.body)).stmt(func.body))
+    return with_body(func, _Compaction(IndexFacts(func.body).analyzer).stmt(func.body))
 
 
 class _Compaction(StmtMutator):
-    def __init__(self, facts: IndexFacts) -> None:
-        self.analyzer = facts.analyzer
-        self.above: list[Stmt] = []
+    def __init__(self, analyzer: Analyzer) -> None:
+        self.analyzer = analyzer
 
-    def stmt(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Allocate):
-            made = _compacted(stmt, self.above, self.analyzer)
-            if made is not None:
-                return self.stmt(made)
-        self.above.append(stmt)
-        done = super().stmt(stmt)
-        self.above.pop()
-        return done
+    def visit_allocate(self, stmt: Allocate) -> Stmt:
+        made = super().visit_allocate(stmt)
+        assert isinstance(made, Allocate)
+        decl = made.body
+        if not isinstance(decl, DeclBuffer) or decl.buffer.data is not made.buffer_var:
+            return made
+        if not statements_around(decl.body, decl.buffer):
+            return made
+        return self._compacted(made, decl)
 
-
-def _compacted(stmt: Allocate, above: Sequence[Stmt], analyzer: Analyzer) -> Stmt | None:
-    """What takes the place of an allocation that moves; None when it stays as it is."""
-    decl = stmt.body
-    if not isinstance(decl, DeclBuffer) or decl.buffer.data is not stmt.buffer_var or stmt.annotations:
-        return None
-    buffer = decl.buffer
-    plain = not buffer.strides and buffer.elem_offset is None and buffer.shape
-    if not plain or not (isinstance(stmt.condition, IntImm) and stmt.condition.value) or _has_other_uses(decl):
-        return None
-    line = _line(decl.body, buffer)
-    for depth in reversed([k for k, item in enumerate(line[:-1]) if isinstance(item, For)]):  # the last is not entered
-        loop = line[depth]
-        assert isinstance(loop, For)
-        found = accesses_of(loop.body)
+    def _compacted(self, stmt: Allocate, decl: DeclBuffer) -> Stmt:
+        """An allocation of what is needed."""
+        buffer = decl.buffer
+        found = accesses_of(decl.body)
         own = found.of(buffer.data)
-        if any(item.stmt in found.opaque for item in own):
-            return None
-        if reads_own_writes(own, [*above, *line[: depth + 1]]):
-            return _placed(stmt, decl, loop, own, analyzer)
-    return None
+        known = not any(item.stmt in found.opaque for item in own)
+        box = [
+            _range(own, axis, size, self.analyzer) if known else (IntImm(size.dtype, 0), size)
+            for axis, size in enumerate(buffer.shape)
+        ]
+        shape = tuple(size for _, size in box)
+        strides = _strides(shape, stmt.annotations, self.analyzer)
+        if all(a is b for a, b in zip(shape, buffer.shape, strict=True)) and not strides:
+            return stmt
+        small = replace(buffer, shape=shape, strides=strides)
+        body = _Rebasing(buffer, small, [low for low, _ in box], self.analyzer).stmt(decl.body)
+        made = allocation(small, body)
+        assert isinstance(made, Allocate)
+        return replace(made, condition=stmt.condition)
 
 
-def _has_other_uses(decl: DeclBuffer) -> bool:
-    """Whether the memory is used in other ways than by loads and stores of the one buffer."""
-    data = decl.buffer.data
-    for stmt in statements(decl.body):
-        if isinstance(stmt, DeclBuffer) and stmt.buffer.data is data:
-            return True
-        if isinstance(stmt, AttrStmt) and (stmt.node is decl.buffer or stmt.node is data):
-            return True
-        for expr in exprs_of(stmt):
-            for part in post_order(expr, enter=lambda item: not isinstance(item, Buffer)):
-                if part is data or (isinstance(part, Call) and any(_is_of(arg, data) for arg in part.args)):
-                    return True
-    return False
-
-
-def _is_of(arg: Node, data: Var) -> bool:
-    """Whether an argument of a call hands out memory."""
-    buffer = arg.buffer if isinstance(arg, BufferRegion) else arg
-    return isinstance(buffer, Buffer) and buffer.data is data
-
-
-def _line(body: Stmt, buffer: Buffer) -> list[Stmt]:
-    """Statements around all accesses of a buffer, outermost first."""
-    line: list[Stmt] = []
-    item: Stmt | None = body
-    while item is not None:
-        line.append(item)
-        parts: tuple[Stmt, ...] = ()
-        match item:
-            case For() if item.kind in _ENTERED and not _touches((item.min, item.extent), buffer):
-                parts = (item.body,)
-            case SeqStmt():
-                parts = item.seq
-            case IfThenElse() if not _touches((item.condition,), buffer):
-                parts = (item.then_case,) if item.else_case is None else (item.then_case, item.else_case)
-            case LetStmt() if not _touches((item.value,), buffer):
-                parts = (item.body,)
-            case Allocate() | DeclBuffer():
-                parts = (item.body,)
-            case _:
-                pass
-        using = [part for part in parts if _uses(part, buffer)]
-        item = using[0] if len(using) == 1 else None
-    return line
-
-
-def _uses(stmt: Stmt, buffer: Buffer) -> bool:
-    return any(
-        (isinstance(part, BufferStore) and part.buffer is buffer) or _touches(exprs_of(part), buffer)
-        for part in statements(stmt)
-    )
-
-
-def _touches(exprs: Sequence[PrimExpr], buffer: Buffer) -> bool:
-    return any(
-        isinstance(part, BufferLoad) and part.buffer is buffer
-        for expr in exprs
-        for part in post_order(expr, enter=lambda item: not isinstance(item, Buffer))
-    )
-
-
-def _placed(stmt: Allocate, decl: DeclBuffer, loop: For, own: Sequence[Access], analyzer: Analyzer) -> Stmt:
-    """The body of an allocation with the memory in a loop."""
-    buffer = decl.buffer
-    box = [_range(own, axis, size, analyzer) for axis, size in enumerate(buffer.shape)]
-    data = Var(buffer.data.name, "handle", type_annotation=buffer.data.type_annotation)
-    shape = tuple(size for _, size in box)
-    small = replace(buffer, shape=shape, data=data)
-    body = _Rebasing(buffer, small, [low for low, _ in box], analyzer).stmt(loop.body)
-    inside = Allocate(data, stmt.dtype, shape, stmt.condition, DeclBuffer(small, body))
-    return _Replacing(loop, replace(loop, body=inside)).stmt(decl.body)
+def _strides(shape: Sequence[PrimExpr], annotations: DictAttrs, analyzer: Analyzer) -> tuple[PrimExpr, ...]:
+    """Strides with the distance from a multiple that is asked for; none where nothing is."""
+    demands = {axis: (factor, offset) for axis, factor, offset in annotations.get(ALIGNMENT, ())}
+    if not demands:
+        return ()
+    out: list[PrimExpr] = []
+    step: PrimExpr = IntImm(shape[-1].dtype, 1)
+    for axis in reversed(range(len(shape))):
+        if axis in demands:
+            factor, offset = demands[axis]
+            missing = floormod(sub(offset, step), factor)
+            step = analyzer.simplify(add(step, missing))
+        out.insert(0, step)
+        step = mul(step, shape[axis])
+    return tuple(out)
 
 
 def _range(own: Sequence[Access], axis: int, size: PrimExpr, analyzer: Analyzer) -> tuple[PrimExpr, PrimExpr]:
@@ -196,7 +125,7 @@ def _range(own: Sequence[Access], axis: int, size: PrimExpr, analyzer: Analyzer)
     low, extent = analyzer.simplify(reached[0]), analyzer.simplify(add(sub(reached[1], reached[0]), 1))
     if not isinstance(extent, IntImm) or extent.value < 1 or extent.dtype != size.dtype:
         return whole
-    return whole if isinstance(size, IntImm) and size.value < extent.value else (low, extent)
+    return whole if isinstance(size, IntImm) and size.value <= extent.value else (low, extent)
 
 
 def _domains(access: Access) -> Domains:
@@ -240,13 +169,3 @@ class _Rebasing(StmtMutator):
         if made.buffer is not self.old:
             return made
         return updated(made, buffer=self.new, indices=self._moved(made.indices))
-
-
-class _Replacing(StmtMutator):
-    """Puts a statement in the place of another."""
-
-    def __init__(self, old: Stmt, new: Stmt) -> None:
-        self.old, self.new = old, new
-
-    def stmt(self, stmt: Stmt) -> Stmt:
-        return self.new if stmt is self.old else super().stmt(stmt)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
-from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, cast, logical_and, mul, sub
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, cast, logical_and, maximum, mul, sub
 from eutectic.ir.transform import PassContext
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
@@ -155,6 +155,8 @@ def span_of(buffer: Buffer) -> PrimExpr:
         total = IntImm(buffer.shape[0].dtype, 1)
         for size, stride in zip(buffer.shape, buffer.strides, strict=True):
             total = add(total, mul(sub(size, 1), stride))
+        if not all(isinstance(size, IntImm) for size in buffer.shape):
+            total = maximum(total, 0)  # of a buffer without elements
     return total if buffer.elem_offset is None else add(buffer.elem_offset, total)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.module import IRModule
@@ -13,12 +14,12 @@ from eutectic.ir.transform import PassContext
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.stmt import BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
+from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from eutectic.tir.transform.conditions import conjuncts, variables
 from eutectic.tir.transform.index_facts import expressions, statements
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
 from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated
-from eutectic.tir.transform.substitute import substitute
+from eutectic.tir.transform.substitute import Substituter
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class _InitLowering(StmtMutator):
 
     def __init__(self) -> None:
         self.above: list[For | SeqStmt] = []  # statements from the last one that nothing is hoisted out of
+        self.memory: dict[Buffer, int] = {}  # declared buffers, with the number of statements above
         self.before: dict[For, list[Stmt]] = {}
 
     def stmt(self, stmt: Stmt) -> Stmt:
@@ -65,6 +67,11 @@ class _InitLowering(StmtMutator):
             return seq(*self.before.pop(stmt), made) if isinstance(stmt, For) and stmt in self.before else made
         if isinstance(stmt, BlockRealize):
             return self.realize(stmt)
+        if isinstance(stmt, Allocate):
+            return super().stmt(stmt)
+        if isinstance(stmt, DeclBuffer):
+            self.memory[stmt.buffer] = len(self.above)
+            return super().stmt(stmt)
         outer, self.above = self.above, []
         made = super().stmt(stmt)
         self.above = outer
@@ -78,11 +85,16 @@ class _InitLowering(StmtMutator):
         if block.init is None:
             return updated(stmt, block=updated(block, body=body))
         hoisted = _hoisted(stmt, block.init, chain)
-        if hoisted is None:
+        if hoisted is None or self._leaves_memory(block.init, chain, hoisted[0]):
             body = seq(IfThenElse(first_point(block), block.init), body)
         else:
             self.before.setdefault(hoisted[0], []).append(hoisted[1])
         return updated(stmt, block=updated(block, init=None, body=body))
+
+    def _leaves_memory(self, init: Stmt, chain: Sequence[For | SeqStmt], loop: For) -> bool:
+        """Whether first values use memory that exists only inside of a loop."""
+        depth = next(k for k, item in enumerate(chain) if item is loop)
+        return any(self.memory.get(buffer, 0) > depth for buffer in touched(init))
 
 
 def first_point(block: Block) -> PrimExpr:
@@ -94,33 +106,73 @@ def first_point(block: Block) -> PrimExpr:
     return out
 
 
-def _hoisted(stmt: BlockRealize, init: Stmt, chain: Sequence[For | SeqStmt]) -> tuple[For, Stmt] | None:
-    """The loop before which the first values can be stored, and the statement that does so; None when there is none."""
-    block = stmt.block
-    if touched(init) & {*block.alloc_buffers, *(match.buffer for match in block.match_buffers)}:
+def loop_after_init(stmt: BlockRealize, chain: Sequence[For | SeqStmt]) -> For | None:
+    """The loop before which the first values of a reduction are stored, wherever the program runs.
+
+    Args:
+        stmt: A block with an `init`.
+        chain: The loops and sequences around it, outermost first, from the last other statement on.
+
+    Returns:
+        The outermost loop of the reduction; None when the loops do not allow that, and first values are stored at
+        the first point of the reduction.
+    """
+    block, init = stmt.block, stmt.block.init
+    if init is None or touched(init) & {*block.alloc_buffers, *(match.buffer for match in block.match_buffers)}:
+        return None
+    if _has_own_buffers(init):
         return None
     loops = {item.loop_var: item for item in chain if isinstance(item, For)}
-    spatial: set[Var] = set()
-    reduced: set[Var] = set()
-    for axis, value in zip(block.iter_vars, stmt.iter_values, strict=True):
-        found = variables(value)
-        if axis.iter_type == "comm_reduce":
-            reduced |= found
-        elif axis.iter_type == "data_par":
-            spatial |= found
-        else:
-            return None
+    spatial, reduced = _variables_by_kind(stmt)
+    if any(axis.iter_type not in ("data_par", "comm_reduce") for axis in block.iter_vars):
+        return None
     outermost = next((loop for var, loop in loops.items() if var in reduced), None)
     if outermost is None or spatial & reduced or not reduced <= loops.keys():
         return None
-    inside = list(loops.values())[list(loops).index(outermost.loop_var) :]
-    condition = _spatial_part(stmt.predicate, {loop.loop_var for loop in inside}, reduced)
-    if condition is None or not _begins_at_first_point(stmt, inside) or not _is_alone(init, chain, outermost):
+    inside = _from(outermost, loops)
+    if _is_mixed(stmt.predicate, {loop.loop_var for loop in inside}, reduced):
+        return None
+    if not _begins_at_first_point(stmt, inside) or not _is_alone(init, chain, outermost):
         return None
     copied = [loop for loop in inside if loop.loop_var not in reduced]
-    if any(_is_bound_elsewhere(loop, spatial, inside) for loop in copied):
+    return None if any(_is_bound_elsewhere(loop, spatial, inside) for loop in copied) else outermost
+
+
+def _hoisted(stmt: BlockRealize, init: Stmt, chain: Sequence[For | SeqStmt]) -> tuple[For, Stmt] | None:
+    """The loop before which the first values can be stored, and the statement that does so; None when there is none."""
+    outermost = loop_after_init(stmt, chain)
+    if outermost is None:
         return None
-    return outermost, _init_nest(stmt, init, copied, condition)
+    reduced = _variables_by_kind(stmt)[1]
+    inside = _from(outermost, {item.loop_var: item for item in chain if isinstance(item, For)})
+    condition = conjunction_of(spatial_conditions(stmt))
+    return outermost, _init_nest(stmt, init, [loop for loop in inside if loop.loop_var not in reduced], condition)
+
+
+def spatial_conditions(stmt: BlockRealize) -> list[PrimExpr]:
+    """The parts of a predicate that do not depend on the loops of the reduction."""
+    reduced = _variables_by_kind(stmt)[1]
+    return [part for part in conjuncts(stmt.predicate) if not variables(part) & reduced]
+
+
+def conjunction_of(parts: Sequence[PrimExpr]) -> PrimExpr:
+    """All of several conditions."""
+    out: PrimExpr = IntImm("bool", 1)
+    for part in parts:
+        out = logical_and(out, part)
+    return out
+
+
+def _variables_by_kind(stmt: BlockRealize) -> tuple[set[Var], set[Var]]:
+    """What the values of spatial axes are computed from, and those of reduced ones."""
+    found: dict[str, set[Var]] = {"data_par": set(), "comm_reduce": set()}
+    for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
+        found.setdefault(axis.iter_type, set()).update(variables(value))
+    return found["data_par"], found["comm_reduce"]
+
+
+def _from(outermost: For, loops: Mapping[Var, For]) -> list[For]:
+    return list(loops.values())[list(loops).index(outermost.loop_var) :]
 
 
 def _is_bound_elsewhere(loop: For, spatial: set[Var], inside: Sequence[For]) -> bool:
@@ -141,24 +193,34 @@ def _init_nest(stmt: BlockRealize, init: Stmt, loops: Sequence[For], condition: 
         for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True)
         if axis.iter_type == "data_par"
     }
-    made = substitute(init, values, rename=True)
-    if not isinstance(condition, IntImm):
+    made = _BlocksInline(values, rename=True).stmt(init)
+    if not (isinstance(condition, IntImm) and condition.value):
         made = IfThenElse(renamed(condition), made)
     for loop in reversed(loops):
         made = replace(loop, loop_var=fresh[loop.loop_var], body=made)
     return made
 
 
-def _spatial_part(predicate: PrimExpr, inside: set[Var], reduced: set[Var]) -> PrimExpr | None:
-    """The part of a predicate that does not depend on the reduction; None when a part depends on both."""
-    out: PrimExpr = IntImm("bool", 1)
-    for part in conjuncts(predicate):
-        found = variables(part)
-        if not found & reduced:
-            out = logical_and(out, part)
-        elif not found & inside <= reduced:
-            return None
-    return out
+class _BlocksInline(Substituter):
+    """Blocks of first values as their bodies: what these are substituted with uses loops, which blocks would hide."""
+
+    def visit_realize(self, stmt: BlockRealize) -> Stmt:
+        """A block without buffers of its own."""
+        for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
+            self.values[axis.var] = self.expr(value)
+        condition, body = self.expr(stmt.predicate), self.stmt(stmt.block.body)
+        return body if isinstance(condition, IntImm) and condition.value else IfThenElse(condition, body)
+
+
+def _has_own_buffers(init: Stmt) -> bool:
+    blocks = [stmt.block for stmt in statements(init) if isinstance(stmt, BlockRealize)]
+    return any(block.init is not None or block.alloc_buffers or block.match_buffers for block in blocks)
+
+
+def _is_mixed(predicate: PrimExpr, inside: set[Var], reduced: set[Var]) -> bool:
+    """Whether a part of a predicate depends on loops of the reduction and on others in it."""
+    found = [variables(part) for part in conjuncts(predicate)]
+    return any(part & reduced and not part & inside <= reduced for part in found)
 
 
 def _begins_at_first_point(stmt: BlockRealize, inside: Sequence[For]) -> bool:
@@ -174,7 +236,11 @@ def _begins_at_first_point(stmt: BlockRealize, inside: Sequence[For]) -> bool:
 
 
 def _is_alone(init: Stmt, chain: Sequence[For | SeqStmt], outermost: For) -> bool:
-    """Whether nothing beside the block, within the outermost reduction loop, touches what `init` writes."""
+    """Whether nothing in the outermost reduction loop writes what `init` reads, nor others touch what it writes."""
+    block = next(part.block for part in statements(outermost) if _has_init(part, init))
+    read = {part.buffer.data for part in expressions(init) if isinstance(part, BufferLoad)}
+    if read & _stored(block.body):
+        return False
     position = next(i for i, item in enumerate(chain) if item is outermost)
     if not any(isinstance(item, SeqStmt) for item in chain[position:]):
         return True
@@ -186,10 +252,24 @@ def _is_alone(init: Stmt, chain: Sequence[For | SeqStmt], outermost: For) -> boo
         if isinstance(item, SeqStmt):
             inner: Stmt | None = below[index + 1] if index + 1 < len(below) else None
             for part in item.seq:
-                holds = part is inner or (inner is None and isinstance(part, BlockRealize) and part.block.init is init)
-                if not holds and written & {buffer.data for buffer in touched(part)}:
+                holds = part is inner or (inner is None and _has_init(part, init))
+                if not holds and (written & {buffer.data for buffer in touched(part)} or read & _stored(part)):
                     return False
     return True
+
+
+def _has_init(stmt: Stmt, init: Stmt) -> TypeGuard[BlockRealize]:
+    return isinstance(stmt, BlockRealize) and stmt.block.init is init
+
+
+def _stored(stmt: Stmt) -> set[Var]:
+    """Memory that a statement writes."""
+    found = {part.buffer.data for part in statements(stmt) if isinstance(part, BufferStore)}
+    for part in statements(stmt):
+        if isinstance(part, BlockRealize):
+            found |= {region.buffer.data for region in part.block.writes}
+            found |= {match.source.buffer.data for match in part.block.match_buffers}
+    return found
 
 
 def touched(stmt: Stmt) -> set[Buffer]:

@@ -12,12 +12,14 @@ from eutectic.tir.transform.flatten_buffer import FlattenBuffer, flatten_buffer
 from eutectic.tir.transform.lower_blocks import LowerBlocks, lower_blocks
 from eutectic.tir.transform.lower_init_block import LowerInitBlock, lower_init_block
 from eutectic.tir.transform.narrow_float import LegalizeNarrowFloat, legalize_narrow_float
+from eutectic.tir.transform.plan_allocations import PlanAndUpdateBufferAllocationLocation, plan_allocations
 from eutectic.tir.transform.remove_no_op import RemoveNoOp, remove_no_op
 from eutectic.tir.transform.simplify import Simplify, simplify_func
 from eutectic.tir.transform.unroll_loop import UnrollLoop, unroll_loop
 from eutectic.tir.transform.vectorize_loop import VectorizeLoop, vectorize_loop
 
 _STEPS: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (
+    plan_allocations,
     lower_init_block,
     lower_blocks,
     compact_buffer_allocation,
@@ -52,6 +54,7 @@ def lower(func: PrimFunc) -> PrimFunc:
 def default_cpu_lowering() -> Sequential:
     """The passes of `lower`, over all tensor functions of a module."""
     passes = (
+        PlanAndUpdateBufferAllocationLocation(),
         LowerInitBlock(),
         LowerBlocks(),
         CompactBufferAllocation(),

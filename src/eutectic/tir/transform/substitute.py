@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import PrimExpr, Var
-from eutectic.tir.buffer import Buffer, BufferLoad
+from eutectic.tir.block import Block
+from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, LetStmt, Stmt
 from eutectic.tir.transform.statement_mutator import StmtMutator, map_buffer, rewrite_expr, updated
 
@@ -60,6 +61,16 @@ class Substituter(StmtMutator):
         made = super().visit_store(stmt)
         assert isinstance(made, BufferStore)
         return updated(made, buffer=self.buffer(made.buffer))
+
+    def block(self, block: Block) -> Block:
+        """What is inside of a block, and its regions."""
+        made = super().block(block)
+        reads, writes = (tuple(map(self._region, regions)) for regions in (made.reads, made.writes))
+        return updated(made, reads=reads, writes=writes)
+
+    def _region(self, region: BufferRegion) -> BufferRegion:
+        ranges = tuple(updated(r, min=self.expr(r.min), extent=self.expr(r.extent)) for r in region.region)
+        return updated(region, buffer=self.buffer(region.buffer), region=ranges)
 
     def visit_for(self, stmt: For) -> Stmt:
         """A loop."""

@@ -119,7 +119,8 @@ def _stage(stmt: Stmt) -> Stage | None:
     extents: dict[Var, PrimExpr] = {}
     while isinstance(stmt, For):
         plain = isinstance(stmt.min, IntImm) and stmt.min.value == 0 and stmt.kind == ForKind.SERIAL
-        if not plain or stmt.annotations or stmt.loop_var in extents:
+        depends = any(part in extents for part in post_order(stmt.extent) if isinstance(part, Var))
+        if not plain or depends or stmt.annotations or stmt.loop_var in extents:
             return None
         extents[stmt.loop_var] = stmt.extent
         stmt = stmt.body

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from eutectic.arith.sets import Region, covers
 from eutectic.ir.prim_expr import EQ, PrimExpr, Var, as_prim, compare, logical_and, logical_or
+from eutectic.tir.block import BlockRealize
 from eutectic.tir.schedule.access import Access
 from eutectic.tir.schedule.dependence import conjunction, context_of, in_bounds, lexicographic, region_of
 from eutectic.tir.schedule.regions import fixed_loops, shared, written_before
@@ -38,10 +39,19 @@ def _in_earlier_iteration(write: Access, read: Access, above: Sequence[Stmt]) ->
     before = [earlier[loop.loop_var] for loop in loops]
     now: list[PrimExpr] = [loop.loop_var for loop in loops]
     order = lexicographic(before, now)
-    if 0 <= first < second:
+    if 0 <= first < second or _is_first_value(write, read, around):
         order = logical_or(order, conjunction([compare(EQ, a, b) for a, b in zip(before, now, strict=True)]))
     given = context_of([*above, *around])
     return covers(_at(write, loops, earlier, order), region_of(read, fixed_loops(around)), given)
+
+
+def _is_first_value(write: Access, read: Access, around: Sequence[Stmt]) -> bool:
+    """Whether a write is in the `init` of the block that a read is in the body of."""
+    block = around[-1].block if around and isinstance(around[-1], BlockRealize) else None
+    if block is None or block.init is None:
+        return False
+    lines = [(*item.above, item.stmt) for item in (write, read)]
+    return [any(part is block.init for part in line) for line in lines] == [True, False]
 
 
 def _at(write: Access, loops: Sequence[For], at: Mapping[Var, Var], order: PrimExpr) -> Region:
