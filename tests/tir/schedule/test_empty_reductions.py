@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tir.schedule.programs import keeps, refused
 from tests.tir.transform.schedules import of, x
 
 from eutectic import te, tir, topi
@@ -218,3 +219,21 @@ def test_what_is_stored_without_terms_is_seen_by_proofs():
         sch.merge(sch.get_loops("C")[0], sch.get_loops("D")[0])
     sch.decompose_reduction("C", sch.get_loops("C")[1])
     check(sch.func, np.full(3, 5, "f4"), np.zeros((3, 0), "f4"), np.full(3, 9, "f4"))
+
+
+def test_steps_that_would_lose_first_values_are_refused():
+    """First values are stored before loops that may have no iteration, or by a block of their own."""
+    k = Var("k", "int64")
+    before = of(topi.matmul, x(3, k), x(k, 4, name="w"))
+    sch = Schedule(before)
+    row, column, term = sch.get_loops("T_matmul")
+    said = "T_matmul would not store its first values where its reduction has no terms"
+    assert said in refused(sch, lambda: sch.fuse(column, term))
+    sch.reorder(term, column)
+    assert said in refused(sch, lambda: sch.bind(column, "threadIdx.x"))
+    sch.reorder(column, term)
+    sch.decompose_reduction("T_matmul", row)
+    sch.fuse(column, term)
+    keeps(before, sch)
+    sized = Schedule(of(topi.matmul, x(3, 5), x(5, 4, name="w")))
+    sized.fuse(*sized.get_loops("T_matmul")[1:])

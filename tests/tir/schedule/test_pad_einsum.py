@@ -12,12 +12,14 @@ from tests.tir.schedule.programs import chain, dense_bias_relu, keeps, refused, 
 from tests.tir.transform.schedules import of, x
 
 from eutectic import te, tir, topi
+from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import PrimExpr, Var, cast
 from eutectic.script import tir as T
 from eutectic.support.errors import ScheduleError
-from eutectic.tir import Buffer, BufferStore, PrimFunc, complete
+from eutectic.tir import Buffer, BufferStore, For, PrimFunc, complete
 from eutectic.tir.interpret import run
 from eutectic.tir.schedule import Schedule
+from eutectic.tir.schedule.state import replaced
 
 
 def batched() -> PrimFunc:
@@ -253,11 +255,15 @@ def threads(s: Schedule) -> None:
     s.pad_einsum("C", [4, 1])
 
 
-def unstored_by_threads(s: Schedule) -> None:
+def terms_over_threads() -> PrimFunc:
+    """Loops over terms are around one that is spread over threads; no schedule makes that of a program."""
+    s = Schedule(perhaps_no_terms())
     k, i = s.get_loops("T_matmul")[2], s.get_loops("T_matmul")[1]
     s.reorder(k, i)
-    s.bind(i, "threadIdx.x")
-    s.pad_einsum("T_matmul", [4, 1, 1])
+    loop = s.get(i)
+    assert isinstance(loop, For)
+    bound = replace(loop, kind="thread_binding", thread_binding="threadIdx.x")
+    return s.func.with_body(replaced(s.func.body, {loop: bound}))
 
 
 REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str]] = {
@@ -314,8 +320,8 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
     "out of bounds": (lambda: smaller, pad(1, 4), "accesses B within its 3 elements along an axis: 5 are accessed"),
     "threads": (lambda: product(plain), threads, "is bound to threads, of which there cannot be more"),
     "nothing is stored": (
-        perhaps_no_terms,
-        unstored_by_threads,
+        terms_over_threads,
+        lambda s: s.pad_einsum("T_matmul", [4, 1, 1]),
         "stores nothing where axis v_k has no points",
     ),
 }

@@ -122,6 +122,7 @@ def program(name: str) -> PrimFunc:
     return PROGRAMS[name]()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "conv"])  # it is too large
 @QUICK
 @given(data=st.data())

@@ -111,6 +111,7 @@ def fuse_epilogue(sch: Schedule, draw: Draw) -> None:
     sch.fuse_reduction_epilogue(draw(st.sampled_from(names)), draw(st.sampled_from(names)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "conv"])  # it is too large
 @settings(phases=PHASES, max_examples=max(10, settings.default.max_examples // 3))
 @given(data=st.data())
@@ -158,7 +159,7 @@ KINDS = (
 )
 
 
-@settings(max_examples=settings.default.max_examples * 6)
+@settings(max_examples=settings.default.max_examples * 3)
 @given(
     stages=st.lists(moves.easy | stage, min_size=2, max_size=4),
     chosen=st.lists(st.sampled_from(KINDS), min_size=1, max_size=5),
@@ -192,7 +193,7 @@ ordered = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=settings.default.max_examples * 8)
+@settings(max_examples=settings.default.max_examples * 4)
 @given(only=ordered, data=st.data())
 def test_random_orders(only: Any, data: st.DataObject):
     """One block whose points overwrite, read and add to what others of them store."""

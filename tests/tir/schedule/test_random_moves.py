@@ -61,6 +61,7 @@ def factor(sch: Schedule, draw: Draw) -> None:
 STEPS = (move, move, move, reindex, steps.split, steps.fuse, steps.reorder, steps.kind, steps.copies, steps.inline)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "conv"])  # it is too large
 @settings(phases=PHASES, max_examples=max(10, settings.default.max_examples // 3))
 @given(data=st.data())
@@ -109,7 +110,7 @@ step = st.tuples(
 )
 
 
-@settings(max_examples=settings.default.max_examples * 8)
+@settings(max_examples=settings.default.max_examples * 5)
 @given(stages=st.lists(easy | stage, min_size=2, max_size=4), chosen=st.lists(step, min_size=1, max_size=5))
 def test_random_stages(stages: list[Any], chosen: list[Any]):
     before = stages_program(stages)

@@ -49,6 +49,7 @@ STEPS = (einsum, einsum, border, border, move, *OTHERS)
 SMALL = ("small conv", "pool", "pad", "matmul", "dense", "chain", "integer sum", "transpose")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name in SMALL])
 @settings(phases=PHASES, max_examples=max(10, settings.default.max_examples // 4))
 @given(data=st.data())
@@ -130,7 +131,7 @@ def bordered(s: Any) -> PrimFunc:
     return complete(PrimFunc((a, b, c), body))
 
 
-@settings(max_examples=settings.default.max_examples * 6)
+@settings(max_examples=settings.default.max_examples * 4)
 @given(s=borders, depth=st.integers(0, 2), tiles=st.sampled_from([None, None, 2, 3]), before=st.booleans())
 def test_random_borders(s: Any, depth: int, tiles: int | None, before: bool):
     func = bordered(s)
@@ -218,7 +219,7 @@ def summed(s: Any) -> PrimFunc:
     return complete(PrimFunc((a, b, first, c), nest("".join(s["order"]), extents, body)))
 
 
-@settings(max_examples=settings.default.max_examples * 6)
+@settings(max_examples=settings.default.max_examples * 4)
 @given(s=sums)
 def test_random_sums(s: Any):
     func = summed(s)

@@ -109,6 +109,7 @@ OTHERS = (steps.split, steps.fuse, steps.reorder, steps.swap, steps.kind, steps.
 STEPS = (*OWN, *OWN, *OTHERS, steps.merge, move, move, reindex, epilogue)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in (*PROGRAMS, *MORE) if name != "conv"])  # it is too large
 @settings(phases=PHASES, max_examples=max(10, settings.default.max_examples // 5))
 @given(data=st.data())
@@ -185,7 +186,7 @@ one_step = st.tuples(
 )
 
 
-@settings(max_examples=settings.default.max_examples * 8)
+@settings(max_examples=settings.default.max_examples * 4)
 @given(stages=st.lists(easy | stage, min_size=1, max_size=4), chosen=st.lists(one_step, min_size=1, max_size=6))
 def test_random_stages(stages: list[Any], chosen: list[Any]):
     before = stages_program(stages)
