@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from eutectic.arith.sets import Region, covers
+from eutectic.arith.sets import Ends, Region, covers
 from eutectic.ir.prim_expr import EQ, PrimExpr, Var, as_prim, compare, logical_and, logical_or
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.schedule.access import Access
@@ -30,10 +30,13 @@ def _provides(write: Access, read: Access, above: Sequence[Stmt]) -> bool:
 
 
 def _in_earlier_iteration(write: Access, read: Access, above: Sequence[Stmt]) -> bool:
-    """As `_provides`, for a write in an earlier iteration of serial loops around both, such as the first of a sum."""
+    """As `_provides`, for a write in an earlier iteration of loops around both, such as the first of a sum.
+
+    Of loops whose iterations are run at once it is the same iteration.
+    """
     around, first, second = shared(write, read)
-    loops = [item for item in around if isinstance(item, For)]
-    if write.buffer is not read.buffer or None in read.indices or any(loop.kind != "serial" for loop in loops):
+    loops = [item for item in around if isinstance(item, For) and item.kind in ("serial", "unrolled")]
+    if write.buffer is not read.buffer or None in read.indices:
         return False
     earlier = {loop.loop_var: Var(f"p{k}", loop.loop_var.dtype) for k, loop in enumerate(loops)}
     before = [earlier[loop.loop_var] for loop in loops]
@@ -42,7 +45,8 @@ def _in_earlier_iteration(write: Access, read: Access, above: Sequence[Stmt]) ->
     if 0 <= first < second or _is_first_value(write, read, around):
         order = logical_or(order, conjunction([compare(EQ, a, b) for a, b in zip(before, now, strict=True)]))
     given = context_of([*above, *around])
-    return covers(_at(write, loops, earlier, order), region_of(read, fixed_loops(around)), given)
+    fixed = fixed_loops(around)
+    return covers(_at(write, loops, {**fixed, **earlier}, order), region_of(read, fixed), given)
 
 
 def _is_first_value(write: Access, read: Access, around: Sequence[Stmt]) -> bool:
@@ -54,10 +58,14 @@ def _is_first_value(write: Access, read: Access, around: Sequence[Stmt]) -> bool
     return [any(part is block.init for part in line) for line in lines] == [True, False]
 
 
-def _at(write: Access, loops: Sequence[For], at: Mapping[Var, Var], order: PrimExpr) -> Region:
+def _at(write: Access, loops: Sequence[For], at: Mapping[Var, PrimExpr], order: PrimExpr) -> Region:
     """What a write reaches in the iterations of some loops for which a condition holds."""
-    made = region_of(write, dict(at))
-    bounds = {at[loop.loop_var]: (loop.min, loop.extent) for loop in loops}
-    inside = conjunction([in_bounds(var, ends) for var, ends in bounds.items()])
+    made = region_of(write, at)
+    bounds: dict[Var, Ends] = {}
+    for loop in loops:
+        var = at[loop.loop_var]
+        assert isinstance(var, Var)
+        bounds[var] = (loop.min, loop.extent)
+    inside = conjunction([in_bounds(at[loop.loop_var], (loop.min, loop.extent)) for loop in loops])
     predicate = logical_and(order, inside)
     return Region(made.indices, {**bounds, **made.iters}, logical_and(as_prim(made.predicate, "bool"), predicate))
