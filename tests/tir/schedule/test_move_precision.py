@@ -15,9 +15,9 @@ from eutectic.ir.prim_expr import Var
 from eutectic.ir.visit import post_order
 from eutectic.script import tir as T
 from eutectic.tir import For, PrimFunc
+from eutectic.tir.analysis.accesses import accesses_of
+from eutectic.tir.analysis.dependence import late
 from eutectic.tir.schedule import Schedule
-from eutectic.tir.schedule.access import accesses_of
-from eutectic.tir.schedule.dependence import late
 
 
 def flattened() -> PrimFunc:

@@ -11,13 +11,13 @@ from eutectic.ir.prim_expr import GT, LE, LT, PrimExpr, Var, add, compare, logic
 from eutectic.ir.visit import rewrite
 from eutectic.support.errors import WellFormedError
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.accesses import accesses_of
+from eutectic.tir.analysis.dependence import TRUE, conjunction, context_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import BufferLoad
-from eutectic.tir.schedule.access import accesses_of
 from eutectic.tir.schedule.axis_division import AxisParts, divided
 from eutectic.tir.schedule.blockize_group import outer_of_group
 from eutectic.tir.schedule.blockize_init import outer_init
-from eutectic.tir.schedule.dependence import TRUE, conjunction, context_of
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.first_values import has_terms, loop_of_first_values

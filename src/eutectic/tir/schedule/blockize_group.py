@@ -8,9 +8,9 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import GT, PrimExpr, Var, compare
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.dependence import TRUE
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.iter_var import IterVar, Range
-from eutectic.tir.schedule.dependence import TRUE
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.index_rewrite import analyzer_for
 from eutectic.tir.schedule.lookup import child_blocks

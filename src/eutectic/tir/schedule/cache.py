@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import Var
+from eutectic.tir.analysis.accesses import Access, accesses_of
+from eutectic.tir.analysis.dependence import context_of, late, region_of, whole, writes_all
+from eutectic.tir.analysis.program_order import written_before
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.iter_var import IterVar, Range
-from eutectic.tir.schedule.access import Access, accesses_of
 from eutectic.tir.schedule.buffers import like, read_buffer, with_buffers, written_buffer
-from eutectic.tir.schedule.dependence import context_of, late, region_of, whole, writes_all
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, BlockRV
 from eutectic.tir.schedule.primitive import primitive
-from eutectic.tir.schedule.regions import known_accesses, restated, scope_of, written_before
+from eutectic.tir.schedule.regions import known_accesses, restated, scope_of
 from eutectic.tir.schedule.scopes import require_scope, require_shared
 from eutectic.tir.schedule.state import BlockSite, replaced, walk
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from eutectic.arith.sets import Region, covers, is_empty, is_injective
 from eutectic.ir.prim_expr import EQ, NE, PrimExpr, Var, compare, logical_or
+from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.dependence import FALSE, TRUE, conjunction, in_bounds, lexicographic, may_meet
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.iter_var import IterVar
-from eutectic.tir.schedule.access import Access, Accesses, accesses_of
-from eutectic.tir.schedule.dependence import FALSE, TRUE, conjunction, in_bounds, lexicographic, may_meet
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.state import BlockSite
 from eutectic.tir.stmt import For, Stmt

@@ -6,10 +6,11 @@ from dataclasses import replace as with_fields
 
 from eutectic.ir.prim_expr import LE, LT, IntImm, PrimExpr, Var, compare, sub
 from eutectic.tir.access import Interval
+from eutectic.tir.analysis.accesses import Access, accesses_of
+from eutectic.tir.analysis.dependence import conjunction, context_of, may_meet, region_of, writes_all
+from eutectic.tir.analysis.program_order import fixed_loops
 from eutectic.tir.buffer import Buffer
-from eutectic.tir.schedule.access import Access, accesses_of
 from eutectic.tir.schedule.complete_block import Complete, require_complete
-from eutectic.tir.schedule.dependence import conjunction, context_of, may_meet, region_of, writes_all
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, LoopRV
 from eutectic.tir.schedule.index_rewrite import analyzer_for
@@ -27,7 +28,6 @@ from eutectic.tir.schedule.move_block import (
     span_of,
 )
 from eutectic.tir.schedule.primitive import primitive
-from eutectic.tir.schedule.regions import fixed_loops
 from eutectic.tir.schedule.scopes import require_shared
 from eutectic.tir.schedule.state import BlockSite
 

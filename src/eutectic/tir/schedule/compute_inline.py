@@ -7,26 +7,24 @@ from collections.abc import Sequence
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import PrimExpr, Var, cast, lanes_of
 from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.accesses import Access
+from eutectic.tir.analysis.program_order import between, shared, written_before
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
-from eutectic.tir.schedule.access import Access
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.regions import (
     Restating,
     axes_from_indices,
-    between,
     elementwise,
     known_accesses,
     local_buffer,
     require_closed,
     restated,
     scope_of,
-    shared,
     taken_out,
     without_buffer,
-    written_before,
 )
 from eutectic.tir.schedule.state import BlockSite, replaced
 from eutectic.tir.stmt import BufferStore, Stmt

@@ -19,10 +19,10 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.dependence import conjunction
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.iter_var import IterVar, Range
-from eutectic.tir.schedule.dependence import conjunction
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, BlockRV, LoopRV
 from eutectic.tir.schedule.index_rewrite import analyzer_for

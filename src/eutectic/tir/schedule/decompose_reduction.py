@@ -9,10 +9,10 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import GT, IntImm, PrimExpr, Var, compare, logical_and
 from eutectic.ir.visit import post_order
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.dependence import conjunction, context_of, late, region_of, writes_once
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.iter_var import IterVar
-from eutectic.tir.schedule.access import Access, Accesses, accesses_of
-from eutectic.tir.schedule.dependence import conjunction, context_of, late, region_of, writes_once
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, BlockRV, LoopRV
 from eutectic.tir.schedule.primitive import primitive

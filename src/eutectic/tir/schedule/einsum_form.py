@@ -16,8 +16,8 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.accesses import is_opaque
 from eutectic.tir.buffer import Buffer, BufferLoad
-from eutectic.tir.schedule.access import is_opaque
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.index_rewrite import analyzer_for

@@ -10,21 +10,13 @@ from eutectic.ir.node import Node, replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, cast, logical_and
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.accesses import Access, Accesses, is_opaque
+from eutectic.tir.analysis.dependence import context_of, region_of, writes_once
+from eutectic.tir.analysis.program_order import between, fixed_loops, shared
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
-from eutectic.tir.schedule.access import Access, Accesses, is_opaque
-from eutectic.tir.schedule.dependence import context_of, region_of, writes_once
 from eutectic.tir.schedule.edit import Edit
-from eutectic.tir.schedule.regions import (
-    axes_from_indices,
-    between,
-    elementwise,
-    fixed_loops,
-    known_accesses,
-    require_closed,
-    scope_of,
-    shared,
-)
+from eutectic.tir.schedule.regions import axes_from_indices, elementwise, known_accesses, require_closed, scope_of
 from eutectic.tir.schedule.state import BlockSite, walk
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt
 from eutectic.tir.transform.conditions import conjuncts, variables

@@ -12,11 +12,11 @@ from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr, Var, as_prim
+from eutectic.tir.analysis.accesses import accesses_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferRegion
 from eutectic.tir.index_map_box import at
 from eutectic.tir.iter_var import IterVar, Range
-from eutectic.tir.schedule.access import accesses_of
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.layout_rewrite import index_map_argument
 from eutectic.tir.schedule.state import BlockSite

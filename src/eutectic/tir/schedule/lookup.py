@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eutectic.tir.analysis.accesses import accesses_of
 from eutectic.tir.block import BlockRealize
-from eutectic.tir.schedule.access import accesses_of
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, BlockRV, LoopRV
 from eutectic.tir.schedule.primitive import primitive

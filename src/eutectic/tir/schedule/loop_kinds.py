@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import Var
+from eutectic.tir.analysis.accesses import accesses_of
+from eutectic.tir.analysis.dependence import carried
+from eutectic.tir.analysis.private_memory import are_apart, private_buffers
 from eutectic.tir.iter_var import IterVar
-from eutectic.tir.schedule.access import accesses_of
-from eutectic.tir.schedule.dependence import carried
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.primitive import primitive
-from eutectic.tir.schedule.private_memory import are_apart, private_buffers
 from eutectic.tir.schedule.refusals import refuse_conflict
 from eutectic.tir.schedule.state import LoopSite, walk
 from eutectic.tir.stmt import For

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from eutectic.ir.prim_expr import Var
-from eutectic.tir.schedule.dependence import Conflict, displaced
+from eutectic.tir.analysis.dependence import Conflict, displaced
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.index_rewrite import analyzer_for, reindexed

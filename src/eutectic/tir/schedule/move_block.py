@@ -25,17 +25,16 @@ from eutectic.ir.prim_expr import (
     sub,
 )
 from eutectic.tir.access import Domains, Interval, relax
+from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.dependence import TRUE, Conflict, conjunction, context_of, in_bounds, may_meet
+from eutectic.tir.analysis.program_order import fixed_loops, part_of
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.iter_var import Range
-from eutectic.tir.schedule.access import Access, Accesses, accesses_of
-from eutectic.tir.schedule.dependence import TRUE, Conflict, conjunction, context_of, in_bounds, may_meet
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, LoopRV
 from eutectic.tir.schedule.index_rewrite import analyzer_for
 from eutectic.tir.schedule.regions import (
-    fixed_loops,
     known_accesses,
-    part_of,
     require_closed,
     require_one_name_each,
     restated,

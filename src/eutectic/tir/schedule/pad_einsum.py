@@ -17,10 +17,10 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.tir import op
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.accesses import accesses_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.iter_var import IterVar, Range
-from eutectic.tir.schedule.access import accesses_of
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.einsum_form import Einsum, alike, einsum_of, loads_of, require_in_bounds, require_safe
 from eutectic.tir.schedule.handles import BlockLike, ExprRV

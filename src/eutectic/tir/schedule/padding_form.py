@@ -18,11 +18,11 @@ from eutectic.ir.prim_expr import (
     logical_not,
 )
 from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.accesses import Access, accesses_of
+from eutectic.tir.analysis.dependence import conjunction, context_of, in_bounds, may_meet
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.schedule.access import Access, accesses_of
-from eutectic.tir.schedule.dependence import conjunction, context_of, in_bounds, may_meet
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.index_rewrite import analyzer_for

@@ -8,9 +8,9 @@ from itertools import product
 
 from eutectic.arith.sets import Region, is_empty
 from eutectic.ir.prim_expr import EQ, LT, NE, PrimExpr, Var, compare
+from eutectic.tir.analysis.accesses import Access, accesses_of
+from eutectic.tir.analysis.dependence import Conflict, conjunction, context_of, in_bounds, may_meet, pairs
 from eutectic.tir.index_map_box import at
-from eutectic.tir.schedule.access import Access, accesses_of
-from eutectic.tir.schedule.dependence import Conflict, conjunction, context_of, in_bounds, may_meet, pairs
 from eutectic.tir.stmt import For, Stmt
 from eutectic.tir.transform.conditions import variables
 

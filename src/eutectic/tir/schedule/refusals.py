@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+from eutectic.tir.analysis.dependence import Conflict
 from eutectic.tir.block import BlockRealize
-from eutectic.tir.schedule.dependence import Conflict
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.state import BlockSite, Site, walk
 from eutectic.tir.stmt import Stmt

@@ -1,4 +1,4 @@
-"""Parts that primitives which move computations share: order within a scope, regions stated anew, blocks taken out."""
+"""Parts that primitives which move computations share: what a scope holds, regions stated anew, blocks taken out."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.ir.visit import post_order
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.accesses import Accesses, accesses_of, is_opaque
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.iter_var import IterVar
-from eutectic.tir.schedule.access import Access, Accesses, accesses_of, is_opaque
-from eutectic.tir.schedule.dependence import context_of, region_of, whole, writes_all
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.state import BlockSite, walk
@@ -183,61 +182,6 @@ def require_one_name_each(edit: Edit, site: BlockSite) -> None:
                 f"{edit.name}: block {site.block.name_hint} knows the memory of {outside.buffer.name} by several names"
             )
             edit.refuse(site, message, help="only blocks with one name for each memory can be moved")
-
-
-# ---- order
-
-
-def shared(a: Access, b: Access) -> tuple[tuple[Stmt, ...], int, int]:
-    """What is around both of two accesses, and the parts of the last sequence of it that they are in; -1 for none."""
-    count = 0
-    for x, y in zip((*a.above, a.stmt), (*b.above, b.stmt), strict=False):
-        if x is not y:
-            break
-        count += 1
-    around = (*a.above, a.stmt)[:count]
-    if not around or not isinstance(around[-1], SeqStmt):
-        return around, -1, -1
-    return around, part_of(around[-1], a), part_of(around[-1], b)
-
-
-def part_of(around: SeqStmt, access: Access) -> int:
-    """Which part of a sequence an access is in."""
-    line = (*access.above, access.stmt)
-    return next((k for k, part in enumerate(around.seq) if any(part is item for item in line)), -1)
-
-
-def fixed_loops(around: Sequence[Stmt]) -> dict[Var, PrimExpr]:
-    """The loops around a place, each standing for one iteration."""
-    return {item.loop_var: item.loop_var for item in around if isinstance(item, For)}
-
-
-def written_before(write: Access, read: Access, above: Sequence[Stmt]) -> bool:
-    """Whether each element that is read was written in an earlier part of the same iteration of what is around both.
-
-    Args:
-        write: A write.
-        read: A read of the same buffer.
-        above: Statements around both walks.
-    """
-    around, first, second = shared(write, read)
-    if first < 0 or first >= second or write.buffer is not read.buffer:
-        return False
-    fixed, given = fixed_loops(around), context_of([*above, *around])
-    if writes_all(write, whole(write.buffer), fixed, given):
-        return True
-    return None not in read.indices and writes_all(write, region_of(read, fixed), fixed, given)
-
-
-def between(found: Accesses, a: Access, b: Access) -> list[Access]:
-    """Accesses in the parts of a sequence from that of one access to that of a later one, both included."""
-    around, first, second = shared(a, b)
-    last = around[-1] if around else None
-    if not isinstance(last, SeqStmt) or first < 0:
-        return list(found.items)
-    return [
-        item for item in found.items if any(x is last for x in item.above) and first <= part_of(last, item) <= second
-    ]
 
 
 # ---- taking out

@@ -11,13 +11,13 @@ from eutectic.ir.prim_expr import And, Call, IntImm, Or, PrimExpr, Var
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.accesses import Access, accesses_of
+from eutectic.tir.analysis.dependence import TRUE, context_of, region_of, whole, writes_all
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.iter_var import IterVar, Range
-from eutectic.tir.schedule.access import Access, accesses_of
 from eutectic.tir.schedule.buffers import read_buffer, written_buffer
 from eutectic.tir.schedule.complete_block import require_complete
-from eutectic.tir.schedule.dependence import TRUE, context_of, region_of, whole, writes_all
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.handles import BlockLike, BlockRV

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eutectic.ir.node import replace
-from eutectic.tir.schedule.dependence import carried, order_conflict
+from eutectic.tir.analysis.dependence import carried, order_conflict
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.nests import chain, require_free_bounds

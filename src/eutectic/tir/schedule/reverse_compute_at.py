@@ -8,11 +8,12 @@ from eutectic.arith.analyzer import Analyzer
 from eutectic.arith.sets import covers
 from eutectic.ir.prim_expr import PrimExpr, Var, sub
 from eutectic.tir.access import Interval
+from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.dependence import Conflict, conjunction, in_bounds, lexicographic, may_meet
+from eutectic.tir.analysis.program_order import fixed_loops, shared
 from eutectic.tir.block import BlockRealize
-from eutectic.tir.schedule.access import Access, Accesses, accesses_of
 from eutectic.tir.schedule.axis_digits import spans_from_digits
 from eutectic.tir.schedule.complete_block import Complete, require_complete
-from eutectic.tir.schedule.dependence import Conflict, conjunction, in_bounds, lexicographic, may_meet
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, LoopRV
 from eutectic.tir.schedule.index_rewrite import analyzer_for
@@ -33,7 +34,6 @@ from eutectic.tir.schedule.move_block import (
 )
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.refusals import refuse_conflict
-from eutectic.tir.schedule.regions import fixed_loops, shared
 from eutectic.tir.schedule.scopes import require_shared
 from eutectic.tir.stmt import For
 from eutectic.tir.transform.statement_mutator import rewrite_expr

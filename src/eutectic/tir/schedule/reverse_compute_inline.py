@@ -7,26 +7,24 @@ from collections.abc import Mapping, Sequence
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import PrimExpr, Var, cast
 from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.accesses import Access, Accesses
+from eutectic.tir.analysis.dependence import context_of, region_of, writes_all, writes_once
+from eutectic.tir.analysis.program_order import between, fixed_loops, shared
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
-from eutectic.tir.schedule.access import Access, Accesses
-from eutectic.tir.schedule.dependence import context_of, region_of, writes_all, writes_once
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike
 from eutectic.tir.schedule.lookup import siblings
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.regions import (
     axes_from_indices,
-    between,
     elementwise,
-    fixed_loops,
     known_accesses,
     local_buffer,
     require_closed,
     require_one_name_each,
     restated,
     scope_of,
-    shared,
     taken_out,
     without_buffer,
 )

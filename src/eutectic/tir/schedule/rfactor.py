@@ -10,12 +10,12 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, logical_and
 from eutectic.ir.structural import structural_equal
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.dependence import TRUE, context_of, late, region_of, writes_all, writes_once
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.iter_var import IterVar, Range
-from eutectic.tir.schedule.access import Access, Accesses, accesses_of
 from eutectic.tir.schedule.combiner import Combiner, combiner_of
-from eutectic.tir.schedule.dependence import TRUE, context_of, late, region_of, writes_all, writes_once
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockRV, LoopRV
 from eutectic.tir.schedule.primitive import primitive

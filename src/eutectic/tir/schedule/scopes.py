@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from eutectic.tir.analysis.accesses import Accesses
+from eutectic.tir.analysis.private_memory import are_apart
 from eutectic.tir.buffer import Buffer
-from eutectic.tir.schedule.access import Accesses
 from eutectic.tir.schedule.edit import Edit
-from eutectic.tir.schedule.private_memory import are_apart
 from eutectic.tir.schedule.state import Site
 from eutectic.tir.stmt import For
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from eutectic.tir.analysis.accesses import accesses_of
 from eutectic.tir.block import BlockRealize
-from eutectic.tir.schedule.access import accesses_of
 from eutectic.tir.schedule.buffers import in_scope, with_buffers, written_buffer
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike

@@ -23,12 +23,12 @@ from eutectic.ir.prim_expr import (
     Var,
 )
 from eutectic.support.errors import ScheduleError
+from eutectic.tir.analysis.accesses import Accesses, accesses_of, is_affine, is_opaque
+from eutectic.tir.analysis.dependence import region_of, whole
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.schedule.access import Accesses, accesses_of, is_affine, is_opaque
 from eutectic.tir.schedule.blockize import blockize
-from eutectic.tir.schedule.dependence import region_of, whole
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.state import ScheduleState
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt

@@ -10,12 +10,12 @@ from typing import Any
 from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
+from eutectic.tir.analysis.accesses import is_affine
+from eutectic.tir.analysis.dependence import context_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.index_map_box import MapOnBox, at, is_zero
 from eutectic.tir.iter_var import IterVar, Range
-from eutectic.tir.schedule.access import is_affine
-from eutectic.tir.schedule.dependence import context_of
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.handles import BlockLike

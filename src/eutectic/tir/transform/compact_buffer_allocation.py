@@ -12,10 +12,10 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, add, floormod, mul, sub
 from eutectic.ir.transform import PassContext
 from eutectic.tir.access import Domains, Interval, relax
+from eutectic.tir.analysis.accesses import Access, accesses_of
+from eutectic.tir.analysis.private_memory import statements_around
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.schedule.access import Access, accesses_of
-from eutectic.tir.schedule.private_memory import statements_around
 from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, Stmt
 from eutectic.tir.transform.index_facts import IndexFacts, statements
 from eutectic.tir.transform.infra import PrimFuncPass, with_body

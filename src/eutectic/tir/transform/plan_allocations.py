@@ -10,10 +10,10 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm
 from eutectic.ir.transform import PassContext
+from eutectic.tir.analysis.private_memory import always, home_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.schedule.private_memory import always, home_of
 from eutectic.tir.stmt import Allocate, DeclBuffer, For, Stmt
 from eutectic.tir.transform.index_facts import statements
 from eutectic.tir.transform.infra import PrimFuncPass, with_body

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from eutectic.arith.sets import Ends, Region, covers
 from eutectic.ir.prim_expr import EQ, PrimExpr, Var, as_prim, compare, logical_and, logical_or
+from eutectic.tir.analysis.accesses import Access
+from eutectic.tir.analysis.dependence import conjunction, context_of, in_bounds, lexicographic, region_of
+from eutectic.tir.analysis.program_order import fixed_loops, shared, written_before
 from eutectic.tir.block import BlockRealize
-from eutectic.tir.schedule.access import Access
-from eutectic.tir.schedule.dependence import conjunction, context_of, in_bounds, lexicographic, region_of
-from eutectic.tir.schedule.regions import fixed_loops, shared, written_before
 from eutectic.tir.stmt import For, Stmt
 
 

@@ -8,10 +8,10 @@ from typing import Final
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var
 from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.accesses import accesses_of
+from eutectic.tir.analysis.own_writes import reads_own_writes
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
-from eutectic.tir.schedule.access import accesses_of
-from eutectic.tir.schedule.own_writes import reads_own_writes
 from eutectic.tir.stmt import (
     Allocate,
     AttrStmt,

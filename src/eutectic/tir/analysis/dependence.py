@@ -13,9 +13,9 @@ from functools import partial
 
 from eutectic.arith.sets import Region, covers, disjoint, is_injective
 from eutectic.ir.prim_expr import EQ, LT, NE, IntImm, PrimExpr, Var, add, compare, logical_and, logical_or
+from eutectic.tir.analysis.accesses import Access, Accesses, Bounds, accesses_of, is_affine
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
-from eutectic.tir.schedule.access import Access, Accesses, Bounds, accesses_of, is_affine
 from eutectic.tir.stmt import For, Stmt
 from eutectic.tir.transform.statement_mutator import rewrite_expr
 
