@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.tir.programs import softmax
+from tests.tir.programs import matmul, softmax
 from tests.tir.schedule.programs import keeps, refused, small_conv, tiled
 from tests.tir.transform.schedules import of, x
 
@@ -142,3 +142,12 @@ def test_what_is_not_there_yet_is_not_read_under_a_digit():
     assert "compute is not complete when block T_reshape would read it" in refused(
         sch, lambda: sch.reverse_compute_at(block, loop)
     )
+
+
+def test_first_values_stay_in_the_init_of_their_block():
+    """A block of an init and a loop of the body are in no common sequence."""
+    sch = Schedule(matmul(size=4))
+    outer = sch.blockize(sch.get_loops("matmul")[1])
+    body = sch.get_loops("matmul")[0]
+    assert sch.get(outer).init is not None
+    assert "is in the init of block matmul_o" in refused(sch, lambda: sch.compute_at("matmul_init", body))

@@ -229,3 +229,16 @@ def test_lowered_tiles_of_everything():
         sch.compute_at(block, outer)
     assert all(depth == 1 for depth, _ in places(compacted(sch.func)).values())
     compare_programs(func, lower(sch.func), "lower")
+
+
+def test_strides_of_a_buffer_without_elements():
+    """A demand on strides holds for every size, also none: there is no memory of negative size."""
+    n = Var("n", "int64")
+    sch = Schedule(of(lambda t: topi.nn.relu(topi.sum(t, 1)), x(n, 4)))
+    sch.storage_align("x_red", 0, 0, 4, 3)
+    compare_programs(sch.func, lower(sch.func), "lower")  # for sizes of 0 as well
+    built = build(sch.func)
+    for size in (0, 1, 5):
+        given, out = np.ones((size, 4), np.float32), np.empty(size, np.float32)
+        built(given, out)
+        np.testing.assert_array_equal(out, np.full(size, 4, np.float32))
