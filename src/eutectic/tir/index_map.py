@@ -16,11 +16,11 @@ from eutectic.ir.dtype import is_integer
 from eutectic.ir.node import Node, field, init_field, node, replace
 from eutectic.ir.prim_expr import Call, Cast, IntImm, PrimExpr, Var, as_prim
 from eutectic.support.errors import WellFormedError
-from eutectic.tir.index_map_box import MapOnBox, at, is_index, values_of, variables_of
+from eutectic.tir.index_map_box import MapOnBox, is_index, values_of, variables_of
 from eutectic.tir.index_map_inverse import inverse_of
 from eutectic.tir.index_map_text import lambda_text, parse_lambda, parse_map
 from eutectic.tir.iter_var import Range, as_index
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.transform.statement_mutator import rewrite_expr, with_values
 
 Function: TypeAlias = "Callable[..., Any]"  # takes variables, gives an expression or several
 
@@ -171,7 +171,7 @@ class IndexMap(Node):
         given = _in_one_dtype(indices, self._dtype)
         made = self.with_dtype(given[0].dtype) if given else self
         values = dict(zip(made.initial_indices, given, strict=True))
-        return [Analyzer().simplify(at(item, values)) for item in made.final_indices]
+        return [Analyzer().simplify(with_values(item, values)) for item in made.final_indices]
 
     def map_shape(self, shape: Sequence[PrimExpr | int | Range]) -> list[PrimExpr]:
         """Sizes of a box from zero on that holds what all elements of a shape are mapped to.
@@ -277,7 +277,7 @@ class IndexMap(Node):
         values = dict(zip(other.initial_indices, mine.initial_indices, strict=True))
         known = Analyzer()
         pairs = zip(mine.final_indices, other.final_indices, strict=True)
-        return all(known.can_prove_equal(a, at(b, values)) for a, b in pairs)
+        return all(known.can_prove_equal(a, with_values(b, values)) for a, b in pairs)
 
     def with_dtype(self, dtype: str) -> IndexMap:
         """The map on indices of another dtype; itself when they have it already."""

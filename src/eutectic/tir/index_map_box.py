@@ -52,7 +52,7 @@ from eutectic.ir.prim_expr import (
 from eutectic.ir.visit import post_order
 from eutectic.tir.access import relax
 from eutectic.tir.iter_var import Range
-from eutectic.tir.transform.statement_mutator import operands_of, rewrite_expr
+from eutectic.tir.transform.statement_mutator import is_zero, operands_of, rewrite_expr, with_values
 
 MAX_POINTS: Final = 1 << 20  # of a box that is looked at point by point
 TRUE: Final = IntImm("bool", 1)
@@ -237,7 +237,7 @@ class MapOnBox:
         there = dict(zip(variables, self.outputs, strict=True))
         pairs = zip(inverse, self.inputs, strict=True)
         return all(
-            self.analyzer.can_prove_equal(back := at(value, there), var) or self.always(compare(EQ, back, var))
+            self.analyzer.can_prove_equal(back := with_values(value, there), var) or self.always(compare(EQ, back, var))
             for value, var in pairs
         )
 
@@ -257,7 +257,7 @@ class MapOnBox:
         parts: list[PrimExpr] = []
         for value, size in zip(inverse, self.shape, strict=True):
             parts += [compare(LT, value, IntImm(value.dtype, 0)), compare(LE, size, value)]
-        parts += [compare(NE, at(out, there), var) for out, var in zip(self.outputs, variables, strict=True)]
+        parts += [compare(NE, with_values(out, there), var) for out, var in zip(self.outputs, variables, strict=True)]
         condition: PrimExpr = FALSE
         for part in parts:
             simple = known.simplify(part)
@@ -288,11 +288,6 @@ def product(sizes: Sequence[PrimExpr], dtype: str) -> PrimExpr:
     for size in sizes:
         total = mul(total, size)
     return total
-
-
-def at(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
-    """An expression with variables replaced."""
-    return rewrite_expr(expr, lambda item: values.get(item) if isinstance(item, Var) else None)
 
 
 def variables_of(expr: PrimExpr) -> set[Var]:
@@ -370,8 +365,3 @@ def _value(item: PrimExpr, memo: Mapping[int, Any], points: Mapping[Var, Any]) -
 def is_index(expr: PrimExpr) -> bool:
     """Whether an expression can be an index: a signed integer."""
     return is_integer(expr.dtype) and expr.dtype[0] == "i"
-
-
-def is_zero(expr: PrimExpr) -> bool:
-    """Whether an expression is the constant zero."""
-    return isinstance(expr, IntImm) and expr.value == 0

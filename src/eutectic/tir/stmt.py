@@ -121,6 +121,11 @@ def seq(*stmts: Stmt | None) -> Stmt:
     return listed[0] if len(listed) == 1 else SeqStmt(tuple(listed))
 
 
+def parts_of(body: Stmt) -> tuple[Stmt, ...]:
+    """The statements of a sequence; of any other statement that one."""
+    return body.seq if isinstance(body, SeqStmt) else (body,)
+
+
 @node("tir.For")
 class For(Stmt):
     """`for loop_var in range(min, min + extent): body`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ easy = st.fixed_dictionaries(
 )
 MOVES = ("compute_at", "reverse_compute_at")
 tried: Counter[tuple[str, bool]] = Counter()
+Apply = Callable[[Schedule, Any, int], None]
 
 
 def move(sch: Schedule, draw: Draw) -> None:
@@ -110,9 +112,8 @@ step = st.tuples(
 )
 
 
-@settings(max_examples=settings.default.max_examples * 5)
-@given(stages=st.lists(easy | stage, min_size=2, max_size=4), chosen=st.lists(step, min_size=1, max_size=5))
-def test_random_stages(stages: list[Any], chosen: list[Any]):
+def keeps_stages(stages: list[Any], chosen: list[Any], apply: Apply, tried: Counter[tuple[str, bool]]) -> None:
+    """What is accepted of some steps on random stages keeps the results; what each step led to is counted."""
     before = stages_program(stages)
     sch = Schedule(before, error_render_level="none")
     for one in chosen:
@@ -125,6 +126,12 @@ def test_random_stages(stages: list[Any], chosen: list[Any]):
     if sch.func is not before and is_defined(before):
         compare_programs(before, sch.func, str(sch.trace))
         compare_programs(before, tir.transform.lower(sch.func), f"lowering after {sch.trace}")
+
+
+@settings(max_examples=settings.default.max_examples * 5)
+@given(stages=st.lists(easy | stage, min_size=2, max_size=4), chosen=st.lists(step, min_size=1, max_size=5))
+def test_random_stages(stages: list[Any], chosen: list[Any]):
+    keeps_stages(stages, chosen, apply, tried)
 
 
 def test_both_answers_were_given():

@@ -13,15 +13,12 @@ from tests.tir.schedule import test_random as steps
 from tests.tir.schedule.intrinsics import INTRINSICS, registered
 from tests.tir.schedule.programs import PROGRAMS, keeps
 from tests.tir.schedule.test_random import PHASES, Draw
-from tests.tir.schedule.test_random_blocks import is_defined, stage
-from tests.tir.schedule.test_random_blocks import program as stages_program
-from tests.tir.schedule.test_random_moves import easy, move, reindex
+from tests.tir.schedule.test_random_blocks import stage
+from tests.tir.schedule.test_random_moves import easy, keeps_stages, move, reindex
 
-from eutectic import tir
 from eutectic.support.errors import ScheduleError
 from eutectic.tir import PrimFunc
 from eutectic.tir.schedule import Schedule
-from eutectic.tir.schedule.validate import compare_programs
 
 MORE = {"integer matmul": lambda: matmul(size=4, dtype="int32"), "long matmul": lambda: matmul(size=4)}
 tried: Counter[tuple[str, bool]] = Counter()
@@ -189,18 +186,7 @@ one_step = st.tuples(
 @settings(max_examples=settings.default.max_examples * 4)
 @given(stages=st.lists(easy | stage, min_size=1, max_size=4), chosen=st.lists(one_step, min_size=1, max_size=6))
 def test_random_stages(stages: list[Any], chosen: list[Any]):
-    before = stages_program(stages)
-    sch = Schedule(before, error_render_level="none")
-    for one in chosen:
-        try:
-            apply(sch, one, len(stages))
-        except ScheduleError:
-            tried[one[0], False] += 1
-        else:
-            tried[one[0], True] += 1
-    if sch.func is not before and is_defined(before):
-        compare_programs(before, sch.func, str(sch.trace))
-        compare_programs(before, tir.transform.lower(sch.func), f"lowering after {sch.trace}")
+    keeps_stages(stages, chosen, apply, tried)
 
 
 def test_both_answers_were_given():

@@ -5,7 +5,7 @@ Found from bodies, not from the regions that blocks state: a proof must not rest
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Final, TypeAlias
@@ -36,9 +36,11 @@ from eutectic.ir.prim_expr import (
     compare,
     logical_not,
     mul,
+    sub,
 )
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
+from eutectic.tir.access import Domains, relax
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
 from eutectic.tir.expr import Let
@@ -63,7 +65,7 @@ from eutectic.tir.transform.lower_init_block import (
     loop_after_init,
     spatial_conditions,
 )
-from eutectic.tir.transform.statement_mutator import operands_of, rewrite_expr
+from eutectic.tir.transform.statement_mutator import operands_of, with_values
 
 Bounds: TypeAlias = tuple[PrimExpr, PrimExpr]  # first value and number of values
 _EFFECTS: Final = frozenset(
@@ -166,6 +168,16 @@ def accesses_of(stmt: Stmt, around: Sequence[Stmt] = ()) -> Accesses:
             at.matched.update({match.buffer: match for match in item.block.match_buffers})
     walk.stmt(stmt, at)
     return Accesses(tuple(walk.items), tuple(walk.opaque), frozenset(walk.private))
+
+
+def domains_of(access: Access, fixed: Collection[Var] = ()) -> Domains:
+    """First and last values of the loops inside, but those that stand for one iteration; None where not known."""
+    domains: Domains = {}
+    for var, (low, extent) in access.iters.items():
+        if var not in fixed:
+            first, last = relax(low, domains), relax(add(low, sub(extent, 1)), domains)
+            domains[var] = None if first is None or last is None else (first[0], last[1])
+    return domains
 
 
 class _Walk:
@@ -321,6 +333,11 @@ def _first_values(stmt: BlockRealize, at: _Place, inside: _Place) -> _Place:
     return first
 
 
+def same_indices(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
+    """Whether two accesses of a buffer are at indices that are written alike."""
+    return len(a) == len(b) and all(map(structural_equal, a, b))
+
+
 def _alike(a: PrimExpr | None, b: PrimExpr | None) -> bool:
     return a is b or (a is not None and b is not None and structural_equal(a, b))
 
@@ -335,7 +352,7 @@ def _assume(at: _Place, condition: PrimExpr) -> None:
 
 def _resolved(expr: PrimExpr, at: _Place) -> PrimExpr:
     """`expr` in terms of loop variables and what comes from outside."""
-    return rewrite_expr(expr, lambda item: at.values.get(item) if isinstance(item, Var) else None)
+    return with_values(expr, at.values)
 
 
 def _index(index: PrimExpr, at: _Place, iters: dict[Var, Bounds]) -> PrimExpr | None:

@@ -17,7 +17,7 @@ from eutectic.tir.analysis.accesses import Access, Accesses, Bounds, accesses_of
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.transform.statement_mutator import with_values
 
 TRUE: PrimExpr = IntImm("bool", 1)
 FALSE: PrimExpr = IntImm("bool", 0)
@@ -80,7 +80,7 @@ def region_of(access: Access, fixed: Mapping[Var, PrimExpr] | None = None, axes:
     fixed = fixed or {}
 
     def at(expr: PrimExpr) -> PrimExpr:
-        return _at(expr, fixed)
+        return with_values(expr, fixed)
 
     chosen = range(len(access.indices)) if axes is None else axes
     indices = tuple(at(index) for k in chosen if (index := access.indices[k]) is not None)
@@ -227,14 +227,11 @@ def _iterations(loops: Sequence[For]) -> tuple[dict[Var, PrimExpr], dict[Var, Pr
     bounds: list[PrimExpr] = []
     for loop in loops:
         for side in (first, second):
-            low, extent = (_at(end, side) for end in (loop.min, loop.extent))  # of the same iteration of loops outside
+            # in the same iteration of loops outside
+            low, extent = (with_values(end, side) for end in (loop.min, loop.extent))
             if is_affine(low) and is_affine(extent):
                 bounds.append(in_bounds(side[loop.loop_var], (low, extent)))
     return first, second, conjunction(bounds)
-
-
-def _at(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
-    return rewrite_expr(expr, lambda item: values.get(item) if isinstance(item, Var) else None)
 
 
 def _exchange(earlier: Access, later: Access, pair: tuple[For, For], around: PrimExpr) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from eutectic.ir.node import Node
-from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var
+from eutectic.ir.prim_expr import Call, PrimExpr, Var
 from eutectic.ir.visit import post_order
 from eutectic.tir.analysis.accesses import accesses_of
 from eutectic.tir.analysis.own_writes import reads_own_writes
@@ -153,8 +153,3 @@ def _is_of(arg: Node, data: Var) -> bool:
     """Whether an argument of a call hands out memory."""
     buffer = arg.buffer if isinstance(arg, BufferRegion) else arg
     return isinstance(buffer, Buffer) and buffer.data is data
-
-
-def always(condition: PrimExpr) -> bool:
-    """Whether a condition is the constant true."""
-    return isinstance(condition, IntImm) and bool(condition.value)

@@ -15,7 +15,7 @@ from eutectic.tir.schedule.index_rewrite import analyzer_for
 from eutectic.tir.schedule.nest_under import Nest
 from eutectic.tir.transform.conditions import variables
 from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.transform.statement_mutator import rewrite_expr, with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _mixed_parts(
     """`value` as `base + tile * size + rest`, where `0 <= rest < size` and only `rest` depends on the nest."""
     assert axis.dom is not None
     first = nest.first_iteration
-    begin = analyzer.simplify(rewrite_expr(value, lambda item: first.get(item) if isinstance(item, Var) else None))
+    begin = analyzer.simplify(with_values(value, first))
     rest = analyzer.simplify(sub(value, begin))
     bound = analyzer.const_int_bound(rest)
     if reads_memory(value) or variables(rest) & nest.outside or not _is_finite(bound.lo, bound.hi):

@@ -30,7 +30,7 @@ from eutectic.tir.schedule.state import BlockSite
 from eutectic.tir.stmt import Stmt
 from eutectic.tir.transform.conditions import conjuncts, variables
 from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.transform.statement_mutator import rewrite_expr, with_values
 
 
 @primitive
@@ -185,7 +185,7 @@ def _outer_part(edit: Edit, nest: Nest, part: PrimExpr) -> PrimExpr:
     }
 
     def at(expr: PrimExpr) -> PrimExpr:
-        return rewrite_expr(expr, lambda item: second.get(item) if isinstance(item, Var) else None)
+        return with_values(expr, second)
 
     iters = {loop.loop_var: (loop.min, loop.extent) for loop in nest.loops}
     iters |= {second[v]: (at(low), at(extent)) for v, (low, extent) in list(iters.items())}  # type: ignore[misc]
@@ -197,7 +197,7 @@ def _outer_part(edit: Edit, nest: Nest, part: PrimExpr) -> PrimExpr:
         )
         edit.refuse(nest.site, message, help="split the loops by factors that divide their extents")
     first = nest.first_iteration
-    made = rewrite_expr(part, lambda item: first.get(item) if isinstance(item, Var) else None)
+    made = with_values(part, first)
     return analyzer_for(nest.top_site).simplify(made)
 
 

@@ -18,7 +18,7 @@ from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.nest_under import Nest
 from eutectic.tir.stmt import For, Stmt
 from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.transform.statement_mutator import with_values
 
 
 def outer_init(
@@ -83,10 +83,6 @@ def _kept_loops(edit: Edit, nest: Nest, parts: Sequence[AxisParts]) -> list[For]
     return kept
 
 
-def _renamed(expr: PrimExpr, names: Mapping[Var, PrimExpr]) -> PrimExpr:
-    return rewrite_expr(expr, lambda item: names.get(item) if isinstance(item, Var) else None)
-
-
 def _condition(nest: Nest, loops: Sequence[For], names: Mapping[Var, PrimExpr]) -> PrimExpr:
     """What of the block's condition is on the kept loops alone."""
     kept = {loop.loop_var for loop in loops}
@@ -94,7 +90,7 @@ def _condition(nest: Nest, loops: Sequence[For], names: Mapping[Var, PrimExpr]) 
     for part in conjuncts(nest.site.stmt.predicate):
         used = variables(part)
         if used & nest.inside and not used & nest.outside and used & nest.inside <= kept:
-            out = logical_and(out, _renamed(part, names))
+            out = logical_and(out, with_values(part, names))
     return out
 
 
@@ -134,9 +130,9 @@ def _require_same_points(
         {loop.loop_var: (loop.min, loop.extent) for loop in nest.loops},
         conjunction([stmt.predicate, *at_first]),
     )
-    iters = {names[v.loop_var]: (_renamed(v.min, names), _renamed(v.extent, names)) for v in loops}
+    iters = {names[v.loop_var]: (with_values(v.min, names), with_values(v.extent, names)) for v in loops}
     after = Region(
-        tuple(_renamed(value, names) for _, value, _ in spatial),
+        tuple(with_values(value, names) for _, value, _ in spatial),
         {var: ends for var, ends in iters.items() if isinstance(var, Var)},
         conjunction([condition, _condition(nest, loops, names), *in_first_tile]),
     )
@@ -188,19 +184,19 @@ def _nest(
         if part.inner is not None:
             fresh = replace(part.inner, var=Var(f"{part.inner.var.name}_init", axis.var.dtype))
             axes.append(fresh)
-            values[axis.var] = _renamed(part.index, {part.inner.var: fresh.var})
+            values[axis.var] = with_values(part.index, {part.inner.var: fresh.var})
     body = rewrite(init, lambda item: values.get(item) if isinstance(item, Var) else None)
     assert isinstance(body, Stmt)
     name = edit.free_block_name(nest.site.function, f"{nest.site.block.name_hint}_init")
     block = Block(tuple(axes), (), (), name, body)
     reads, writes = block_access(block)
     block = replace(block, reads=reads, writes=writes)
-    bindings = tuple(_renamed(p.inner_value, names) for _, _, p in _spatial(nest, parts) if p.inner is not None)
+    bindings = tuple(with_values(p.inner_value, names) for _, _, p in _spatial(nest, parts) if p.inner is not None)
     made: Stmt = BlockRealize(bindings, _condition(nest, loops, names), block)
     for loop in reversed(loops):
         var = names[loop.loop_var]
         assert isinstance(var, Var)
         made = replace(
-            loop, loop_var=var, min=_renamed(loop.min, names), extent=_renamed(loop.extent, names), body=made
+            loop, loop_var=var, min=with_values(loop.min, names), extent=with_values(loop.extent, names), body=made
         )
     return made

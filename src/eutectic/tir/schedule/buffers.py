@@ -8,10 +8,10 @@ from eutectic.ir.node import Node, replace
 from eutectic.ir.prim_expr import Var
 from eutectic.ir.prim_type import PointerType, PrimType
 from eutectic.ir.visit import rewrite
-from eutectic.tir.block import Block
+from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.schedule.edit import Edit
-from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.schedule.state import BlockSite, walk
 from eutectic.tir.stmt import BufferStore, DeclBuffer, Stmt
 
 
@@ -64,6 +64,16 @@ def replace_data(buffer: Buffer, data: Var) -> Buffer:
         buffer.data_alignment,
         buffer.offset_factor,
         buffer.axis_separators,
+    )
+
+
+def has_other_name(scope: Stmt, buffer: Buffer) -> bool:
+    """Whether a block of a scope gives the memory of a buffer, or a part of it, another name."""
+    return any(
+        match.source.buffer.data is buffer.data
+        for stmt, _ in walk(scope)
+        if isinstance(stmt, BlockRealize)
+        for match in stmt.block.match_buffers
     )
 
 

@@ -12,14 +12,14 @@ from eutectic.tir.analysis.program_order import written_before
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.iter_var import IterVar, Range
-from eutectic.tir.schedule.buffers import like, read_buffer, with_buffers, written_buffer
+from eutectic.tir.schedule.buffers import has_other_name, like, read_buffer, with_buffers, written_buffer
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, BlockRV
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.regions import known_accesses, restated, scope_of
 from eutectic.tir.schedule.scopes import require_scope, require_shared
 from eutectic.tir.schedule.state import BlockSite, replaced, walk
-from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
+from eutectic.tir.stmt import BufferStore, For, Stmt, parts_of, seq
 
 
 @primitive
@@ -56,7 +56,7 @@ def cache_read(
     scope = _scope(edit, site, storage_scope)
     found = known_accesses(edit, scope)
     consumers = [site, *(edit.block(rv) for rv in consumer_blocks or ())]
-    parts = _parts(scope)
+    parts = parts_of(scope.block.body)
     first = min(_part(edit, scope, parts, consumer) for consumer in consumers)
     later = [item for item in found.of(buffer.data) if _index(parts, item) >= first]
     _require_one_name(edit, site, scope, buffer, later)
@@ -66,7 +66,7 @@ def cache_read(
     _require_whole(edit, site, scope, buffer, [i for i in found.of(buffer.data) if _index(parts, i) < first])
     cache = like(buffer, f"{buffer.name}_{storage_scope.replace('.', '_')}", storage_scope)
     copy, copier = _copy(edit, scope.function, buffer, cache, cache.name)
-    chosen: list[Stmt] = [c.stmt for c in consumers] if consumer_blocks is not None else parts[first:]
+    chosen: Sequence[Stmt] = [c.stmt for c in consumers] if consumer_blocks is not None else parts[first:]
     changes = {stmt: with_buffers(stmt, {buffer: cache}) for stmt in chosen}
     fresh = [replaced(part, _inside(part, changes)) for part in parts]
     body = seq(*fresh[:first], copy, *fresh[first:])
@@ -110,7 +110,7 @@ def cache_write(
     buffer = written_buffer(edit, site, write_buffer_index)
     scope = _scope(edit, site, storage_scope)
     found = known_accesses(edit, scope)
-    parts = _parts(scope)
+    parts = parts_of(scope.block.body)
     place = _part(edit, scope, parts, site)
     inside = [item for item in found.of(buffer.data) if _index(parts, item) == place]
     _require_one_name(edit, site, scope, buffer, inside)
@@ -129,11 +129,6 @@ def cache_write(
 def _scope(edit: Edit, site: BlockSite, storage_scope: str) -> BlockSite:
     require_scope(edit, site, storage_scope)
     return scope_of(edit, site)
-
-
-def _parts(scope: BlockSite) -> list[Stmt]:
-    body = scope.block.body
-    return list(body.seq) if isinstance(body, SeqStmt) else [body]
 
 
 def _part(edit: Edit, scope: BlockSite, parts: Sequence[Stmt], site: BlockSite) -> int:
@@ -156,13 +151,7 @@ def _inside(part: Stmt, changes: dict[Stmt, Stmt]) -> dict[Stmt, Stmt]:
 
 
 def _require_one_name(edit: Edit, site: BlockSite, scope: BlockSite, buffer: Buffer, items: Sequence[Access]) -> None:
-    matched = any(
-        match.source.buffer.data is buffer.data
-        for stmt, _ in walk(scope.stmt)
-        if isinstance(stmt, BlockRealize)
-        for match in stmt.block.match_buffers
-    )
-    if matched or any(item.buffer is not buffer for item in items):
+    if has_other_name(scope.stmt, buffer) or any(item.buffer is not buffer for item in items):
         message = f"{edit.name}: the memory of buffer {buffer.name} is used under another name"
         edit.refuse(site, message, help="only buffers without a second name can be cached")
 

@@ -31,10 +31,8 @@ from eutectic.tir.schedule.primitive import Performs, Primitive, primitive
 from eutectic.tir.stmt import BufferStore, For, Stmt, seq
 from eutectic.tir.transform.conditions import conjuncts, variables
 from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.transform.statement_mutator import rewrite_expr, with_values
 from eutectic.tir.transform.substitute import substitute
-
-TRUE: PrimExpr = IntImm("bool", 1)
 
 
 @primitive
@@ -195,7 +193,7 @@ def _moved(expr: PrimExpr, moved: Mapping[Var, PrimExpr], analyzer: Analyzer) ->
     """An expression with axes that begin at zero; indices are simplified."""
     if not moved:
         return expr
-    made = rewrite_expr(expr, lambda item: moved.get(item) if isinstance(item, Var) else None)
+    made = with_values(expr, moved)
 
     def change(item: PrimExpr) -> PrimExpr | None:
         if not isinstance(item, BufferLoad):

@@ -19,7 +19,7 @@ from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.state import BlockSite, LoopSite, walk
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
 from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.transform.statement_mutator import with_values
 from eutectic.tir.transform.substitute import substitute
 
 
@@ -121,7 +121,7 @@ def _first_values(
     names = {loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype) for loop in kept}
 
     def renamed(expr: PrimExpr) -> PrimExpr:
-        return rewrite_expr(expr, lambda item: names.get(item) if isinstance(item, Var) else None)
+        return with_values(expr, names)
 
     loops = [
         replace(
@@ -201,7 +201,7 @@ def _require_same_elements(
 
 def _new_region(write: Access, names: Mapping[Var, Var], inside: Sequence[For], predicate: PrimExpr) -> Region:
     def renamed(expr: PrimExpr) -> PrimExpr:
-        return rewrite_expr(expr, lambda item: names.get(item) if isinstance(item, Var) else None)
+        return with_values(expr, names)
 
     iters = {
         names[loop.loop_var]: (renamed(loop.min), renamed(loop.extent)) for loop in inside if loop.loop_var in names

@@ -14,9 +14,8 @@ from eutectic.ir.prim_expr import (
     lanes_of,
     mul,
 )
-from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
-from eutectic.tir.analysis.accesses import is_opaque
+from eutectic.tir.analysis.accesses import is_opaque, same_indices
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
@@ -27,6 +26,7 @@ from eutectic.tir.schedule.split import LARGEST
 from eutectic.tir.schedule.state import BlockSite
 from eutectic.tir.stmt import BufferStore, For, SeqStmt
 from eutectic.tir.transform.lower_init_block import loop_after_init
+from eutectic.tir.transform.statement_mutator import is_zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _loops(edit: Edit, site: BlockSite) -> dict[Var, For]:
     for axis, value in zip(block.iter_vars, site.stmt.iter_values, strict=True):
         loop = by_var.pop(value, None) if isinstance(value, Var) else None
         same = loop is not None and axis.dom is not None
-        if loop is None or axis.dom is None or not same or not _is_zero(loop.min) or not _is_zero(axis.dom.min):
+        if loop is None or axis.dom is None or not same or not is_zero(loop.min) or not is_zero(axis.dom.min):
             break
         if not analyzer.can_prove_equal(loop.extent, axis.dom.extent):
             break
@@ -139,10 +139,6 @@ def _loops(edit: Edit, site: BlockSite) -> dict[Var, For]:
         message = f"pad_einsum: axes of block {name} have not one loop each, from zero on, over the same values"
         edit.refuse(site, message, help="pad it before its loops are split or fused")
     return found
-
-
-def _is_zero(value: PrimExpr) -> bool:
-    return isinstance(value, IntImm) and value.value == 0
 
 
 def loads_of(edit: Edit, found: Einsum) -> list[BufferLoad]:
@@ -159,7 +155,7 @@ def loads_of(edit: Edit, found: Einsum) -> list[BufferLoad]:
             if not isinstance(item, BufferLoad):
                 continue
             if item.buffer.data is store.buffer.data:
-                same = item.buffer is store.buffer and alike(item.indices, store.indices)
+                same = item.buffer is store.buffer and same_indices(item.indices, store.indices)
                 if not same or value is not store.value or block.init is None:
                     message = f"pad_einsum: block {found.name} reads {item.buffer.name}, which it stores, elsewhere"
                     edit.refuse(site, message, help="only a reduction may read what it has stored, at the same place")
@@ -184,7 +180,7 @@ def _require_result(edit: Edit, found: Einsum, stores: Sequence[BufferStore]) ->
         listed = ", ".join(map(shown, indices))
         message = f"pad_einsum: block {found.name} stores at [{listed}], not at each of its spatial axes once"
         edit.refuse(site, message, help="each point of the spatial axes must have an element of its own")
-    if any(item.buffer is not buffer or not alike(item.indices, indices) for item in stores):
+    if any(item.buffer is not buffer or not same_indices(item.indices, indices) for item in stores):
         edit.refuse(site, f"pad_einsum: the init of block {found.name} stores other elements than its body")
 
 
@@ -195,11 +191,6 @@ def _require_plain(edit: Edit, found: Einsum, buffer: Buffer, indices: Sequence[
             edit.refuse(found.site, message, help="reindex makes copies that are indexed by axes")
     if lanes_of(buffer.dtype) > 1:
         edit.refuse(found.site, f"pad_einsum: the elements of {buffer.name} are vectors")
-
-
-def alike(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
-    """Whether two accesses are at the same indices."""
-    return len(a) == len(b) and all(structural_equal(x, y, map_free_vars=False) for x, y in zip(a, b, strict=True))
 
 
 def require_in_bounds(edit: Edit, found: Einsum, buffer: Buffer, indices: Sequence[PrimExpr]) -> None:

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from eutectic.arith.sets import Region, covers, is_injective
 from eutectic.ir.node import Node, replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, cast, logical_and
-from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
-from eutectic.tir.analysis.accesses import Access, Accesses, is_opaque
+from eutectic.tir.analysis.accesses import Access, Accesses, is_opaque, same_indices
 from eutectic.tir.analysis.dependence import context_of, region_of, writes_once
 from eutectic.tir.analysis.program_order import between, fixed_loops, shared
-from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
+from eutectic.tir.schedule.buffers import has_other_name
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.regions import axes_from_indices, elementwise, known_accesses, require_closed, scope_of
-from eutectic.tir.schedule.state import BlockSite, walk
+from eutectic.tir.schedule.state import BlockSite
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt
 from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.transform.statement_mutator import with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +56,8 @@ class Epilogue:
     @property
     def is_local(self) -> bool:
         """Whether the sum lives in the scope only, under one name."""
-        matched = any(
-            match.source.buffer.data is self.result.data
-            for stmt, _ in walk(self.scope.stmt)
-            if isinstance(stmt, BlockRealize)
-            for match in stmt.block.match_buffers
-        )
-        return self.result in self.scope.block.alloc_buffers and not matched
+        alone = not has_other_name(self.scope.stmt, self.result)
+        return alone and self.result in self.scope.block.alloc_buffers
 
     @property
     def is_alone(self) -> bool:
@@ -73,7 +67,7 @@ class Epilogue:
 
     def in_reduction(self, expr: PrimExpr) -> PrimExpr:
         """An expression of the epilogue at the axes of the reduction."""
-        return rewrite_expr(expr, lambda item: self.values.get(item) if isinstance(item, Var) else None)
+        return with_values(expr, self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +146,7 @@ def reduction_of(edit: Edit, site: BlockSite) -> tuple[BufferStore, BufferStore]
 def _not_reducing(site: BlockSite, init: BufferStore, update: BufferStore) -> str | None:
     """Why two stores are not the first and the later ones of each element."""
     reduced = {axis.var for axis in site.block.iter_vars if axis.iter_type == "comm_reduce"}
-    if init.buffer is not update.buffer or not _alike(init.indices, update.indices):
+    if init.buffer is not update.buffer or not same_indices(init.indices, update.indices):
         return "its init stores other elements than its body"
     if any(isinstance(item, BufferLoad) for index in update.indices for item in post_order(index)):
         return "its indices come from memory"
@@ -167,7 +161,7 @@ def _not_reducing(site: BlockSite, init: BufferStore, update: BufferStore) -> st
     if any(isinstance(x, BufferLoad) and x.buffer.data is update.buffer.data for x in _parts(init.value)):
         return "its init reads what it stores"
     own = [x for x in _parts(update.value) if isinstance(x, BufferLoad) and x.buffer.data is update.buffer.data]
-    if not own or any(x.buffer is not update.buffer or not _alike(x.indices, update.indices) for x in own):
+    if not own or any(x.buffer is not update.buffer or not same_indices(x.indices, update.indices) for x in own):
         return "it does not update each element from what it was before"
     return None
 
@@ -175,10 +169,6 @@ def _not_reducing(site: BlockSite, init: BufferStore, update: BufferStore) -> st
 def _parts(expr: PrimExpr) -> list[Node]:
     """What an expression consists of, without the buffers."""
     return list(post_order(expr, enter=lambda item: not isinstance(item, Buffer)))
-
-
-def _alike(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
-    return len(a) == len(b) and all(structural_equal(x, y, map_free_vars=False) for x, y in zip(a, b, strict=True))
 
 
 def _names(reduction: BlockSite, block: BlockSite) -> str:
@@ -195,7 +185,7 @@ def _result_of(edit: Edit, reduction: BlockSite, block: BlockSite, store: Buffer
         )
         edit.refuse([reduction, block], message, help="choose a block that reads the result of the reduction")
     for load in loads:
-        if load.buffer is not result or not _alike(load.indices, loads[0].indices) or load.predicate is not None:
+        if load.buffer is not result or not same_indices(load.indices, loads[0].indices) or load.predicate is not None:
             message = f"{edit.name}: block {block.block.name_hint} reads several elements of {result.name} at a point"
             edit.refuse(block, message, help="each point of an epilogue may need one element of the sum only")
     return loads[0]
@@ -254,27 +244,23 @@ def _place(edit: Edit, site: BlockSite, update: BufferStore, around: Sequence[St
     values = {axis.var: value for axis, value in pairs if axis.iter_type == "data_par"}
     outer = [loop for loop in loops[:start] if not any(item is loop for item in around)]
     elements = Region(
-        tuple(_renamed(index, values) for index in update.indices),
+        tuple(with_values(index, values) for index in update.indices),
         {loop.loop_var: (loop.min, loop.extent) for loop in (*outer, *kept)},
         predicate,
     )
     return Place(
         loops[start] if start < len(loops) else site.stmt,
         tuple(_copy(loop, names) for loop in kept),
-        {var: _renamed(value, names) for var, value in values.items()},
-        _renamed(predicate, names),
+        {var: with_values(value, names) for var, value in values.items()},
+        with_values(predicate, names),
         elements,
     )
 
 
 def _copy(loop: For, names: Mapping[Var, Var]) -> For:
     tag = None if loop.thread_binding is None else loop.thread_binding.thread_tag  # makes an axis of its own
-    low, extent = _renamed(loop.min, names), _renamed(loop.extent, names)
+    low, extent = with_values(loop.min, names), with_values(loop.extent, names)
     return replace(loop, loop_var=names[loop.loop_var], min=low, extent=extent, thread_binding=tag)
-
-
-def _renamed(expr: PrimExpr, values: Mapping[Var, PrimExpr] | Mapping[Var, Var]) -> PrimExpr:
-    return rewrite_expr(expr, lambda item: values.get(item) if isinstance(item, Var) else None)
 
 
 def _spatial_predicate(edit: Edit, site: BlockSite, reduced: set[Var], dropped: set[Var]) -> PrimExpr:

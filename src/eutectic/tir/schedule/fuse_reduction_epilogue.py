@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from eutectic.ir.dtype import is_float, is_integer
 from eutectic.ir.node import replace
-from eutectic.ir.prim_expr import PrimExpr, Var
+from eutectic.ir.prim_expr import PrimExpr
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.schedule.edit import Edit
@@ -18,7 +18,7 @@ from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.regions import restated, taken_out, without_buffer
 from eutectic.tir.schedule.state import replaced
 from eutectic.tir.stmt import BufferStore, Stmt, seq
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.transform.statement_mutator import rewrite_expr, with_values
 
 MODES: Final = ("exact", "per_iteration")
 _REASSOCIATED: Final = ("float32", "float64")  # sums of narrower floats would stop growing at a large bias
@@ -112,7 +112,7 @@ def _after_the_loops(edit: Edit, found: Epilogue) -> None:
         value = _with_result(found.store.value, found.result, here)
         epilogue = restated(replace(epilogue, body=replace(found.store, value=value)))
         reduction = _stored_in(found, found.init.value)
-    values = tuple(_placed(found.values[axis.var], place.values) for axis in epilogue.iter_vars)
+    values = tuple(with_values(found.values[axis.var], place.values) for axis in epilogue.iter_vars)
     moved: Stmt = BlockRealize(values, place.predicate, epilogue)
     for loop in reversed(place.loops):
         moved = replace(loop, body=moved)
@@ -121,11 +121,6 @@ def _after_the_loops(edit: Edit, found: Epilogue) -> None:
     if goes:
         work = replaced(work, {}, {found.reduction.block: reduction})
     _finish(edit, found, work, keep=not goes)
-
-
-def _placed(value: PrimExpr, place: Mapping[Var, PrimExpr]) -> PrimExpr:
-    """What is known in terms of the axes of the reduction, at the new place of the epilogue."""
-    return rewrite_expr(value, lambda item: place.get(item) if isinstance(item, Var) else None)
 
 
 def _with_result(value: PrimExpr, result: Buffer, here: PrimExpr) -> PrimExpr:

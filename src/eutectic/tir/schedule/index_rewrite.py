@@ -8,15 +8,14 @@ from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.node import Node, replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, logical_and
 from eutectic.ir.visit import rewrite
+from eutectic.tir.analysis.dependence import TRUE
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.iter_var import Range
 from eutectic.tir.schedule.state import Site
 from eutectic.tir.stmt import For, IfThenElse, SeqStmt, Stmt
 from eutectic.tir.transform.conditions import conjuncts, variables
 from eutectic.tir.transform.index_facts import loops_of, reads_memory
-from eutectic.tir.transform.statement_mutator import rewrite_expr
-
-TRUE = IntImm("bool", 1)
+from eutectic.tir.transform.statement_mutator import with_values
 
 
 def analyzer_for(site: Site, *more: For, keep_units: bool = False) -> Analyzer:
@@ -55,7 +54,7 @@ def reindexed(
         The statement; axes of blocks that have changed are simplified, and what their predicates
         said but is known of the loops is left out.
     """
-    inner = [replace(x, min=_put(x.min, values), extent=_put(x.extent, values)) for x in loops_of(body)]
+    inner = [replace(x, min=with_values(x.min, values), extent=with_values(x.extent, values)) for x in loops_of(body)]
     analyzer = analyzer_for(site, *loops, *inner)
     units = keep_units and any(loop.static_extent == 1 for loop in (*site.loops, *loops, *inner))
     plain = analyzer_for(site, *loops, *inner, keep_units=True) if units else analyzer
@@ -69,10 +68,6 @@ def reindexed(
     made = rewrite(body, change)
     assert isinstance(made, Stmt)
     return made
-
-
-def _put(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
-    return rewrite_expr(expr, lambda item: values.get(item) if isinstance(item, Var) else None)
 
 
 def _simplified(stmt: BlockRealize, analyzer: Analyzer, plain: Analyzer, fresh: set[Var]) -> BlockRealize:

@@ -15,12 +15,12 @@ from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr, Var, as_prim
 from eutectic.tir.analysis.accesses import accesses_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferRegion
-from eutectic.tir.index_map_box import at
 from eutectic.tir.iter_var import IterVar, Range
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.layout_rewrite import index_map_argument
 from eutectic.tir.schedule.state import BlockSite
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
+from eutectic.tir.transform.statement_mutator import with_values
 
 Value = Callable[[Sequence[Var]], PrimExpr]
 
@@ -75,7 +75,7 @@ def padding_value(edit: Edit, site: BlockSite, given: Any, buffer: Buffer) -> tu
 
     def value_at(indices: Sequence[Var]) -> PrimExpr:
         there = {v: i.astype(v.dtype) for v, i in zip(kept.initial_indices, indices, strict=True)}
-        return Analyzer().simplify(at(value, there))
+        return Analyzer().simplify(with_values(value, there))
 
     return value_at, kept
 
@@ -138,7 +138,7 @@ def _nest(edit: Edit, site: BlockSite, buffer: Buffer, padding: Padding) -> Stmt
     name = edit.free_block_name(site.function, f"{buffer.name}_pad")
     store = BufferStore(buffer, padding.value(places), places)
     block = Block(tuple(axes), (), (BufferRegion.from_point(buffer, places),), name, store)
-    condition = at(padding.condition, dict(zip(padding.variables, loops, strict=True)))
+    condition = with_values(padding.condition, dict(zip(padding.variables, loops, strict=True)))
     stmt: Stmt = BlockRealize(tuple(loops), condition, block)
     for var, size in reversed(list(zip(loops, buffer.shape, strict=True))):
         stmt = For(var, IntImm(size.dtype, 0), size, "serial", stmt)

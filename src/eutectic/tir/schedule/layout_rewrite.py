@@ -13,13 +13,12 @@ from eutectic.tir.access import block_access
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.index_map import IndexMap
-from eutectic.tir.index_map_box import at
 from eutectic.tir.iter_var import Range
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.state import BlockSite
 from eutectic.tir.stmt import BufferStore, For, Stmt
 from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated
+from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated, with_values
 
 
 def index_map_argument(
@@ -134,7 +133,7 @@ def _bind(analyzer: Analyzer, var: Var, values: Range | None) -> None:
         analyzer.bind(var, values)
 
 
-def with_values(block: Block, values: Mapping[Var, PrimExpr], analyzer: Analyzer) -> Block:
+def with_axes(block: Block, values: Mapping[Var, PrimExpr], analyzer: Analyzer) -> Block:
     """A block with expressions in the place of its axes, and indices in normal form.
 
     Args:
@@ -144,7 +143,11 @@ def with_values(block: Block, values: Mapping[Var, PrimExpr], analyzer: Analyzer
     """
     for item in post_order(block):
         if isinstance(item, For):
-            _bind(analyzer, item.loop_var, Range(min=at(item.min, values), extent=at(item.extent, values)))
+            _bind(
+                analyzer,
+                item.loop_var,
+                Range(min=with_values(item.min, values), extent=with_values(item.extent, values)),
+            )
         elif isinstance(item, BlockRealize):
             for axis in item.block.iter_vars:
                 _bind(analyzer, axis.var, axis.dom)

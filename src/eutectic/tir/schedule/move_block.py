@@ -24,8 +24,8 @@ from eutectic.ir.prim_expr import (
     minimum,
     sub,
 )
-from eutectic.tir.access import Domains, Interval, relax
-from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.access import Interval, relax
+from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of, domains_of
 from eutectic.tir.analysis.dependence import TRUE, Conflict, conjunction, context_of, in_bounds, may_meet
 from eutectic.tir.analysis.program_order import fixed_loops, part_of
 from eutectic.tir.block import BlockRealize
@@ -42,7 +42,7 @@ from eutectic.tir.schedule.regions import (
     taken_out,
 )
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
-from eutectic.tir.stmt import For, SeqStmt, Stmt, seq
+from eutectic.tir.stmt import For, SeqStmt, Stmt, parts_of, seq
 from eutectic.tir.transform.conditions import variables
 
 
@@ -172,11 +172,7 @@ def move_of(edit: Edit, block: BlockLike, loop: LoopRV) -> Move:
 
 def span_of(indices: Sequence[PrimExpr | None], access: Access, fixed: Mapping[Var, PrimExpr]) -> list[Interval | None]:
     """Smallest and largest value of each index of an access while the loops that are not fixed run."""
-    domains: Domains = {}
-    for var, (low, extent) in access.iters.items():
-        if var not in fixed:
-            first, last = relax(low, domains), relax(add(low, sub(extent, 1)), domains)
-            domains[var] = None if first is None or last is None else (first[0], last[1])
+    domains = domains_of(access, fixed)
     return [None if index is None else relax(index, domains) for index in indices]
 
 
@@ -272,7 +268,7 @@ def placed(edit: Edit, move: Move, made: BlockRealize, loops: Sequence[For], pla
         inner = replace(loop, body=inner)
         assert isinstance(inner, For)
         nest.insert(0, inner)
-    parts = children(move.loop.stmt)
+    parts = parts_of(move.loop.stmt.body)
     fresh = replace(move.loop.stmt, body=seq(*parts[:place], inner, *parts[place:]))
     without = replaced(move.scope.stmt, taken_out(edit, move.block))
     scope = replaced(without, {move.loop.stmt: fresh})
@@ -280,15 +276,10 @@ def placed(edit: Edit, move: Move, made: BlockRealize, loops: Sequence[For], pla
     return Placed(made, tuple(nest), replace(scope, block=restated(scope.block)), fresh)
 
 
-def children(loop: For) -> list[Stmt]:
-    """The parts of the body of a loop."""
-    return list(loop.body.seq) if isinstance(loop.body, SeqStmt) else [loop.body]
-
-
 def child_of(loop: For, access: Access) -> int:
     """Which part of the body of a loop an access is in."""
     line = (*access.above, access.stmt)
-    return next(k for k, part in enumerate(children(loop)) if any(part is item for item in line))
+    return next(k for k, part in enumerate(parts_of(loop.body)) if any(part is item for item in line))
 
 
 # ---- proofs

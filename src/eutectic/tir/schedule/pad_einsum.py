@@ -17,22 +17,22 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.tir import op
 from eutectic.tir.access import block_access
-from eutectic.tir.analysis.accesses import accesses_of
+from eutectic.tir.analysis.accesses import accesses_of, same_indices
+from eutectic.tir.analysis.dependence import TRUE
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.iter_var import IterVar, Range
 from eutectic.tir.schedule.edit import Edit
-from eutectic.tir.schedule.einsum_form import Einsum, alike, einsum_of, loads_of, require_in_bounds, require_safe
+from eutectic.tir.schedule.einsum_form import Einsum, einsum_of, loads_of, require_in_bounds, require_safe
 from eutectic.tir.schedule.handles import BlockLike, ExprRV
 from eutectic.tir.schedule.neutral_terms import Neutral, neutral_of
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.regions import restated
 from eutectic.tir.schedule.scopes import require_shared
 from eutectic.tir.schedule.state import replaced
-from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
+from eutectic.tir.stmt import BufferStore, For, Stmt, parts_of, seq
 from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated
 
-TRUE: PrimExpr = IntImm("bool", 1)
 _Body: TypeAlias = Callable[[tuple[Var, ...], tuple[PrimExpr, ...]], Stmt]
 
 
@@ -130,7 +130,7 @@ def _neutral(edit: Edit, found: Einsum) -> Neutral | None:
 def _distinct(loads: Iterable[BufferLoad]) -> list[BufferLoad]:
     out: list[BufferLoad] = []
     for load in loads:
-        if not any(load.buffer is other.buffer and alike(load.indices, other.indices) for other in out):
+        if not any(load.buffer is other.buffer and same_indices(load.indices, other.indices) for other in out):
             out.append(load)
     return out
 
@@ -151,7 +151,7 @@ def _put(edit: Edit, found: Einsum, copies: Sequence[_Copy], result: _Copy | Non
     work = _work(found, copies, result)
     before = [_padded(edit, found, copy, neutral) for copy in copies]
     after = [] if result is None else [_cut(edit, found, result)]
-    parts = scope.block.body.seq if isinstance(scope.block.body, SeqStmt) else (scope.block.body,)
+    parts = parts_of(scope.block.body)
     line = (*site.above, site.stmt)
     place = next(k for k, part in enumerate(parts) if any(part is item for item in line))
     part = replaced(parts[place], {site.stmt: work})
@@ -187,7 +187,7 @@ def _work(found: Einsum, copies: Sequence[_Copy], result: _Copy | None) -> Block
     def change(item: PrimExpr) -> PrimExpr | None:
         if not isinstance(item, BufferLoad):
             return None
-        copy = next((c for c in known if c.buffer is item.buffer and alike(c.indices, item.indices)), None)
+        copy = next((c for c in known if c.buffer is item.buffer and same_indices(c.indices, item.indices)), None)
         return None if copy is None else BufferLoad(copy.copy, copy.places)
 
     def stored(stmt: BufferStore) -> BufferStore:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eutectic.arith.analyzer import Analyzer
@@ -10,7 +9,6 @@ from eutectic.arith.interval import Interval
 from eutectic.ir.prim_expr import (
     NE,
     Call,
-    IntImm,
     PrimExpr,
     Select,
     Var,
@@ -19,7 +17,7 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.ir.visit import post_order
 from eutectic.tir.analysis.accesses import Access, accesses_of
-from eutectic.tir.analysis.dependence import conjunction, context_of, in_bounds, may_meet
+from eutectic.tir.analysis.dependence import TRUE, conjunction, context_of, in_bounds, may_meet
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.function import PrimFunc
@@ -32,9 +30,7 @@ from eutectic.tir.schedule.safe_values import why_unsafe
 from eutectic.tir.schedule.state import BlockSite, LoopSite
 from eutectic.tir.stmt import BufferStore, For, SeqStmt
 from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import rewrite_expr
-
-TRUE: PrimExpr = IntImm("bool", 1)
+from eutectic.tir.transform.statement_mutator import with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +110,7 @@ def _require_disjoint(edit: Edit, site: BlockSite, condition: PrimExpr) -> None:
     whole = BlockRealize(tuple(axis.var for axis in site.block.iter_vars), TRUE, site.block)
     write = next(item for item in accesses_of(whole, site.above).items if item.is_write)
     copied, filled = ({axis.var: Var(axis.var.name, axis.var.dtype) for axis in site.block.iter_vars} for _ in range(2))
-    given = [_at(condition, copied), logical_not(_at(condition, filled))]
+    given = [with_values(condition, copied), logical_not(with_values(condition, filled))]
     for axis in site.block.iter_vars:
         if axis.dom is not None:
             given += [in_bounds(at[axis.var], (axis.dom.min, axis.dom.extent)) for at in (copied, filled)]
@@ -124,10 +120,6 @@ def _require_disjoint(edit: Edit, site: BlockSite, condition: PrimExpr) -> None:
             f"{site.block.name_hint}, and filled at another"
         )
         edit.refuse(site, message, help="each element must belong to one point")
-
-
-def _at(expr: PrimExpr, values: Mapping[Var, Var]) -> PrimExpr:
-    return rewrite_expr(expr, lambda item: values.get(item) if isinstance(item, Var) else None)
 
 
 def knowing_sizes(edit: Edit, site: BlockSite) -> Analyzer:

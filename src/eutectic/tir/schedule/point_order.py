@@ -10,9 +10,9 @@ from eutectic.arith.sets import Region, is_empty
 from eutectic.ir.prim_expr import EQ, LT, NE, PrimExpr, Var, compare
 from eutectic.tir.analysis.accesses import Access, accesses_of
 from eutectic.tir.analysis.dependence import Conflict, conjunction, context_of, in_bounds, may_meet, pairs
-from eutectic.tir.index_map_box import at
 from eutectic.tir.stmt import For, Stmt
 from eutectic.tir.transform.conditions import variables
+from eutectic.tir.transform.statement_mutator import with_values
 
 
 def turned(loops: Sequence[For], order: Sequence[PrimExpr], above: Sequence[Stmt] = ()) -> Conflict | Stmt | None:
@@ -88,12 +88,12 @@ class _Points:
         order = [value for value in self.order if variables(value) & apart]
         same = {self.second[x.loop_var]: self.first[x.loop_var] for x in self.loops if x.loop_var not in apart}
         merged: Mapping[Var, PrimExpr] = {var: value for var, value in same.items() if isinstance(var, Var)}
-        return all(is_empty(Region((), {}, at(case, merged))) for case in self._cases(loops, order))
+        return all(is_empty(Region((), {}, with_values(case, merged))) for case in self._cases(loops, order))
 
     def _cases(self, loops: Sequence[For], order: Sequence[PrimExpr]) -> list[PrimExpr]:
         """Ways in which the second point can come after the first in loops, and before it in the new order."""
         old = [[side[x.loop_var] for x in loops] for side in (self.first, self.second)]
-        new = [[at(value, side) for value in order] for side in (self.first, self.second)]
+        new = [[with_values(value, side) for value in order] for side in (self.first, self.second)]
         both = product(_before(old[0], old[1]), _before(new[1], new[0]))
         return [conjunction([self.around, before, after]) for before, after in both]
 

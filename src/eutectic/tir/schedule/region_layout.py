@@ -17,7 +17,7 @@ from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.state import BlockSite
 from eutectic.tir.schedule.tensor_match import Place
 from eutectic.tir.transform.lower_blocks import offset_of, strides_of
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.transform.statement_mutator import with_values
 
 
 def region_at(place: Place, sizes: Sequence[PrimExpr]) -> BufferRegion:
@@ -96,7 +96,7 @@ class Layouts:
         if isinstance(wanted, Var) and wanted not in self.values:
             self.values[wanted] = given
             return True
-        known = rewrite_expr(wanted, lambda item: self.values.get(item) if isinstance(item, Var) else None)
+        known = with_values(wanted, self.values)
         if isinstance(known, IntImm) and isinstance(given, IntImm):
             return known.value == given.value
         return known.dtype == given.dtype and self.analyzer.can_prove_equal(known, given)

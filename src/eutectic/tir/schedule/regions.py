@@ -9,12 +9,13 @@ from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.ir.visit import post_order
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import Accesses, accesses_of, is_opaque
-from eutectic.tir.block import Block, BlockRealize
+from eutectic.tir.block import Block
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.iter_var import IterVar
+from eutectic.tir.schedule.buffers import has_other_name
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
-from eutectic.tir.schedule.state import BlockSite, walk
+from eutectic.tir.schedule.state import BlockSite
 from eutectic.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, For, LetStmt, SeqStmt, Stmt, seq
 from eutectic.tir.transform.statement_mutator import StmtMutator, updated
 
@@ -73,13 +74,7 @@ def local_buffer(edit: Edit, site: BlockSite, scope: BlockSite, buffer: Buffer) 
     if buffer not in scope.block.alloc_buffers:
         message = f"{edit.name}: buffer {buffer.name} is not allocated in the block around {site.block.name_hint}"
         edit.refuse(site, message, help="only what is allocated there can go away")
-    matched = any(
-        match.source.buffer is buffer
-        for stmt, _ in walk(scope.stmt)
-        if isinstance(stmt, BlockRealize)
-        for match in stmt.block.match_buffers
-    )
-    if matched:
+    if has_other_name(scope.stmt, buffer):
         message = f"{edit.name}: buffer {buffer.name} has another name in a block"
         edit.refuse(site, message, help="only buffers without match_buffer can go away")
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from eutectic.arith.sets import Region, covers
 from eutectic.ir.node import replace
-from eutectic.ir.prim_expr import And, Call, IntImm, Or, PrimExpr, Var
-from eutectic.ir.structural import structural_equal
+from eutectic.ir.prim_expr import And, Call, Or, PrimExpr, Var
 from eutectic.ir.visit import post_order
 from eutectic.tir.access import block_access
-from eutectic.tir.analysis.accesses import Access, accesses_of
+from eutectic.tir.analysis.accesses import Access, accesses_of, same_indices
 from eutectic.tir.analysis.dependence import TRUE, context_of, region_of, whole, writes_all
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
@@ -25,9 +24,9 @@ from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.regions import known_accesses, restated, scope_of
 from eutectic.tir.schedule.scopes import require_shared
 from eutectic.tir.schedule.state import BlockSite, replaced
-from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
+from eutectic.tir.stmt import BufferStore, For, Stmt, parts_of, seq
 from eutectic.tir.transform.conditions import variables
-from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated
+from eutectic.tir.transform.statement_mutator import StmtMutator, is_zero, rewrite_expr, updated, with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ def _target(edit: Edit, site: BlockSite, buffer: Buffer) -> _Target:
     accesses = [i for i in items if isinstance(i, BufferLoad | BufferStore) and i.buffer.data is buffer.data]
     used = [item.indices for item in accesses]
     one_name = all(item.buffer is buffer and item.predicate is None for item in accesses) and not block.match_buffers
-    if not used or not one_name or not all(_same(indices, used[0]) for indices in used):
+    if not used or not one_name or not all(same_indices(indices, used[0]) for indices in used):
         message = f"reindex: block {name} accesses {buffer.name} at several places, or under another name"
         edit.refuse(site, message, help="all of its accesses must be at the same indices")
     if any(isinstance(item, PrimExpr) and _may_skip(item, buffer) for item in items):
@@ -128,12 +127,10 @@ def _target(edit: Edit, site: BlockSite, buffer: Buffer) -> _Target:
     if inside - {axis.var for axis in axes} or not axes:
         listed = ", ".join(map(shown, used[0]))
         edit.refuse(site, f"reindex: the indices [{listed}] of {buffer.name} are not of axes of block {name} alone")
-    if not all(axis.dom is not None and _is_zero(axis.dom.min) for axis in axes):
+    if not all(axis.dom is not None and is_zero(axis.dom.min) for axis in axes):
         edit.refuse(site, f"reindex: axes of block {name} do not begin at zero")
     line = (*site.above, site.stmt)
-    body = scope.block.body
-    parts = body.seq if isinstance(body, SeqStmt) else (body,)
-    part = next(part for part in parts if any(part is item for item in line))
+    part = next(part for part in parts_of(scope.block.body) if any(part is item for item in line))
     return _Target(site, scope, buffer, used[0], axes, part)
 
 
@@ -146,14 +143,6 @@ def _may_skip(expr: PrimExpr, buffer: Buffer) -> bool:
     else:
         return False
     return any(isinstance(i, BufferLoad) and i.buffer.data is buffer.data for e in rest for i in post_order(e))
-
-
-def _is_zero(value: PrimExpr) -> bool:
-    return isinstance(value, IntImm) and value.value == 0
-
-
-def _same(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
-    return len(a) == len(b) and all(map(structural_equal, a, b))
 
 
 def _own(found: _Target, access: Access) -> bool:
@@ -222,9 +211,7 @@ def _copier(edit: Edit, found: _Target, copy: Buffer, is_read: bool) -> tuple[St
     axes = [IterVar(axis.dom, Var(f"v{k}", axis.var.dtype), "data_par") for k, axis in enumerate(found.axes)]
     values: Mapping[Var, PrimExpr] = {old.var: new.var for old, new in zip(found.axes, axes, strict=True)}
     at = tuple(axis.var for axis in axes)
-    place = tuple(
-        rewrite_expr(index, lambda item: values.get(item) if isinstance(item, Var) else None) for index in found.indices
-    )
+    place = tuple(with_values(index, values) for index in found.indices)
     if is_read:
         store = BufferStore(copy, BufferLoad(found.buffer, place), at)
     else:
@@ -243,6 +230,4 @@ def _copier(edit: Edit, found: _Target, copy: Buffer, is_read: bool) -> tuple[St
 
 
 def _with_part(found: _Target, made: Stmt) -> Stmt:
-    body = found.scope.block.body
-    parts = body.seq if isinstance(body, SeqStmt) else (body,)
-    return seq(*(made if part is found.part else part for part in parts))
+    return seq(*(made if part is found.part else part for part in parts_of(found.scope.block.body)))

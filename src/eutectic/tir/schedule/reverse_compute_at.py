@@ -22,7 +22,6 @@ from eutectic.tir.schedule.move_block import (
     Placed,
     axis_of,
     child_of,
-    children,
     joined,
     move_of,
     nest_under,
@@ -35,8 +34,8 @@ from eutectic.tir.schedule.move_block import (
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.refusals import refuse_conflict
 from eutectic.tir.schedule.scopes import require_shared
-from eutectic.tir.stmt import For
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.stmt import For, parts_of
+from eutectic.tir.transform.statement_mutator import with_values
 
 
 @primitive
@@ -134,7 +133,7 @@ def _require_untouched(edit: Edit, move: Move) -> None:
 
 def _place(edit: Edit, move: Move, writes: Sequence[Access], index: int) -> int:
     first = 1 + max(child_of(move.loop.stmt, write) for write in writes)
-    last = len(children(move.loop.stmt))
+    last = len(parts_of(move.loop.stmt.body))
     place = last if index == -1 else first if index == -2 else index
     if not first <= place <= last:
         message = (
@@ -230,4 +229,4 @@ def _may_come_after(move: Move, write: Access, read: Access, loops: Sequence[For
 
 
 def _renamed(expr: PrimExpr, names: Mapping[Var, PrimExpr]) -> PrimExpr:
-    return rewrite_expr(expr, lambda item: names.get(item) if isinstance(item, Var) else None)
+    return with_values(expr, names)

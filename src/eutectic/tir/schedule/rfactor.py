@@ -24,7 +24,7 @@ from eutectic.tir.schedule.scopes import require_shared
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
 from eutectic.tir.stmt import BufferStore, For, Stmt, seq
 from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.transform.statement_mutator import with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +228,10 @@ def _partial_block(edit: Edit, found: _Factored, partial: Buffer, axis: int) -> 
                 own[var] = axis_for(var, "comm_reduce")
                 axes.append(own[var])
                 bound.append(var)
-        values[old.var] = _substituted(value, {var: made.var for var, made in own.items()})
+        values[old.var] = with_values(value, {var: made.var for var, made in own.items()})
     at = _indices(found, values, own[found.var].var, axis)
     first = found.combiner.first(found.init.value)
-    term = _substituted(found.combiner.term, values)
+    term = with_values(found.combiner.term, values)
     result = BufferLoad(partial, at)
     body = BufferStore(partial, found.combiner.combined(result, term), at, span=found.update.span)
     name = f"{found.site.block.name_hint}_rf"
@@ -255,11 +255,11 @@ def _final_block(found: _Factored, partial: Buffer, axis: int) -> BlockRealize:
             axes.append(fresh)
             bound.append(value)  # type: ignore[arg-type]  # variables are expressions
             values[old.var] = fresh.var
-    at = tuple(_substituted(index, values) for index in found.update.indices)
+    at = tuple(with_values(index, values) for index in found.update.indices)
     buffer = found.update.buffer
     term = BufferLoad(partial, _indices(found, values, over.var, axis))
     body = BufferStore(buffer, found.combiner.combined(BufferLoad(buffer, at), term), at, span=found.update.span)
-    init = BufferStore(buffer, _substituted(found.init.value, values), at, span=found.init.span)
+    init = BufferStore(buffer, with_values(found.init.value, values), at, span=found.init.span)
     predicate: PrimExpr = TRUE
     for part in conjuncts(found.site.stmt.predicate):
         if not variables(part) & found.reduced - {found.var}:
@@ -274,12 +274,8 @@ def _stated(block: Block) -> Block:
 
 
 def _indices(found: _Factored, values: Mapping[Var, PrimExpr], var: Var, axis: int) -> tuple[PrimExpr, ...]:
-    indices = [_substituted(index, values) for index in found.update.indices]
+    indices = [with_values(index, values) for index in found.update.indices]
     return (*indices[:axis], var, *indices[axis:])
-
-
-def _substituted(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
-    return rewrite_expr(expr, lambda item: values.get(item) if isinstance(item, Var) else None)
 
 
 def _stays(found: _Factored, loop: For) -> bool:
@@ -308,15 +304,15 @@ def _with_loops_of_its_own(nest: Stmt) -> Stmt:
     inner: Stmt = nest
     while isinstance(inner, For):
         fresh = Var(inner.loop_var.name, inner.loop_var.dtype)
-        low, extent = _substituted(inner.min, names), _substituted(inner.extent, names)
+        low, extent = with_values(inner.min, names), with_values(inner.extent, names)
         # the tag makes an axis of its own, as each loop has to have
         binding = None if inner.thread_binding is None else inner.thread_binding.thread_tag
         loops.append(replace(inner, loop_var=fresh, min=low, extent=extent, thread_binding=binding))
         names[inner.loop_var] = fresh
         inner = inner.body
     assert isinstance(inner, BlockRealize)
-    values = tuple(_substituted(value, names) for value in inner.iter_values)
-    return _nest(replace(inner, iter_values=values, predicate=_substituted(inner.predicate, names)), loops)
+    values = tuple(with_values(value, names) for value in inner.iter_values)
+    return _nest(replace(inner, iter_values=values, predicate=with_values(inner.predicate, names)), loops)
 
 
 # ---- proofs

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from eutectic.tir.analysis.accesses import accesses_of
-from eutectic.tir.block import BlockRealize
-from eutectic.tir.schedule.buffers import in_scope, with_buffers, written_buffer
+from eutectic.tir.schedule.buffers import has_other_name, in_scope, with_buffers, written_buffer
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.scopes import require_scope, require_shared
-from eutectic.tir.schedule.state import walk
 
 
 @primitive
@@ -40,13 +38,8 @@ def set_scope(edit: Edit, block: BlockLike, buffer_index: int | str, storage_sco
         message = f"set_scope: buffer {buffer.name} belongs to the caller"
         edit.refuse(site, message, help="cache_read or cache_write it, and move the cache")
     found = accesses_of(owner.stmt)
-    named = any(
-        match.source.buffer is buffer
-        for stmt, _ in walk(owner.stmt)
-        if isinstance(stmt, BlockRealize)
-        for match in stmt.block.match_buffers
-    )
-    if named or found.opaque or any(access.buffer is not buffer for access in found.of(buffer.data)):
+    named = has_other_name(owner.stmt, buffer) or any(access.buffer is not buffer for access in found.of(buffer.data))
+    if named or found.opaque:
         message = f"set_scope: the memory of buffer {buffer.name} is used under another name, or by a call"
         edit.refuse(site, message, help="choose the memory before tensorize or match_buffer give it other names")
     require_shared(edit, site, found, buffer, storage_scope)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eutectic.arith.analyzer import Analyzer
@@ -33,7 +32,7 @@ from eutectic.tir.iter_var import Range
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt
 from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import operands_of, rewrite_expr, with_operands
+from eutectic.tir.transform.statement_mutator import operands_of, with_operands, with_values
 
 _EITHER_WAY = (Add, Mul, Min, Max)
 
@@ -101,7 +100,7 @@ class Matcher:
         zero = IntImm(counter.dtype, 0)
         self.analyzer.bind(counter, Range(min=zero, extent=mine.extent))
         self.start[counter] = zero
-        self.here[mine.loop_var] = add(_at(mine.min, self.here), counter)
+        self.here[mine.loop_var] = add(with_values(mine.min, self.here), counter)
         self.there[wanted.loop_var] = counter  # a description's loops begin at zero
         self.statement(mine.body, wanted.body)
 
@@ -120,8 +119,8 @@ class Matcher:
             raise MismatchError(f"{mine.name} is {mine.dtype} where {wanted.name} is {wanted.dtype}")
         if leading < 0 or (known is not None and known.buffer is not mine):
             raise MismatchError(f"{mine.name} is accessed where {wanted.name} is described")
-        found = [_at(index, self.here) for index in indices]
-        asked = [None] * leading + [_at(index, self.there) for index in others]
+        found = [with_values(index, self.here) for index in indices]
+        asked = [None] * leading + [with_values(index, self.there) for index in others]
         begins: list[PrimExpr] = []
         for axis, (index, other) in enumerate(zip(found, asked, strict=True)):
             target = IntImm(index.dtype, 0) if other is None else _in_dtype(other, index.dtype)
@@ -136,7 +135,7 @@ class Matcher:
 
     def begin_of(self, index: PrimExpr, target: PrimExpr) -> PrimExpr:
         """Where the buffer would begin, if the indices were the same from there on."""
-        return self.analyzer.simplify(sub(_at(index, self.start), _at(target, self.start)))
+        return self.analyzer.simplify(sub(with_values(index, self.start), with_values(target, self.start)))
 
     def value(self, mine: PrimExpr, wanted: PrimExpr) -> None:
         """Compare two values."""
@@ -148,8 +147,8 @@ class Matcher:
             if not isinstance(mine, FloatImm) or struct.pack("d", mine.value) != struct.pack("d", wanted.value):
                 raise MismatchError(f"{shown(mine)} is computed where {shown(wanted)} is described")
         elif is_integer(wanted.dtype) and not reads_memory(wanted):
-            other = _in_dtype(_at(wanted, self.there), wanted.dtype)
-            if reads_memory(mine) or not self.analyzer.can_prove_equal(_at(mine, self.here), other):
+            other = _in_dtype(with_values(wanted, self.there), wanted.dtype)
+            if reads_memory(mine) or not self.analyzer.can_prove_equal(with_values(mine, self.here), other):
                 raise MismatchError(f"{shown(mine)} is computed where {shown(wanted)} is described")
         else:
             self.operation(mine, wanted)
@@ -180,7 +179,7 @@ def _peeled(stmt: Stmt, values: dict[Var, PrimExpr]) -> Stmt:
     """The statement below blocks and loops of one iteration, whose variables get their values."""
     while True:
         if isinstance(stmt, For) and stmt.static_extent == 1 and stmt.kind == "serial" and not len(stmt.annotations):
-            values[stmt.loop_var] = _at(stmt.min, values)
+            values[stmt.loop_var] = with_values(stmt.min, values)
             stmt = stmt.body
         elif isinstance(stmt, BlockRealize):
             block = stmt.block
@@ -189,14 +188,10 @@ def _peeled(stmt: Stmt, values: dict[Var, PrimExpr]) -> Stmt:
             if block.init is not None or block.alloc_buffers or block.match_buffers:
                 raise MismatchError(f"block {block.name_hint} has first values or buffers of its own")
             for axis, value in zip(block.iter_vars, stmt.iter_values, strict=True):
-                values[axis.var] = _at(value, values)
+                values[axis.var] = with_values(value, values)
             stmt = block.body
         else:
             return stmt
-
-
-def _at(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
-    return rewrite_expr(expr, lambda item: values.get(item) if isinstance(item, Var) else None)
 
 
 def _in_dtype(expr: PrimExpr, dtype: str) -> PrimExpr:

@@ -14,13 +14,13 @@ from eutectic.tir.analysis.accesses import is_affine
 from eutectic.tir.analysis.dependence import context_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.index_map import IndexMap
-from eutectic.tir.index_map_box import MapOnBox, at, is_zero
+from eutectic.tir.index_map_box import MapOnBox
 from eutectic.tir.iter_var import IterVar, Range
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.handles import BlockLike
 from eutectic.tir.schedule.index_rewrite import analyzer_for
-from eutectic.tir.schedule.layout_rewrite import index_map_argument, with_values
+from eutectic.tir.schedule.layout_rewrite import index_map_argument, with_axes
 from eutectic.tir.schedule.nests import require_free_bounds
 from eutectic.tir.schedule.point_order import turned
 from eutectic.tir.schedule.primitive import primitive
@@ -29,6 +29,7 @@ from eutectic.tir.schedule.regions import restated
 from eutectic.tir.schedule.state import BlockSite, LoopSite
 from eutectic.tir.stmt import For, Stmt
 from eutectic.tir.transform.conditions import variables
+from eutectic.tir.transform.statement_mutator import is_zero, with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ def _require_first(edit: Edit, nest: _Nest, space: MapOnBox, kinds: Sequence[str
     axes = zip(space.inputs, nest.site.block.iter_vars, strict=True)
     first = {var: IntImm(var.dtype, 0) for var, axis in axes if axis.iter_type == "comm_reduce"}
     for output, kind in zip(space.outputs, kinds, strict=True):
-        if kind == "comm_reduce" and not is_zero(Analyzer().simplify(at(output, first))):
+        if kind == "comm_reduce" and not is_zero(Analyzer().simplify(with_values(output, first))):
             message = f"{edit.name}: block {nest.site.block.name_hint} would begin its reduction at another point"
             edit.refuse(nest.site, message, help="a map of reduced axes must map their first point to zero")
 
@@ -205,7 +206,7 @@ def _require_order(edit: Edit, nest: _Nest, found: _Space) -> None:
     values: dict[Var, PrimExpr] = {}
     for var, loop in zip(found.space.inputs, nest.bound, strict=True):
         values[var] = IntImm(var.dtype, 0) if loop is None else loop.loop_var
-    order = [at(output, values) for output in found.space.outputs]
+    order = [with_values(output, values) for output in found.space.outputs]
     conflict = turned(nest.loops, order, nest.site.above[: _depth(nest)])
     if conflict is not None:
         what = f"{edit.name}: the points of block {nest.site.block.name_hint} cannot run in this order"
@@ -239,11 +240,11 @@ def _rebuilt(nest: _Nest, found: _Space) -> tuple[Stmt, Block]:
         known.bind(var, axis.dom)
     inside = _values(found, [axis.var for axis in axes], known)
     values = {axis.var: value for axis, value in zip(block.iter_vars, inside, strict=True)}
-    body = with_values(replace(block, iter_vars=()), values, known)
+    body = with_axes(replace(block, iter_vars=()), values, known)
     fresh = restated(replace(body, iter_vars=tuple(axes)))
     outside = _values(found, loop_vars, known)
     there = {loop.loop_var: value for loop, value in zip(nest.bound, outside, strict=True) if loop is not None}
-    stmt: Stmt = BlockRealize(tuple(loop_vars), at(site.stmt.predicate, there), fresh)
+    stmt: Stmt = BlockRealize(tuple(loop_vars), with_values(site.stmt.predicate, there), fresh)
     for var, axis in reversed(list(zip(loop_vars, axes, strict=True))):
         assert axis.dom is not None
         stmt = For(var, axis.dom.min, axis.dom.extent, "serial", stmt)
@@ -253,7 +254,7 @@ def _rebuilt(nest: _Nest, found: _Space) -> tuple[Stmt, Block]:
 def _values(found: _Space, variables_: Sequence[Var], known: Analyzer) -> list[PrimExpr]:
     """The old axes in terms of new variables."""
     values: dict[Var, PrimExpr] = dict(zip(found.back.initial_indices, variables_, strict=True))
-    return [known.simplify(at(item, values)) for item in found.back.final_indices]
+    return [known.simplify(with_values(item, values)) for item in found.back.final_indices]
 
 
 def _names(nest: _Nest, found: _Space) -> list[tuple[str, str]]:

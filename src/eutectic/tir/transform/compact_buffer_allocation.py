@@ -11,8 +11,8 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, add, floormod, mul, sub
 from eutectic.ir.transform import PassContext
-from eutectic.tir.access import Domains, Interval, relax
-from eutectic.tir.analysis.accesses import Access, accesses_of
+from eutectic.tir.access import Interval, relax
+from eutectic.tir.analysis.accesses import Access, accesses_of, domains_of
 from eutectic.tir.analysis.private_memory import statements_around
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
@@ -114,7 +114,7 @@ def _range(own: Sequence[Access], axis: int, size: PrimExpr, analyzer: Analyzer)
     reached: Interval | None = None
     for access in own:
         index = access.indices[axis]
-        found = None if index is None else relax(index, _domains(access))
+        found = None if index is None else relax(index, domains_of(access))
         if found is None:
             return whole
         reached = found if reached is None else _union(reached, found, analyzer)
@@ -126,14 +126,6 @@ def _range(own: Sequence[Access], axis: int, size: PrimExpr, analyzer: Analyzer)
     if not isinstance(extent, IntImm) or extent.value < 1 or extent.dtype != size.dtype:
         return whole
     return whole if isinstance(size, IntImm) and size.value <= extent.value else (low, extent)
-
-
-def _domains(access: Access) -> Domains:
-    domains: Domains = {}
-    for var, (low, extent) in access.iters.items():
-        first, last = relax(low, domains), relax(add(low, sub(extent, 1)), domains)
-        domains[var] = None if first is None or last is None else (first[0], last[1])
-    return domains
 
 
 def _union(a: Interval, b: Interval, analyzer: Analyzer) -> Interval | None:

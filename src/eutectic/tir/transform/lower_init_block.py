@@ -18,7 +18,7 @@ from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, IfThenElse
 from eutectic.tir.transform.conditions import conjuncts, variables
 from eutectic.tir.transform.index_facts import expressions, statements
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
-from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated
+from eutectic.tir.transform.statement_mutator import StmtMutator, updated, with_values
 from eutectic.tir.transform.substitute import Substituter
 
 
@@ -186,7 +186,7 @@ def _init_nest(stmt: BlockRealize, init: Stmt, loops: Sequence[For], condition: 
     fresh = {loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype) for loop in loops}
 
     def renamed(expr: PrimExpr) -> PrimExpr:
-        return rewrite_expr(expr, lambda item: fresh.get(item) if isinstance(item, Var) else None)
+        return with_values(expr, fresh)
 
     values = {
         axis.var: renamed(value)
@@ -229,7 +229,7 @@ def _begins_at_first_point(stmt: BlockRealize, inside: Sequence[For]) -> bool:
     analyzer = Analyzer()
     for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
         if axis.iter_type == "comm_reduce" and axis.dom is not None:
-            start = rewrite_expr(value, lambda item: first.get(item) if isinstance(item, Var) else None)
+            start = with_values(value, first)
             if not analyzer.can_prove_equal(start, axis.dom.min):
                 return False
     return True

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from eutectic.ir.attrs import DictAttrs, make_attrs
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
-from eutectic.ir.prim_expr import IntImm
+from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.ir.transform import PassContext
-from eutectic.tir.analysis.private_memory import always, home_of
+from eutectic.tir.analysis.private_memory import home_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
@@ -86,7 +86,7 @@ class _Placement(StmtMutator):
     def stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Allocate):
             decl = stmt.body
-            plain = isinstance(decl, DeclBuffer) and decl.buffer.data is stmt.buffer_var and always(stmt.condition)
+            plain = isinstance(decl, DeclBuffer) and decl.buffer.data is stmt.buffer_var and _always(stmt.condition)
             if plain and isinstance(decl, DeclBuffer) and self._moves(decl.buffer, decl.body, stmt.annotations):
                 return self.stmt(decl.body)
         self.above.append(stmt)
@@ -137,6 +137,10 @@ class _Placement(StmtMutator):
         writes = tuple(region for region in made.writes if region.buffer not in gone)
         same = len(reads) == len(made.reads) and len(writes) == len(made.writes)
         return made if same else replace(made, reads=reads, writes=writes)
+
+
+def _always(condition: PrimExpr) -> bool:
+    return isinstance(condition, IntImm) and bool(condition.value)
 
 
 def _around(memory: Sequence[_Memory], body: Stmt) -> Stmt:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from eutectic.ir.node import Node, replace
@@ -166,7 +166,7 @@ def binary(kind: type[BinaryExpr], a: PrimExpr, b: PrimExpr) -> PrimExpr:
     if constant and a.dtype in _FOLDED_DTYPES and kind.type_key in _FOLDING:
         by_zero = kind.type_key in _DIVISIONS and isinstance(b, IntImm) and b.value == 0
         if not by_zero:
-            if kind.type_key == "tir.Mul" and _is_zero(a if isinstance(a, IntImm) else b):
+            if kind.type_key == "tir.Mul" and is_zero(a if isinstance(a, IntImm) else b):
                 return IntImm(a.dtype, 0)
             return _FOLDING[kind.type_key](a, b)
     return pair(kind, a, b)
@@ -178,7 +178,8 @@ def pair(kind: type[PrimExpr], a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return make(a, b)
 
 
-def _is_zero(expr: PrimExpr) -> bool:
+def is_zero(expr: PrimExpr) -> bool:
+    """Whether an expression is the constant zero."""
     return isinstance(expr, IntImm) and expr.value == 0
 
 
@@ -214,6 +215,11 @@ def rewrite_expr(root: PrimExpr, change: Change, memo: dict[int, PrimExpr] | Non
         done = change(fresh)
         memo[id(item)] = fresh if done is None else done
     return memo[id(root)]
+
+
+def with_values(root: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
+    """An expression with variables replaced."""
+    return rewrite_expr(root, lambda item: values.get(item) if isinstance(item, Var) else None)
 
 
 # ---- statements

@@ -20,7 +20,7 @@ from eutectic.ir.visit import post_order
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, ForKind, SeqStmt, Stmt, seq
+from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, ForKind, Stmt, parts_of, seq
 from eutectic.tir.transform.substitute import Substituter
 
 SCHEDULED = "tir.is_scheduled"
@@ -105,8 +105,7 @@ def _outer_parallel(func: PrimFunc) -> PrimFunc:
     if not isinstance(body, BlockRealize):
         return func
     root = body.block
-    parts = root.body.seq if isinstance(root.body, SeqStmt) else (root.body,)
-    made = seq(*(_shared(part) for part in parts))
+    made = seq(*(_shared(part) for part in parts_of(root.body)))
     return func.with_body(replace(body, block=replace(root, body=made)))
 
 

@@ -12,7 +12,7 @@ from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.stmt import BufferStore, For, ForKind, SeqStmt, Stmt
+from eutectic.tir.stmt import BufferStore, For, ForKind, Stmt, parts_of
 
 _SPATIAL: Final = "data_par"
 _REDUCE: Final = "comm_reduce"
@@ -106,8 +106,7 @@ def stages_of(func: PrimFunc) -> tuple[list[Stage], tuple[Buffer, ...]] | None:
     if not isinstance(body, BlockRealize) or body.block.iter_vars or body.block.init or body.block.match_buffers:
         return None
     root = body.block
-    parts = root.body.seq if isinstance(root.body, SeqStmt) else (root.body,)
-    made = [_stage(part) for part in parts]
+    made = [_stage(part) for part in parts_of(root.body)]
     found = [stage for stage in made if stage is not None]
     if len(found) != len(made):
         return None
@@ -124,13 +123,9 @@ def _stage(stmt: Stmt) -> Stage | None:
             return None
         extents[stmt.loop_var] = stmt.extent
         stmt = stmt.body
-    if not isinstance(stmt, BlockRealize) or not _always(stmt.predicate):
+    if not isinstance(stmt, BlockRealize) or not stmt.always_runs:
         return None
     return _from_block(stmt.block, stmt.iter_values, extents)
-
-
-def _always(predicate: PrimExpr) -> bool:
-    return isinstance(predicate, IntImm) and predicate.value == 1
 
 
 def _from_block(block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, PrimExpr]) -> Stage | None:
