@@ -182,6 +182,41 @@ def test_batch_and_sequence_of_a_torch_model():
             compiled(torch.randn(*size, 16))
 
 
+# What a size may become part of; each is asked for two sizes of one model.
+OF_A_SIZE = {
+    "arange": lambda x, n: torch.arange(n),
+    "arange with a step": lambda x, n: torch.arange(1, 2 * n, 2),
+    "full": lambda x, n: torch.full((n, 2), 3.5),
+    "zeros of a sum": lambda x, n: torch.zeros(n + 1),
+    "expand": lambda x, n: x[0, 0].expand(n),
+    "reshape": lambda x, n: torch.ones(2 * n).reshape(n, 2).cumsum(0),
+    "scalar": lambda x, n: x * n,
+    "quotient": lambda x, n: torch.ones(3) * (n // 2) + n % 3,
+    "mask": lambda x, n: torch.ones(n, n).tril(),
+    "slice": lambda x, n: torch.arange(100)[:n],
+    "mean": lambda x, n: x.sum() / n,
+    "repeat_interleave": lambda x, n: torch.arange(3).repeat_interleave(2).expand(n, 6),
+}
+
+
+@pytest.mark.parametrize("target", ["default", "llvm"])
+@pytest.mark.parametrize("part", [slice(0, 5), slice(5, 10), slice(10, None)])
+def test_two_sizes_are_not_taken_for_one(target: str, part: slice):
+    functions = list(OF_A_SIZE.values())[part]
+
+    class Both(nn.Module):
+        def forward(self, x):
+            return [function(x, n) for function in functions for n in x.shape]
+
+    dims = {0: torch.export.Dim("a", min=2, max=64), 1: torch.export.Dim("b", min=2, max=64)}
+    options = {} if target == "default" else {"target": target}
+    compiled = eutectic.compile(Both(), (torch.randn(3, 7),), dynamic_shapes={"x": dims}, **options)
+    for sizes in ((3, 7), (5, 5), (9, 2), (2, 33)):
+        x = torch.randn(sizes)
+        for got, want in zip(compiled(x), Both()(x), strict=True):
+            torch.testing.assert_close(got, want)
+
+
 @pytest.mark.models
 @pytest.mark.slow
 def test_one_compiled_mobilenet_serves_batches_from_one_to_eight():

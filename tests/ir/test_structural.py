@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import eutectic
+from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.ir.structural import (
+    StructuralKey,
     assert_structural_equal,
+    structural_digest,
     structural_equal,
     structural_hash,
     structural_mismatch,
@@ -110,3 +118,36 @@ def test_the_hash_is_the_same_in_every_process():
         for seed in ("0", "1")
     }
     assert env_runs == {f"{structural_hash(relu_graph())}\n"}
+
+
+I, J, K = (SizeSymbol(name, "int64") for name in "ijk")
+OPEN = st.recursive(
+    st.sampled_from([I, J, K, IntImm("int64", 1)]),
+    lambda inner: st.builds(lambda a, b: (a + 2) * 3 - b, inner, inner),
+    max_leaves=4,
+)
+
+
+@given(st.lists(OPEN, min_size=1, max_size=3), st.lists(OPEN, min_size=1, max_size=3))
+def test_keys_of_open_expressions_are_equal_exactly_when_these_are(one: list[PrimExpr], other: list[PrimExpr]):
+    a, b = StructuralKey(tuple(one)), StructuralKey(tuple(other))
+    assert (a == b) == structural_equal(tuple(one), tuple(other))
+    assert a != b or hash(a) == hash(b)
+
+
+def test_keys_tell_variables_apart_that_digests_number_alike():
+    assert structural_digest((I, J)) == structural_digest((J, I))
+    assert StructuralKey((I, J)) != StructuralKey((J, I))
+    assert StructuralKey((I, J)) == StructuralKey((I, J))
+
+
+def test_only_closed_programs_are_keyed_by_digest():
+    """Whoever else keys parts of a program by digest merges what differs in its variables only."""
+    closed = {"ir/structural.py", "backend/llvm/kernels.py", "relax/block_builder.py"}
+    source = Path(eutectic.__file__).parent
+    users = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        if re.search(r"\bstructural_(digest|hash)\(", path.read_text(encoding="utf-8"))
+    }
+    assert users <= closed

@@ -182,8 +182,37 @@ def structural_hash(item: Any, map_free_vars: bool = False) -> int:
     return int.from_bytes(structural_digest(item)[:8], "little")
 
 
+class StructuralKey:
+    """A dictionary key for parts of one program: keys are equal exactly when `structural_equal` says so of the items.
+
+    A digest alone will not do: it numbers variables, so that `x[i]` and `x[j]` have the same one. Here variables
+    that an item does not bind are equal only to themselves.
+
+    Attributes:
+        item: Node, module, or container of them.
+        digest: Its structural digest.
+    """
+
+    __slots__ = ("digest", "item")
+
+    def __init__(self, item: Any) -> None:
+        self.item, self.digest = item, structural_digest(item)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StructuralKey):
+            return NotImplemented
+        return self.digest == other.digest and (self.item is other.item or structural_equal(self.item, other.item))
+
+
 def structural_digest(item: Any) -> bytes:
-    """32 bytes that identify a program up to names; the key of caches on disk."""
+    """32 bytes that identify a closed program up to names; the key of caches on disk.
+
+    Programs that differ only in which free variables they use have the same digest: a key for parts of a program,
+    such as indices, shapes and calls, is `StructuralKey`.
+    """
     if isinstance(item, IRModule):
         parts = [item.attrs, *((name.name_hint, f) for name, f in item.functions_items())]
         return hashlib.blake2b(b"module" + b"".join(structural_digest(p) for p in parts), digest_size=32).digest()

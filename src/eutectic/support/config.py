@@ -10,10 +10,16 @@ from platformdirs import user_cache_dir
 
 VARIABLES: Final[dict[str, str]] = {
     "EUTECTIC_CACHE_DIR": "folder of compiled kernels; empty means that none are kept",
+    "EUTECTIC_CPU": "processor that code is made for, as LLVM calls it, such as x86-64-v3; empty means this machine's",
     "EUTECTIC_DNNL_LIBRARY": "path of the oneDNN shared library to load instead of the installed one",
     "EUTECTIC_THREADS": "number of threads a compiled model uses when compile() is not told",
     "EUTECTIC_TVM_SEMANTICS": "1 lets schedules under the name of tvm apply epilogues at every step of a sum, as TVM",
 }
+
+
+def default_cpu() -> str:
+    """Processor given by `EUTECTIC_CPU`, for targets that name none; empty for the one of this machine."""
+    return os.environ.get("EUTECTIC_CPU", "")
 
 
 def dnnl_library() -> str | None:

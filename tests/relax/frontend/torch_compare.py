@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from eutectic.ir.module import IRModule
 from eutectic.relax.frontend.torch import TorchSignature, export_model, from_exported_program
 from eutectic.relax.interpret import Interpreter
+from eutectic.testing.truth import definition, nearest
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
@@ -78,13 +79,19 @@ def equal(got: Any, want: Any, tolerance: float | None = None) -> None:
 
 
 def check(function: Callable[..., Any], *args: Any, tolerance: float | None = None) -> Imported:
-    """Import a function and compare with eager on copies of the same arguments; also the arguments afterwards."""
+    """Import a function and compare on copies of the same arguments; also the arguments afterwards.
+
+    An element that is not what eager computes on this machine may be what the definition says in float64.
+    """
     model = imported(function, copy.deepcopy(args))
     mine, theirs = copy.deepcopy(args), copy.deepcopy(args)
     with torch.no_grad():
         want = function(*theirs)
         got = model(*mine)
-    equal(got, want, tolerance)
+    try:
+        equal(got, want, tolerance)
+    except AssertionError:
+        equal(got, nearest(got, want, definition(Wrapped(function), args)), tolerance)
     equal(mine, theirs)
     return model
 

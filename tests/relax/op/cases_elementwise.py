@@ -11,6 +11,7 @@ from tests.relax.op.oracle import ANY, FLOATS, INTEGERS, NUMBERS, Case, Feeds, c
 
 from eutectic.relax import op
 from eutectic.relax.op import nn
+from eutectic.testing.truth import in_double
 
 
 def _constructor(name: str) -> Any:
@@ -23,7 +24,7 @@ def _constructor(name: str) -> Any:
 def _unary(f: Feeds, name: str, row: tuple[Any, list[str], dict[str, Any]]) -> Case:
     function, dtypes, options = row
     x, t = f.tensor(f.shape(low=0), f.pick(*dtypes), **options)
-    return Case(_constructor(name)(x), function(t), feeds=f.values)
+    return Case(_constructor(name)(x), in_double(function)(t), feeds=f.values)
 
 
 _ODD = {"special": True}

@@ -113,6 +113,17 @@ def test_values_with_other_options_are_not_equal():
     assert len(ops(run(EliminateCommonSubexpr(), graph({"x": (2, 2)}, body)))) == 3
 
 
+def test_values_of_other_symbols_are_not_equal():
+    a, b = SizeSymbol("a", "int64"), SizeSymbol("b", "int64")
+
+    def body(bb, x):
+        made = [op.arange(a), op.arange(b), op.arange(a), op.zeros((a, b), "float32"), op.zeros((b, a), "float32")]
+        return [op.negative(value) for value in map(bb.emit, made)]
+
+    after = EliminateCommonSubexpr()(graph({"x": (a, b)}, body))
+    assert ops(after) == ["arange", "arange", "zeros", "zeros", *["negative"] * 5]
+
+
 def test_functions_put_together_by_hand_are_brought_into_normal_form():
     from eutectic.relax.expr import BindingBlock, Function, SeqExpr, VarBinding
 

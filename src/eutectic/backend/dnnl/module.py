@@ -12,7 +12,7 @@ import numpy as np
 from eutectic.backend.dnnl.codegen import Lowered, lower_function
 from eutectic.backend.dnnl.engine import Region, compile_region
 from eutectic.backend.dnnl.plan import address
-from eutectic.backend.dnnl.special_values import all_finite, finite_constants, loses_nan
+from eutectic.backend.dnnl.special_values import all_finite, finite_constants, loses_specials
 from eutectic.backend.dnnl.steps import TensorSpec
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm, PrimExpr
@@ -116,7 +116,7 @@ class LoadedRegion:
 
     def _compile(self, lowered: Lowered) -> _Compiled:
         region = compile_region(lowered.spec, lowered.constants, threads=self._threads, runner=self._runner)
-        guarded = loses_nan(lowered.spec)
+        guarded = loses_specials(lowered.spec)
         usable = not guarded or finite_constants(list(lowered.constants.values()))
         known = lowered.spec.tensors()
         outputs = (known[name] for name in lowered.spec.outputs)
@@ -155,7 +155,7 @@ class LoadedRegion:
             self._warned = True
             warnings.warn(
                 "an input holds NaN, infinity or numbers near the largest: such calls run without oneDNN, which drops "
-                'NaN, and take longer; compile with precision="strict" if this is frequent',
+                'NaN or turns infinity into it, and take longer; compile with precision="strict" if this is frequent',
                 EutecticAdvice,
                 stacklevel=6,
             )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from eutectic.backend.dnnl.activations import ACTIVATIONS, activation_refusal
-from eutectic.backend.dnnl.spec import NAN_PRESERVING
+from eutectic.backend.dnnl.spec import SPECIALS_KEPT
 from eutectic.relax.dpl.bias import channel_bias
 from eutectic.relax.dpl.pattern import DFPattern, is_const, is_op, wildcard
 from eutectic.relax.dpl.remarks import Refusal
@@ -36,7 +36,7 @@ def patterns(precision: str = "default") -> list[FusionPattern]:
     Args:
         precision: `strict` leaves out activations and pools that lose NaN in oneDNN.
     """
-    allowed = [a for a in ACTIVATIONS if precision != "strict" or ACTIVATIONS[a].algorithm in NAN_PRESERVING]
+    allowed = [a for a in ACTIVATIONS if precision != "strict" or ACTIVATIONS[a].algorithm in SPECIALS_KEPT]
     entries = [*_convolutions(allowed), *_matmuls(allowed), *_pools(precision), *_elementwise(allowed)]
     return sorted(entries, key=lambda entry: -entry.name.count("_"))
 

@@ -1,7 +1,7 @@
-"""Where oneDNN drops NaN, and how a call is kept from getting there.
+"""Where oneDNN loses NaN or infinities, and how a call is kept from getting there.
 
 Some post-operations and the maximum pool compare and select, so that a NaN leaves
-them as a number (`spec.NAN_PRESERVING` has the facts). A region that has one of
+them as a number, and gelu makes NaN of infinity with AVX-512 (`spec.SPECIALS_KEPT` has the facts). A region that has one of
 those looks at its inputs first: when they are finite it runs natively; a call with
 NaN or infinities is computed by the operators' reference instead, which follows
 torch. What this cannot see is a NaN that is made inside a region from finite
@@ -16,39 +16,39 @@ from typing import Any, Final
 
 import numpy as np
 
-from eutectic.backend.dnnl.spec import NAN_PRESERVING, RegionSpec
+from eutectic.backend.dnnl.spec import SPECIALS_KEPT, RegionSpec
 from eutectic.backend.dnnl.steps import Binary, Eltwise, Pool, PostBinary, PostEltwise, PostOp, Step, post_ops
 
 _SHORT: Final = 8192  # elements up to which a dot product is faster than a guarded sum
 
 
-def loses_nan(spec: RegionSpec) -> bool:
-    """Whether some step of a region may turn NaN into a number."""
-    return any(map(_step_loses_nan, spec.steps))
+def loses_specials(spec: RegionSpec) -> bool:
+    """Whether some step of a region may turn NaN into a number, or infinity into NaN."""
+    return any(map(_step_loses_specials, spec.steps))
 
 
-def _step_loses_nan(step: Step) -> bool:
+def _step_loses_specials(step: Step) -> bool:
     match step:
         case Pool():
             return step.kind == "max"
         case Eltwise():
-            return _post_op_loses_nan(step.post_op)
+            return _post_op_loses_specials(step.post_op)
         case Binary() if step.kind in ("max", "min"):
             return True
         case _:
-            return any(map(_post_op_loses_nan, post_ops(step)))
+            return any(map(_post_op_loses_specials, post_ops(step)))
 
 
-def _post_op_loses_nan(post_op: PostOp) -> bool:
+def _post_op_loses_specials(post_op: PostOp) -> bool:
     if isinstance(post_op, PostBinary):
         return post_op.kind in ("max", "min")
-    return not keeps_nan(post_op)
+    return not keeps_specials(post_op)
 
 
-def keeps_nan(post_op: PostEltwise) -> bool:
-    """Whether NaN comes out of an element-wise function as NaN."""
+def keeps_specials(post_op: PostEltwise) -> bool:
+    """Whether NaN comes out of an element-wise function as NaN, and infinity not."""
     with_slope = post_op.algorithm == "relu" and post_op.alpha != 0
-    return with_slope or post_op.algorithm in NAN_PRESERVING
+    return with_slope or post_op.algorithm in SPECIALS_KEPT
 
 
 def all_finite(arrays: Iterable[Any]) -> bool:

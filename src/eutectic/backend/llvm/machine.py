@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from eutectic.support.config import default_cpu
 from eutectic.support.errors import CodegenError
 from eutectic.target import Target
 
@@ -45,21 +46,25 @@ class Machine:
         return 32 if self.vector_bits == 512 or not self.triple.startswith("x86_64") else 16
 
 
-@functools.lru_cache(maxsize=64)
 def machine_of(target: Target) -> Machine:
-    """The machine of a CPU target; what the description leaves open is the host's.
+    """The machine of a CPU target; what the description leaves open is that of `EUTECTIC_CPU`, else the host's.
 
     Raises:
         CodegenError: not a CPU target, or one that the installed LLVM cannot make code for.
     """
+    return _machine(target, target.mcpu or ("" if target.mtriple else default_cpu()))
+
+
+@functools.lru_cache(maxsize=64)
+def _machine(target: Target, named: str) -> Machine:
     if target.kind.name != "llvm":
         raise CodegenError(f"target {target} is not one that LLVM makes CPU code for", help='use "llvm"')
     start_llvm()
     host = str(llvm.get_default_triple())
     triple = target.mtriple or host
     extra = ",".join(target.mattr)
-    if target.mcpu or triple != host:
-        cpu, features = target.mcpu or "generic", extra
+    if named or triple != host:
+        cpu, features = named or "generic", extra
         runs = triple == host and _runs_here(cpu, extra)
     else:
         cpu, found = str(llvm.get_host_cpu_name()), llvm.get_host_cpu_features().flatten()

@@ -7,7 +7,7 @@ from typing import Any
 
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
-from eutectic.ir.structural import structural_digest
+from eutectic.ir.structural import StructuralKey
 from eutectic.ir.transform import PassContext
 from eutectic.relax.analysis.unused import contains_impure_call
 from eutectic.relax.base import Expr
@@ -66,12 +66,11 @@ class _Sharer(PyExprMutator):
 
 
 def _key(value: Any) -> Any:
-    """Equal for equal values: operator, operands by identity (constants by content), options."""
+    """Equal for equal values: operator, operands by identity (constants by content, sizes by their symbols), options."""
     match value:
         case Call():
-            infos = tuple(structural_digest(info) for info in value.sinfo_args)
-            attrs = structural_digest(value.attrs) if value.attrs is not None else None
-            return ("call", _leaf(value.op), tuple(map(_leaf, value.args)), attrs, infos)
+            infos = tuple(StructuralKey(info) for info in value.sinfo_args)
+            return ("call", _leaf(value.op), tuple(map(_leaf, value.args)), StructuralKey(value.attrs), infos)
         case Tuple():
             return ("tuple", tuple(map(_leaf, value.fields)))
         case _:
@@ -81,4 +80,4 @@ def _key(value: Any) -> Any:
 def _leaf(item: Any) -> Any:
     if isinstance(item, Tuple):
         return _key(item)
-    return item if isinstance(item, (Var, GlobalVar, Op, Function)) else structural_digest(item)
+    return item if isinstance(item, (Var, GlobalVar, Op, Function)) else StructuralKey(item)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from eutectic.ir.module import GlobalVar, IRModule
-from eutectic.ir.structural import structural_digest
+from eutectic.ir.structural import StructuralKey
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.analysis.uses import users_of
 from eutectic.relax.block_builder import BlockBuilder
@@ -218,9 +218,9 @@ class _Rebuild(PyExprMutator):
 
     def _add_wrapped(self, made: Outlined) -> GlobalVar:
         """The wrapper of a composite; equal composites share one."""
-        digest = structural_digest(made.function)
-        if digest not in self._wrappers:
+        key = StructuralKey(made.function)
+        if key not in self._wrappers:
             codegen = codegen_of(str(made.function.attr("Composite")))
             function, name = wrap_for_codegen(made.function, made.name, codegen, self.builder_)
-            self._wrappers[digest] = self.builder_.add_func(function, name)
-        return self._wrappers[digest]
+            self._wrappers[key] = self.builder_.add_func(function, name)
+        return self._wrappers[key]

@@ -66,12 +66,10 @@ def _together(stages: Sequence[Stage], later: Sequence[Stage], local: dict[int, 
     kept = [stage.result for stage in stages if id(stage.result) in local and id(stage.result) not in read_later]
     names = {id(stage.result): stage for stage in made}
     rows = {id(buffer): _row(buffer, names[id(buffer)], shared) for buffer in kept if id(buffer) in inside}
-    if any(row is None or _bytes(row) is None for row in rows.values()):
+    sizes = [_bytes(row.buffer) for row in rows.values()]
+    if None in sizes or sum(size or 0 for size in sizes) > _MOST_ROW_BYTES:
         return None
-    if sum(_bytes(row) or 0 for row in rows.values() if row is not None) > _MOST_ROW_BYTES:
-        return None
-    known = {key: row for key, row in rows.items() if row is not None}
-    return Group(shared, tuple(_in_rows(stage, known, shared) for stage in made), tuple(known.values()))
+    return Group(shared, tuple(_in_rows(stage, rows) for stage in made), tuple(row.buffer for row in rows.values()))
 
 
 def _same(first: Stage, other: Stage, depth: int) -> bool:
@@ -139,16 +137,29 @@ def _renamed(stage: Stage, table: dict[Var, PrimExpr], depth: int) -> Stage:
     )
 
 
-def _row(buffer: Buffer, stage: Stage, shared: tuple[Axis, ...]) -> Buffer | None:
-    """A buffer for one row."""
-    last = stage.epilogue or stage
+@dataclass(frozen=True)
+class _Row:
+    """Memory for one row of a buffer.
+
+    Attributes:
+        buffer: The row.
+        axes: Axes of the whole buffer that it has, by number; at the others all readers are where its writer is.
+    """
+
+    buffer: Buffer
+    axes: tuple[int, ...]
+
+    def at(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        """Where in the row an element of the whole buffer is."""
+        return tuple(indices[axis] for axis in self.axes)
+
+
+def _row(buffer: Buffer, stage: Stage, shared: tuple[Axis, ...]) -> _Row:
     variables = {axis.var for axis in shared}
-    shape = [size for size, index in zip(buffer.shape, last.indices, strict=True) if not _is_one(index, variables)]
-    return Buffer(f"{buffer.name}_row", tuple(shape), buffer.dtype, scope="local")
-
-
-def _is_one(index: PrimExpr, variables: set[Var]) -> bool:
-    return isinstance(index, Var) and index in variables
+    indices = (stage.epilogue or stage).indices
+    axes = tuple(k for k, index in enumerate(indices) if not (isinstance(index, Var) and index in variables))
+    shape = tuple(buffer.shape[axis] for axis in axes)
+    return _Row(Buffer(f"{buffer.name}_row", shape, buffer.dtype, scope="local"), axes)
 
 
 def _bytes(buffer: Buffer) -> int | None:
@@ -160,15 +171,14 @@ def _bytes(buffer: Buffer) -> int | None:
     return total
 
 
-def _in_rows(stage: Stage, rows: dict[int, Buffer], shared: tuple[Axis, ...]) -> Stage:
+def _in_rows(stage: Stage, rows: dict[int, _Row]) -> Stage:
     """A stage that reads and writes rows in place of whole buffers."""
-    variables = {axis.var for axis in shared}
 
     def strip(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[Buffer, tuple[PrimExpr, ...]]:
         row = rows.get(id(buffer))
         if row is None:
             return buffer, indices
-        return row, tuple(index for index in indices if not _is_one(index, variables))
+        return row.buffer, row.at(indices)
 
     def change(node: Node) -> Node | None:
         if isinstance(node, BufferLoad) and id(node.buffer) in rows:

@@ -9,7 +9,7 @@ from typing import Final
 from eutectic.backend.llvm.rules.stage import Stage, loads, put
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import BinaryExpr, Call, IntImm, PrimExpr, Select, Var
-from eutectic.ir.structural import structural_digest
+from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
@@ -71,8 +71,8 @@ def _may_inline(stage: Stage, reader: Stage, readers: int) -> bool:
     return readers <= 2 or work <= 1
 
 
-def _key(load: BufferLoad) -> bytes:
-    return b"".join(structural_digest(index) for index in load.indices)
+def _key(load: BufferLoad) -> StructuralKey:
+    return StructuralKey(load.indices)
 
 
 def _has_guard(expr: PrimExpr) -> bool:
@@ -99,8 +99,8 @@ def _replace(stage: Stage, expr: PrimExpr) -> PrimExpr:
     mine = [load for load in loads(expr) if load.buffer is stage.output]
     if not mine:
         return expr
-    names: dict[bytes, Var] = {}
-    values: dict[bytes, PrimExpr] = {}
+    names: dict[StructuralKey, Var] = {}
+    values: dict[StructuralKey, PrimExpr] = {}
     shared = _several(mine) and operations(stage.value) > 0 and not _has_guard(expr)
     for load in mine:
         key = _key(load)
