@@ -120,9 +120,9 @@ def test_the_hash_is_the_same_in_every_process():
     assert env_runs == {f"{structural_hash(relu_graph())}\n"}
 
 
-I, J, K = (SizeSymbol(name, "int64") for name in "ijk")
+FIRST, SECOND, THIRD = (SizeSymbol(name, "int64") for name in "ijk")
 OPEN = st.recursive(
-    st.sampled_from([I, J, K, IntImm("int64", 1)]),
+    st.sampled_from([FIRST, SECOND, THIRD, IntImm("int64", 1)]),
     lambda inner: st.builds(lambda a, b: (a + 2) * 3 - b, inner, inner),
     max_leaves=4,
 )
@@ -136,9 +136,9 @@ def test_keys_of_open_expressions_are_equal_exactly_when_these_are(one: list[Pri
 
 
 def test_keys_tell_variables_apart_that_digests_number_alike():
-    assert structural_digest((I, J)) == structural_digest((J, I))
-    assert StructuralKey((I, J)) != StructuralKey((J, I))
-    assert StructuralKey((I, J)) == StructuralKey((I, J))
+    assert structural_digest((FIRST, SECOND)) == structural_digest((SECOND, FIRST))
+    assert StructuralKey((FIRST, SECOND)) != StructuralKey((SECOND, FIRST))
+    assert StructuralKey((FIRST, SECOND)) == StructuralKey((FIRST, SECOND))
 
 
 def test_only_closed_programs_are_keyed_by_digest():

@@ -63,9 +63,9 @@ from eutectic.backend.dnnl.steps import (
 from eutectic.backend.dnnl.validate import check_region
 
 __all__ = [
-    "SPECIALS_KEPT",
     "PARAMETERS",
     "SPECIALS_AS_TORCH",
+    "SPECIALS_KEPT",
     "Binary",
     "Convolution",
     "Eltwise",

@@ -1,11 +1,12 @@
 """Where oneDNN loses NaN or infinities, and how a call is kept from getting there.
 
 Some post-operations and the maximum pool compare and select, so that a NaN leaves
-them as a number, and gelu makes NaN of infinity with AVX-512 (`spec.SPECIALS_KEPT` has the facts). A region that has one of
-those looks at its inputs first: when they are finite it runs natively; a call with
-NaN or infinities is computed by the operators' reference instead, which follows
-torch. What this cannot see is a NaN that is made inside a region from finite
-inputs, by overflow to infinity; `precision="strict"` covers that too.
+them as a number, and gelu makes NaN of infinity with AVX-512
+(`spec.SPECIALS_KEPT` has the facts). A region that has one of those looks at its
+inputs first: when they are finite it runs natively; a call with NaN or infinities
+is computed by kernels of our own instead, which follow torch. What this cannot
+see is a NaN that is made inside a region from finite inputs, by overflow to
+infinity; `precision="strict"` covers that too.
 """
 
 from __future__ import annotations

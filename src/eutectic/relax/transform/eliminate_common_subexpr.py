@@ -66,7 +66,7 @@ class _Sharer(PyExprMutator):
 
 
 def _key(value: Any) -> Any:
-    """Equal for equal values: operator, operands by identity (constants by content, sizes by their symbols), options."""
+    """Equal for equal values: operator, operands by identity (constants by content, sizes by symbol), options."""
     match value:
         case Call():
             infos = tuple(StructuralKey(info) for info in value.sinfo_args)

@@ -110,7 +110,7 @@ class _Run:
     def take_largest(self) -> None:
         """All patterns at once."""
         builder: BlockBuilder | None = None
-        wrappers: dict[bytes, GlobalVar] = {}
+        wrappers: dict[StructuralKey, GlobalVar] = {}
         for gv, function in entry_functions_of(self.mod, self._options.entry_functions):
             found = self._search(function).largest(self._options.patterns)
             builder = self._outline(gv, function, found, builder, wrappers)
@@ -130,7 +130,7 @@ class _Run:
 
     def _apply(self, index: int, entry: FusionPattern) -> dict[GlobalVar, list[Candidate]]:
         builder: BlockBuilder | None = None
-        wrappers: dict[bytes, GlobalVar] = {}
+        wrappers: dict[StructuralKey, GlobalVar] = {}
         taken: dict[GlobalVar, list[Candidate]] = {}
         for gv, function in entry_functions_of(self.mod, self._options.entry_functions):
             facts = self._facts(function)
@@ -156,7 +156,7 @@ class _Run:
         function: Function,
         found: Mapping[int, Sequence[Candidate]],
         builder: BlockBuilder | None,
-        wrappers: dict[bytes, GlobalVar],
+        wrappers: dict[StructuralKey, GlobalVar],
     ) -> BlockBuilder | None:
         """Replace the matches of a function; the builder is made when there is the first one."""
         if not found:
@@ -182,7 +182,7 @@ class _Rebuild(PyExprMutator):
         function: Function,
         groups: Mapping[int, Sequence[Group]],
         options: FuseOpsByPattern,
-        wrappers: dict[bytes, GlobalVar],
+        wrappers: dict[StructuralKey, GlobalVar],
     ) -> None:
         super().__init__()
         self.builder_ = builder
