@@ -81,10 +81,16 @@ def test_what_does_not_fit():
         ((x.tolist(), out), "x must be an array, got list"),
         ((x[:3], out), r"main: x must have shape \(4, 6\)"),
         ((x[0], out), "must have 2 axes"),
-        ((torch.zeros(6, 4).T, out), "main: x must be C-contiguous"),
+        ((torch.zeros(4, 6, device="meta"), out), "x is on device meta"),
     ]:
         with pytest.raises(CallError, match=message):
             call(*args)
+
+
+def test_tensors_of_torch_with_gaps():
+    x, out = torch.randn(6, 4).T, torch.zeros(6, 4).T
+    build(doubled())(x, out)
+    assert torch.equal(out, x * 2)
 
 
 SCALARS = {

@@ -211,5 +211,7 @@ def _signature(function: Function) -> ArraySignature:
     return ArraySignature(names, function.ret_struct_info or ObjectStructInfo())
 
 
-def _array(value: Any) -> np.ndarray[Any, Any]:
-    return value.numpy() if hasattr(value, "numpy") else np.asarray(value)
+def _array(value: Any) -> Any:
+    if isinstance(value, np.ndarray) or hasattr(value, "numpy"):
+        return value
+    return np.asarray(value)

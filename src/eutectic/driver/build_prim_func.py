@@ -23,6 +23,7 @@ from eutectic.ir.visit import post_order
 from eutectic.relax.analysis.struct_info import substitute
 from eutectic.runtime.tensor import Tensor as RuntimeTensor
 from eutectic.support.errors import CallError, CodegenError
+from eutectic.support.plain_memory import is_torch, plain, torch_array
 from eutectic.support.registry import register_global_func
 from eutectic.support.spelling import did_you_mean
 from eutectic.target import Target
@@ -245,8 +246,15 @@ def _tensor(buffer: Buffer, is_written: bool, arg: Any) -> Prepared:
     Raises:
         CallError: it is no array, or is written and read-only.
     """
-    if isinstance(arg, RuntimeTensor):
-        arg = arg.view()
+    given = arg.view() if isinstance(arg, RuntimeTensor) else arg
+    arg = plain(given, buffer.name)
+    if is_written and arg is not given:
+        raise CallError(
+            f"{buffer.name} is written, so it must be plain memory: what was given has to be copied first",
+            help="pass a contiguous copy, and read the result from that",
+        )
+    if is_torch(arg) and not arg.is_contiguous():
+        arg = torch_array(arg)
     if not isinstance(arg, np.ndarray):
         if hasattr(arg, "__dlpack__"):
             return arg, None

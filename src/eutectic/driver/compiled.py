@@ -13,6 +13,7 @@ from eutectic.relax.base import StructInfo
 from eutectic.relax.struct_info import TupleStructInfo
 from eutectic.runtime.executable import Direct, Executable, KernelTime
 from eutectic.support.errors import CallError
+from eutectic.support.plain_memory import as_array
 from eutectic.support.spelling import did_you_mean
 
 
@@ -108,7 +109,8 @@ class ArraySignature:
             if name not in kwargs:
                 raise CallError(f"argument {name!r} is missing; {takes}")
         values = [*args, *(kwargs[name] for name in self._names[len(args) :])]
-        return [value if isinstance(value, np.ndarray) else _as_array(value) for value in values]
+        names = [*self._names, *map(str, range(len(self._names), len(values)))]
+        return [_as_array(value, name) for value, name in zip(values, names, strict=True)]
 
     def unflatten(self, results: list[np.ndarray[Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result's tuples around the arrays."""
@@ -121,8 +123,8 @@ class ArraySignature:
         function, count, (shape, dtype) = direct.function, len(self._names), direct.outputs[0]
 
         def call(*args: Any) -> Any:
-            if len(args) != count:
-                raise TypeError
+            if len(args) != count or not all(type(arg) is np.ndarray for arg in args):
+                raise TypeError  # the long way makes it fit, or says why not
             out = np.empty(shape, dtype)
             function(*args, out)
             return out
@@ -130,8 +132,9 @@ class ArraySignature:
         return call
 
 
-def _as_array(value: Any) -> Any:
-    return np.from_dlpack(value) if hasattr(value, "__dlpack__") else value
+def _as_array(value: Any, name: str) -> Any:
+    is_tensor = isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")
+    return as_array(value, f"argument {name}") if is_tensor else value
 
 
 def _nest(info: StructInfo, results: Any) -> Any:

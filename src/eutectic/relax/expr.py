@@ -23,7 +23,8 @@ from eutectic.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from eutectic.support.errors import InternalError
+from eutectic.support.errors import InternalError, UnsupportedTypeError
+from eutectic.support.plain_memory import as_array, is_torch
 
 
 @node("relax.Var")
@@ -67,9 +68,8 @@ class Constant(Expr):
     data: Any
 
     def __post_init__(self) -> None:
-        data = self.data
-        if not isinstance(data, np.ndarray):
-            data = data.numpy() if hasattr(data, "numpy") else np.asarray(data)
+        data = _elements(self.data)
+        if data is not self.data:
             init_field(self, "data", data)
         if self.struct_info is None:
             init_field(self, "struct_info", TensorStructInfo(ShapeExpr(data.shape), from_numpy(data.dtype)))
@@ -366,7 +366,7 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     Returns:
         Rank 0 for numbers, the array's shape otherwise.
     """
-    array = value if isinstance(value, np.ndarray) else np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    array = _elements(value)
     if dtype is not None:
         array = array.astype(to_numpy(dtype))
     elif array.dtype == np.int64:
@@ -374,6 +374,19 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     elif array.dtype == np.float64:
         array = array.astype(np.float32)
     return Constant(array)
+
+
+def _elements(value: Any) -> np.ndarray[Any, Any]:
+    """The elements of an array, a tensor, a number, or nested sequences of numbers.
+
+    Raises:
+        UnsupportedTypeError: an array or a tensor that is not plain dense memory.
+    """
+    if isinstance(value, np.ndarray):
+        return as_array(value, "a constant", UnsupportedTypeError)
+    if is_torch(value):
+        return as_array(value.detach(), "a constant", UnsupportedTypeError)
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 
 def convert(value: Any) -> Expr:

@@ -9,6 +9,8 @@ from typing import Any
 import ml_dtypes  # noqa: F401 - makes its dtypes known to NumPy by name
 import numpy as np
 
+from eutectic.support.plain_memory import as_array, is_torch
+
 __all__ = ["Device", "Tensor", "array", "cpu", "cuda", "device", "empty", "gpu", "tensor"]
 
 _DLPACK = {"cpu": 1, "llvm": 1, "cuda": 2, "gpu": 2}
@@ -95,7 +97,7 @@ class Tensor:
         Raises:
             ValueError: they do not.
         """
-        given = source.numpy() if hasattr(source, "numpy") else np.asarray(source)
+        given = tensor(source).view() if hasattr(source, "dtype") else np.asarray(source)
         if given.shape != self._data.shape:
             raise ValueError(f"cannot copy shape {given.shape} into shape {self._data.shape}")
         self._data[...] = given
@@ -128,13 +130,17 @@ def tensor(data: Any, device: Device | None = None, mem_scope: str | None = None
 
     Raises:
         ValueError: the device or the scope is not available.
+        CallError: `data` is not plain dense memory: masked, sparse, on another device, of a class of its own.
     """
     place = device or cpu()
     if not place.exist:
         raise ValueError(f"tensors cannot be placed on {place} yet")
     if mem_scope not in (None, "global"):
         raise ValueError(f"unknown memory scope {mem_scope!r}")
-    given = data.numpy() if hasattr(data, "numpy") else data
+    if isinstance(data, np.ndarray) or is_torch(data):
+        given: Any = as_array(data.detach() if is_torch(data) else data, "the data")
+    else:
+        given = data.numpy() if hasattr(data, "numpy") else data
     array = np.array(given) if hasattr(given, "dtype") else np.array(given, dtype="float32")
     return Tensor(array, place)
 

@@ -11,6 +11,7 @@ import numpy as np
 from eutectic.runtime.benchmark import BenchmarkResult, measure
 from eutectic.runtime.tensor import Device, Tensor, cpu
 from eutectic.support.errors import CallError
+from eutectic.support.plain_memory import as_array
 from eutectic.support.spelling import did_you_mean
 
 
@@ -220,10 +221,10 @@ def _plain(value: Any) -> Any:
     """An argument as an array, a number, or a tuple of those."""
     if isinstance(value, Tensor):
         return value.view()
-    if isinstance(value, (np.ndarray, np.generic, bool, int, float, str)):
+    if isinstance(value, (np.generic, bool, int, float, str)):
         return value
     if isinstance(value, (tuple, list)):
         return tuple(_plain(part) for part in value)
-    if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
+    if isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
+        return as_array(value, "an argument")
     return np.asarray(value)

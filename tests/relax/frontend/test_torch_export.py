@@ -66,7 +66,7 @@ BAD: dict[str, tuple[Any, Any, type[Exception], str]] = {
         nn.Linear(3, 3, device="meta"),
         (rand(1, 3),),
         UnsupportedTypeError,
-        "parameter weight is on device meta",
+        "parameter weight is on device meta: it has no elements",
     ),
     "complex parameter": (
         nn.Linear(3, 3, dtype=torch.complex64),

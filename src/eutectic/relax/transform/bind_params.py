@@ -106,10 +106,8 @@ def _param(function: Function, key: Any) -> Var:
 def _constant(value: Any, param: Var) -> Constant:
     if isinstance(value, Constant):
         return value
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) or hasattr(value, "numpy"):
         return Constant(value)
-    if hasattr(value, "numpy"):
-        return Constant(value.numpy())
     raise BindError(
         f"parameter {param.name_hint} cannot be bound to a {type(value).__name__}",
         help="give a NumPy array, a tensor or a relax.Constant",

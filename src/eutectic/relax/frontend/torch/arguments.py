@@ -16,14 +16,13 @@ from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
 from eutectic.ir.dtype import to_numpy
-from eutectic.relax.frontend.torch.dtypes import dtype_name, to_array
+from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.symbols import finite
 from eutectic.support.errors import CallError
+from eutectic.support.plain_memory import as_array
 
 Size: TypeAlias = int | sympy.Expr
 Sizes: TypeAlias = dict[sympy.Expr, int]
-
-PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +78,14 @@ class TensorInput:
         Raises:
             CallError: it does not fit; says what was expected and what was given.
         """
-        if isinstance(value, np.ndarray):
-            found = value
-        elif isinstance(value, torch.Tensor):
-            self._check_tensor(value)
-            found = to_array(value)
-        else:
+        if not isinstance(value, (np.ndarray, torch.Tensor)):
             raise CallError(
                 f"argument {self.name} must be a tensor or a NumPy array, got {type(value).__name__}",
                 help=f"expected {self.dtype} of shape {self._text()}; make one with torch.as_tensor",
             )
+        found = as_array(value, f"argument {self.name}")
+        if not found.dtype.isnative:
+            found = found.astype(found.dtype.newbyteorder("="))
         if found.dtype != to_numpy(self.dtype):
             raise CallError(
                 f"argument {self.name} must be {self.dtype}, got {found.dtype.name}",
@@ -98,28 +95,6 @@ class TensorInput:
         if found.flags.c_contiguous and found.flags.aligned:
             return found
         return np.array(found, order="C", copy=True)
-
-    def _check_tensor(self, value: torch.Tensor) -> None:
-        if type(value) not in PLAIN:
-            raise CallError(
-                f"argument {self.name} is a {type(value).__name__}, a subclass of Tensor with a meaning of its own",
-                help="convert it to a plain tensor",
-            )
-        if value.device.type != "cpu":
-            raise CallError(
-                f"argument {self.name} is on device {value.device}, but the model was compiled for the CPU",
-                help=f'move it with {self.name}.to("cpu")',
-            )
-        if value.layout is not torch.strided or value.is_quantized:
-            kind = "quantized" if value.is_quantized else str(value.layout).removeprefix("torch.")
-            raise CallError(f"argument {self.name} is {kind}; expected a dense tensor", help="make it dense first")
-        if value.requires_grad and torch.is_grad_enabled():
-            raise CallError(
-                f"argument {self.name} requires grad, and compiled models do not record gradients",
-                help=f"call the model under torch.no_grad(), or pass {self.name}.detach()",
-            )
-        if value.dtype is not torch.bool and value.is_complex():
-            raise CallError(f"argument {self.name} must be {self.dtype}, got {value.dtype}")
 
     def _check_shape(self, given: tuple[int, ...], sizes: Sizes) -> None:
         if len(given) != len(self.shape):

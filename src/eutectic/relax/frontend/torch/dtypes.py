@@ -11,6 +11,7 @@ import torch
 
 from eutectic.ir.dtype import from_numpy
 from eutectic.support.errors import UnsupportedTypeError
+from eutectic.support.plain_memory import as_array
 
 NAMES: Final[dict[torch.dtype, str]] = {
     torch.float16: "float16",
@@ -55,11 +56,7 @@ def dtype_name(dtype: torch.dtype, what: str = "a value") -> str:
 
 def to_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
     """The elements of a dense CPU tensor as an array that shares its memory, strides included."""
-    plain = tensor.detach()
-    if plain.dtype in _BITS:
-        bits, real = _BITS[plain.dtype]
-        return np.asarray(plain.view(bits).numpy().view(real))
-    return np.asarray(plain.resolve_conj().resolve_neg().numpy())
+    return as_array(tensor.detach(), "a tensor")
 
 
 def to_tensor(array: npt.NDArray[Any]) -> torch.Tensor:

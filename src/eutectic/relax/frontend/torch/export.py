@@ -14,13 +14,12 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from eutectic.ir.span import Span
-from eutectic.relax.frontend.torch.arguments import PLAIN
 from eutectic.relax.frontend.torch.decompose import quiet
 from eutectic.relax.frontend.torch.dtypes import dtype_name, to_tensor
-from eutectic.relax.frontend.torch.params import check_dense
 from eutectic.relax.frontend.torch.spans import is_user_file
 from eutectic.relax.frontend.torch.training import refuse_training_mode
 from eutectic.support.errors import ExportFailedError, FrontendError, UnsupportedTypeError
+from eutectic.support.plain_memory import plain
 
 _ADVERT: Final = "The error above occurred when calling torch.export.export"
 _LINES: Final = 3  # of torch's message that are shown
@@ -143,12 +142,7 @@ def _example(value: Any, name: str) -> Any:
 
 
 def _check_tensor(tensor: torch.Tensor, name: str) -> None:
-    if type(tensor) not in PLAIN:
-        raise UnsupportedTypeError(
-            f"{name} is a {type(tensor).__name__}, a subclass of Tensor with a meaning of its own",
-            help="convert it to a plain tensor",
-        )
-    check_dense(tensor, name)
+    plain(tensor if tensor.is_meta else tensor.detach(), name, UnsupportedTypeError)
     dtype_name(tensor.dtype, name)
 
 

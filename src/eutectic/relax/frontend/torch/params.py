@@ -12,6 +12,7 @@ from eutectic.relax.expr import Constant
 from eutectic.relax.frontend.torch.dtypes import dtype_name, to_array
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.errors import UnsupportedTypeError
+from eutectic.support.plain_memory import plain
 
 SMALL_BYTES: Final = 1 << 16  # contents up to this size are compared with each other
 
@@ -33,7 +34,7 @@ class Parameters:
         Raises:
             UnsupportedTypeError: sparse, quantised or complex tensors, and other devices; names the tensor.
         """
-        check_dense(tensor, name)
+        tensor = plain(tensor.detach(), name, UnsupportedTypeError)
         dtype = dtype_name(tensor.dtype, name)
         where = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), dtype)
         if tensor.numel() and where in self._by_storage:
@@ -49,21 +50,3 @@ class Parameters:
         self._by_storage[where] = found
         self._alive.append(tensor)
         return found
-
-
-def check_dense(tensor: torch.Tensor, name: str) -> None:
-    """Refuse tensors whose elements do not lie in CPU memory as plain numbers.
-
-    Raises:
-        UnsupportedTypeError: names the tensor and what it is.
-    """
-    if tensor.is_sparse or tensor.layout is not torch.strided:
-        layout = str(tensor.layout).removeprefix("torch.")
-        raise UnsupportedTypeError(f"{name} is a sparse tensor ({layout})", help="make it dense with .to_dense()")
-    if tensor.is_quantized:
-        raise UnsupportedTypeError(f"{name} is a quantized tensor", help="make it plain with .dequantize()")
-    if tensor.device.type != "cpu":
-        raise UnsupportedTypeError(f"{name} is on device {tensor.device}", help='move it with .to("cpu") first')
-    if tensor.is_complex():
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        raise UnsupportedTypeError(f"{name} has dtype {dtype}, which is not supported", help="use torch.view_as_real")

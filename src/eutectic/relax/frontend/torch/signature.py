@@ -50,17 +50,19 @@ class TorchSignature:
         """
         if self._lone_shape is not None and not kwargs and len(args) == 1 and type(args[0]) is torch.Tensor:
             try:
-                array: Array = args[0].numpy()
+                array: Array | None = args[0].numpy() if args[0].data_ptr() else None
             except (RuntimeError, TypeError):
-                pass  # the checks below say why
-            else:
-                if array.shape == self._lone_shape and array.dtype == self._lone_dtype and array.flags.c_contiguous:
-                    return [array]
+                array = None  # the checks below say why
+            if array is not None and self._is_lone(array):
+                return [array]
         values = self._arguments.flatten(args, kwargs or {})
         arrays, _ = self._arguments.arrays(values)
         if self._results.mutates:
             self._check_overlap(arrays)
         return arrays
+
+    def _is_lone(self, array: Array) -> bool:
+        return array.shape == self._lone_shape and array.dtype == self._lone_dtype and array.flags.c_contiguous
 
     def unflatten(self, results: Sequence[Array], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
         """The results of `main`, in order, as what eager returns for these arguments.
@@ -87,8 +89,10 @@ class TorchSignature:
         empty, tensor = torch.empty_like, torch.Tensor  # the quickest of torch's ways to new memory
 
         def call(x: Any) -> Any:
-            if type(x) is not tensor or x.shape != wanted or not x.is_contiguous():
+            if type(x) is not tensor or x.shape != wanted or not x.is_contiguous() or x.requires_grad:
                 raise TypeError  # the long way says why, or makes it fit; the function's own refusal is slow
+            if not x.data_ptr() or x.is_neg():
+                raise TypeError  # its memory is none, or does not hold its elements
             out = empty(like)
             function(x, out)
             return out
