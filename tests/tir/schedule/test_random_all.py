@@ -212,6 +212,10 @@ def test_every_primitive(name: str, data: st.DataObject):
 @settings(phases=PHASES, max_examples=max(36, settings.default.max_examples // 5))
 @given(data=st.data())
 def test_many_and_natively(name: str, data: st.DataObject):
+    check_natively(name, data)
+
+
+def check_natively(name: str, data: st.DataObject) -> None:
     """Interpreted bit for bit; compiled, where multiply-adds are fused, up to rounding."""
     before, sch = scheduled(name, data, 8)
     if sch.func is not before:

@@ -1,6 +1,7 @@
 """Passes over tensor programs: the way from blocks to flat loops; names as in `tvm.tir.transform`."""
 
 from eutectic.tir.transform.compact_buffer_allocation import CompactBufferAllocation, compact_buffer_allocation
+from eutectic.tir.transform.convert_ssa import ConvertSSA, convert_ssa
 from eutectic.tir.transform.flatten_buffer import FlattenBuffer, flatten_buffer
 from eutectic.tir.transform.infra import PrimFuncPass, prim_func_pass
 from eutectic.tir.transform.lower_blocks import ConvertBlocksToOpaque, LowerBlocks, LowerOpaqueBlock, lower_blocks
@@ -16,6 +17,7 @@ from eutectic.tir.transform.vectorize_loop import VectorizeLoop, vectorize_loop
 __all__ = [
     "CompactBufferAllocation",
     "ConvertBlocksToOpaque",
+    "ConvertSSA",
     "FlattenBuffer",
     "LegalizeNarrowFloat",
     "LowerBlocks",
@@ -28,6 +30,7 @@ __all__ = [
     "UnrollLoop",
     "VectorizeLoop",
     "compact_buffer_allocation",
+    "convert_ssa",
     "default_cpu_lowering",
     "flatten_buffer",
     "legalize_narrow_float",

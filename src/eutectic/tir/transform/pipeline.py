@@ -8,6 +8,7 @@ from typing import Final
 from eutectic.ir.transform import Sequential
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.transform.compact_buffer_allocation import CompactBufferAllocation, compact_buffer_allocation
+from eutectic.tir.transform.convert_ssa import ConvertSSA, convert_ssa
 from eutectic.tir.transform.flatten_buffer import FlattenBuffer, flatten_buffer
 from eutectic.tir.transform.lower_blocks import LowerBlocks, lower_blocks
 from eutectic.tir.transform.lower_init_block import LowerInitBlock, lower_init_block
@@ -19,6 +20,7 @@ from eutectic.tir.transform.unroll_loop import UnrollLoop, unroll_loop
 from eutectic.tir.transform.vectorize_loop import VectorizeLoop, vectorize_loop
 
 _STEPS: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (
+    convert_ssa,
     plan_allocations,
     lower_init_block,
     lower_blocks,
@@ -54,6 +56,7 @@ def lower(func: PrimFunc) -> PrimFunc:
 def default_cpu_lowering() -> Sequential:
     """The passes of `lower`, over all tensor functions of a module."""
     passes = (
+        ConvertSSA(),
         PlanAndUpdateBufferAllocationLocation(),
         LowerInitBlock(),
         LowerBlocks(),

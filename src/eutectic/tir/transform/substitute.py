@@ -8,6 +8,7 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.tir.block import Block
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
+from eutectic.tir.expr import Let
 from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, LetStmt, Stmt
 from eutectic.tir.transform.statement_mutator import StmtMutator, map_buffer, rewrite_expr, updated
 
@@ -42,7 +43,7 @@ class Substituter(StmtMutator):
         if isinstance(expr, BufferLoad):
             buffer = self.buffer(expr.buffer)
             return expr if buffer is expr.buffer else replace(expr, buffer=buffer)
-        return None
+        return fresh_let(expr) if self.rename and isinstance(expr, Let) else None
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """The buffer that replaces one that is accessed."""
@@ -106,6 +107,17 @@ class Substituter(StmtMutator):
         if fresh is not buffer:
             self.buffers[buffer] = fresh
         return fresh
+
+
+def fresh_lets(root: PrimExpr) -> PrimExpr:
+    """A copy of an expression whose `Let`s bind variables of their own."""
+    return rewrite_expr(root, lambda expr: fresh_let(expr) if isinstance(expr, Let) else None)
+
+
+def fresh_let(expr: Let) -> Let:
+    """A `Let` with a new variable."""
+    fresh = Var(expr.var.name, expr.var.dtype)
+    return Let(fresh, expr.value, rewrite_expr(expr.body, lambda part: fresh if part is expr.var else None))
 
 
 def updated_data(buffer: Buffer, data: Var) -> Buffer:

@@ -13,6 +13,7 @@ from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
+from eutectic.tir.transform.substitute import fresh_lets
 
 _FREE: Final = (
     *("tir.if_then_else", "tir.likely", "tir.bitwise_and", "tir.bitwise_or"),
@@ -130,4 +131,4 @@ def _value_at(stage: Stage, load: BufferLoad) -> PrimExpr:
     for mine, theirs in zip(stage.indices, load.indices, strict=True):
         if isinstance(mine, Var):
             table[mine] = theirs
-    return put(stage.value, table)
+    return fresh_lets(put(stage.value, table))

@@ -1,0 +1,1 @@
+"""`make fuzz`: programs that nobody wrote, for as long as one likes; see `python -m tests.fuzz --help`."""
