@@ -1,0 +1,141 @@
+"""First values under predicates: one definition, whatever the loops, in the interpreter, lowered and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.tir.schedule.guarded import SUMS, arguments, wanted
+
+from eutectic import tir
+from eutectic.driver.build_prim_func import build
+from eutectic.support.errors import ScheduleError
+from eutectic.tir import PrimFunc
+from eutectic.tir.interpret import run
+from eutectic.tir.schedule import Schedule
+
+
+def check(name: str, func: PrimFunc, compiled: bool = True) -> None:
+    """The program computes what the definition says."""
+    programs: list[Callable[..., Any]] = [partial(run, func, check=True), partial(run, tir.transform.lower(func))]
+    given = arguments(name)
+    want = wanted(name, given)
+    for program in [*programs, *([build(func)] if compiled else [])]:
+        got = [np.copy(item) for item in given]
+        program(*got)
+        np.testing.assert_array_equal(got[1], want)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_programs_compute_what_the_definition_says(name: str):
+    check(name, SUMS[name][0])
+
+
+def loops(s: Schedule) -> list[Any]:
+    return s.get_loops("B")
+
+
+def has(s: Schedule, name: str) -> bool:
+    return any(site.block.name_hint == name for site in s.state.index("main").blocks)
+
+
+STEPS: dict[str, Callable[[Schedule], Any]] = {
+    "reorder": lambda s: s.reorder(*loops(s)[::-1]),
+    "fuse": lambda s: s.fuse(*loops(s)),
+    "fuse after reorder": lambda s: (s.reorder(*loops(s)[::-1]), s.fuse(*loops(s))),
+    "split and fuse": lambda s: (s.split(loops(s)[0], [None, 4]), s.fuse(*loops(s))),
+    "fuse and split": lambda s: (s.fuse(*loops(s)), s.split(loops(s)[0], [None, 7])),
+    "fuse and split evenly": lambda s: (s.fuse(*loops(s)), s.split(loops(s)[0], [None, 4])),
+    "split and reorder": lambda s: (
+        s.split(loops(s)[1], [None, 3]),
+        s.split(loops(s)[0], [None, 4]),
+        s.reorder(*loops(s)[::-1]),
+    ),
+    "tiles": lambda s: (
+        s.split(loops(s)[1], [None, 3]),
+        s.split(loops(s)[0], [None, 4]),
+        s.reorder(*(loops(s)[k] for k in (2, 0, 1, 3))),
+    ),
+    "block layout": lambda s: s.transform_block_layout("B", lambda *i: i[::-1]),
+    "block layout in parts": lambda s: s.transform_block_layout("B", lambda i, *k: (i // 2, *k, i % 2)),
+    "reindex": lambda s: s.reindex("B", ("write", 0)),
+    "reindex, split and fuse": lambda s: (
+        s.reindex("B", ("write", 0)),
+        s.split(loops(s)[0], [None, 4]),
+        s.fuse(*loops(s)),
+    ),
+    "reindex what is read": lambda s: s.reindex("B", ("read", 0)),
+    "unit": lambda s: s.add_unit_loop("B"),
+    "partition": lambda s: s.loop_partition(loops(s)[0], [2, None]),
+    "partition inside": lambda s: s.loop_partition(loops(s)[1], [2, None]),
+    "partition outside after reorder": lambda s: (
+        s.reorder(*loops(s)[::-1]),
+        s.loop_partition(loops(s)[0], [1, None]),
+    ),
+    "single term": lambda s: (
+        s.loop_partition(loops(s)[1], [1, None]),
+        s.split(loops(s)[1], [None, 1], preserve_unit_iters=False),
+    ),
+    "units dropped": lambda s: s.split(loops(s)[1], [None, 4], preserve_unit_iters=False),
+    "parallel": lambda s: s.parallel(loops(s)[0]),
+    "parallel rows inside": lambda s: (s.reorder(*loops(s)[::-1]), s.parallel(loops(s)[-1])),
+    "vectors": lambda s: (s.reorder(*loops(s)[::-1]), s.vectorize(loops(s)[-1])),
+    "unrolled": lambda s: (s.reorder(*loops(s)[::-1]), s.unroll(loops(s)[0])),
+    "decomposed": lambda s: s.decompose_reduction("B", loops(s)[1]),
+    "decomposed outside": lambda s: s.decompose_reduction("B", loops(s)[0]),
+    "decomposed after reorder": lambda s: (
+        s.reorder(*loops(s)[::-1]),
+        s.decompose_reduction("B", loops(s)[0]),
+    ),
+    "decomposed after fuse": lambda s: (s.fuse(*loops(s)), s.decompose_reduction("B", loops(s)[0])),
+    "rfactor": lambda s: s.rfactor(loops(s)[-1], 0),
+    "rfactor outside": lambda s: (s.reorder(*loops(s)[::-1]), s.rfactor(loops(s)[0], 0)),
+    "rfactor of a split": lambda s: (s.split(loops(s)[-1], [None, 2]), s.rfactor(loops(s)[-2], 0)),
+    "rfactor of a ragged split": lambda s: (s.split(loops(s)[-1], [None, 3]), s.rfactor(loops(s)[-2], 0)),
+    "blockize": lambda s: s.blockize(loops(s)[0]),
+    "blockize inside": lambda s: s.blockize(loops(s)[1]),
+    "blockize innermost": lambda s: s.blockize(loops(s)[-1]),
+    "blockize after reorder": lambda s: (s.reorder(*loops(s)[::-1]), s.blockize(loops(s)[1])),
+    "blockize tiles": lambda s: (s.split(loops(s)[0], [None, 2]), s.blockize(loops(s)[1])),
+    "copy of the result": lambda s: s.cache_write("B", 0, "global"),
+    "copy of the terms": lambda s: s.cache_read("B", 0, "global"),
+    "padded": lambda s: s.pad_einsum("B", [4] * len(loops(s))),
+    "layout of a copy": lambda s: (
+        s.cache_write("B", 0, "global"),
+        s.transform_layout("B", ("write", 0), lambda *i: (*i[:-1], i[-1] // 2, i[-1] % 2)),
+    ),
+    "axes": lambda s: s.reorder_block_iter_var("B", list(range(len(loops(s))))[::-1]),
+    "under its reader": lambda s: s.compute_at("B", s.get_loops("D")[0]),
+    "with its reader": lambda s: s.reverse_compute_at("D", loops(s)[0]),
+    "with its reader after reorder": lambda s: (
+        s.reorder(*loops(s)[::-1]),
+        s.reverse_compute_at("D", loops(s)[0]),
+    ),
+    "merged with its reader": lambda s: s.merge(loops(s)[0], s.get_loops("D")[0]),
+    "inlined": lambda s: s.reverse_compute_inline("D"),
+    "inlined into its reader": lambda s: s.compute_inline("B"),
+    "epilogue": lambda s: s.fuse_reduction_epilogue("B", "D"),
+    "epilogue after reorder": lambda s: (
+        s.reorder(*loops(s)[::-1]),
+        s.fuse_reduction_epilogue("B", "D"),
+    ),
+    "epilogue of a split": lambda s: (
+        s.split(loops(s)[1], [None, 3]),
+        s.split(loops(s)[0], [None, 4]),
+        s.fuse_reduction_epilogue("B", "D"),
+    ),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("name", SUMS)
+def test_steps_keep_the_result_or_are_refused(name: str, step: str):
+    """What is accepted of a step, and of what it consists of, computes the same."""
+    sch = Schedule(SUMS[name][0], error_render_level="none")
+    with suppress(ScheduleError):
+        STEPS[step](sch)
+    check(name, sch.func, compiled=False)
