@@ -10,13 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.tir.schedule.guarded import SUMS, arguments, wanted
+from tests.tir.schedule.odd_programs import PROGRAMS as ODD
+from tests.tir.schedule.programs import keeps, refused
 
 from eutectic import tir
 from eutectic.driver.build_prim_func import build
-from eutectic.support.errors import ScheduleError
+from eutectic.script import tir as T
+from eutectic.support.errors import CodegenError, ScheduleError
 from eutectic.tir import PrimFunc
 from eutectic.tir.interpret import run
 from eutectic.tir.schedule import Schedule
+from eutectic.tir.schedule.validate import compare_programs, inputs
 
 
 def check(name: str, func: PrimFunc, compiled: bool = True) -> None:
@@ -139,3 +143,122 @@ def test_steps_keep_the_result_or_are_refused(name: str, step: str):
     with suppress(ScheduleError):
         STEPS[step](sch)
     check(name, sch.func, compiled=False)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_programs_are_lowered_to_the_same(name: str):
+    compare_programs(ODD[name], tir.transform.lower(ODD[name]), "lowering")
+    given = inputs(ODD[name], "small integers")
+    want = [np.copy(item) for item in given]
+    run(ODD[name], *want)
+    build(ODD[name])(*given)
+    for a, b in zip(want, given, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@T.prim_func(private=True)
+def read_in_the_loop(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32"), b: T.Buffer((4,), "int32"), n: T.int32):
+    """First values come from what is stored in the loops of the reduction, which may have no iterations."""
+    for k in range(n):
+        for i in range(4):
+            with T.block("b"):
+                vk, vi = T.axis.remap("SS", [k, i])
+                b[vi] = 2
+            with T.block("B"):
+                _vk, vi = T.axis.remap("RS", [k, i])
+                T.where(k != i)
+                with T.init():
+                    B[vi] = b[vi]
+                B[vi] = B[vi] + A[vi]
+
+
+@T.prim_func(private=True)
+def nothing_inside(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32"), b: T.Buffer((4,), "int32"), n: T.int32):
+    """Of two loops of a reduction the inner one may have no iterations, and cannot be left for the first values."""
+    for k in range(2):
+        for i in range(4):
+            with T.block("b"):
+                vi = T.axis.spatial(4, i)
+                b[vi] = b[vi] + 2
+        for m in range(n):
+            for i in range(4):
+                with T.block("B"):
+                    _vk, _vm, vi = T.axis.remap("RRS", [k, m, i])
+                    with T.init():
+                        B[vi] = b[vi]
+                    B[vi] = B[vi] + A[vi]
+
+
+@pytest.mark.parametrize(
+    ("func", "size", "want"),
+    [
+        (read_in_the_loop, 0, [7, 7, 7, 7]),
+        (read_in_the_loop, 1, [2, 3, 3, 3]),
+        (read_in_the_loop, 3, [4, 4, 4, 5]),
+        (nothing_inside, 0, [9, 9, 9, 9]),
+        (nothing_inside, 1, [11, 11, 11, 11]),
+        (nothing_inside, 2, [13, 13, 13, 13]),
+    ],
+)
+def test_first_values_that_stay_in_the_loops_are_stored_without_terms(func: PrimFunc, size: int, want: list[int]):
+    lowered = tir.transform.lower(func)
+    for program in (partial(run, func), partial(run, lowered), build(func)):
+        a, b, first = np.ones(4, "int32"), np.full(4, 77, "int32"), np.full(4, 7, "int32")
+        program(a, b, first, size)
+        np.testing.assert_array_equal(b, want)
+
+
+def test_a_condition_on_terms_does_not_become_one_on_first_values(golden: Any):
+    sch = Schedule(SUMS["late terms"][0])
+    rows, terms = loops(sch)
+    golden(refused(sch, lambda: sch.fuse(rows, terms)))
+
+
+@T.prim_func(private=True)
+def twice_first(A: T.Buffer((4,), "int32"), B: T.Buffer((1,), "int32")):
+    for k in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(1, 0)
+            vk = T.axis.reduce(2, k // 2)
+            T.where(k != 2)
+            with T.init():
+                B[vi] = 3
+            B[vi] = B[vi] + A[vk]
+
+
+def test_a_reduction_begins_once():
+    """Two iterations have the first values of the axes; the first of them begins the sum."""
+    for program in (partial(run, twice_first), partial(run, tir.transform.lower(twice_first)), build(twice_first)):
+        b = np.full(1, 77, "int32")
+        program(np.array([1, 10, 100, 1000], "int32"), b)
+        assert b.tolist() == [3 + 1 + 1 + 10]
+
+
+@T.prim_func(private=True)
+def never_clear(A: T.Buffer((4,), "int32"), B: T.Buffer((1,), "int32")):
+    for k in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(1, 0)
+            vk = T.axis.reduce(2, 1 - k // 2)
+            with T.init():
+                B[vi] = 3
+            B[vi] = B[vi] + A[vk]
+
+
+def test_a_reduction_of_which_the_beginning_is_not_known_is_not_lowered():
+    with pytest.raises(CodegenError, match="it is not proved where the reduction of block B begins"):
+        tir.transform.lower(never_clear)
+
+
+def test_aligned_memory_keeps_strides_of_its_own():
+    sch = Schedule(ODD["strided"])
+    assert "has strides of its own" in refused(sch, lambda: sch.storage_align("B", 0, -1, 2, 0))
+    sch.annotate("B", "buffer_dim_align", [[0, 1, 2, 0]])
+    sch.vectorize(sch.get_loops("B")[1])
+    keeps(ODD["strided"], sch)
+
+
+def test_first_values_under_another_name_stay_in_their_block():
+    sch = Schedule(ODD["first values aliased"])
+    loop = sch.get_loops("B")[1]
+    assert "uses Q, which exists in this block only" in refused(sch, lambda: sch.decompose_reduction("B", loop))

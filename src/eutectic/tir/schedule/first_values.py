@@ -67,7 +67,8 @@ def first_elements(site: BlockSite, within: Mapping[Var, Bounds] | None = None) 
     values = {axis.var: value for axis, value in pairs}
     init = site.block.init
     indices = tuple(value for axis, value in pairs if axis.iter_type == "data_par")
-    if isinstance(init, BufferStore):
+    own = {*site.block.alloc_buffers, *(match.buffer for match in site.block.match_buffers)}
+    if isinstance(init, BufferStore) and init.buffer not in own:
         indices = tuple(with_values(index, values) for index in init.indices)
     inside = [in_bounds(var, ends) for var, ends in bounds.items()]
     return Region(indices, iters, conjunction([*points.conditions, *points.axes_begin, *inside]))
