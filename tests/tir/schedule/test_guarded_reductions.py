@@ -162,7 +162,7 @@ def read_in_the_loop(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32"), b: 
     for k in range(n):
         for i in range(4):
             with T.block("b"):
-                vk, vi = T.axis.remap("SS", [k, i])
+                _vk, vi = T.axis.remap("SS", [k, i])
                 b[vi] = 2
             with T.block("B"):
                 _vk, vi = T.axis.remap("RS", [k, i])
