@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.tir.schedule.guarded import SUMS, arguments, wanted
 from tests.tir.schedule.odd_programs import PROGRAMS as ODD
-from tests.tir.schedule.programs import keeps, refused
+from tests.tir.schedule.programs import integer_sum, keeps, refused
 
 from eutectic import tir
 from eutectic.driver.build_prim_func import build
@@ -262,3 +262,10 @@ def test_first_values_under_another_name_stay_in_their_block():
     sch = Schedule(ODD["first values aliased"])
     loop = sch.get_loops("B")[1]
     assert "uses Q, which exists in this block only" in refused(sch, lambda: sch.decompose_reduction("B", loop))
+
+
+def test_a_block_of_first_values_stays_in_its_init():
+    sch = Schedule(integer_sum())
+    sch.blockize(sch.get_loops("x_red")[0])
+    said = refused(sch, lambda: sch.reindex("x_red_init", ("write", 0)))
+    assert "block x_red_init is in the init of block x_red_o" in said
