@@ -26,7 +26,8 @@ class Block(Stmt):
         writes: Regions that the body may write.
         name_hint: Name by which schedules find the block; not part of the program.
         body: What is done at one point.
-        init: What is done before `body` at the first point along all reduction axes.
+        init: What is done before `body` at the first point along all reduction axes, also where the parts of the
+            predicate that are about terms do not hold there (`tir.transform.first_points` is the definition).
         alloc_buffers: Buffers that live inside the block.
         match_buffers: Names for regions of other buffers.
         annotations: Hints by key.

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tir.schedule import test_random as steps
 from tests.tir.schedule import test_random_moves as moves
+from tests.tir.schedule.guarded import SUMS
+from tests.tir.schedule.odd_programs import PROGRAMS as ODD
 from tests.tir.schedule.programs import PROGRAMS as SMALL
 from tests.tir.schedule.programs import keeps, of, x
 from tests.tir.schedule.test_random import PHASES, Draw
@@ -61,9 +63,14 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
 }
 
 
+INTEGERS = {"integer sum", "int8 product", *ODD, *(name for name in SUMS if name != "of floats")}
+OFTEN = (*PROGRAMS, "of floats", "two axes", "triangle", "writers", "aliased")  # the others only in slow tests
+WRITTEN: dict[str, PrimFunc] = {**{name: func for name, (func, *_) in SUMS.items()}, **ODD}
+
+
 @cache
 def program(name: str) -> PrimFunc:
-    return PROGRAMS[name]()
+    return WRITTEN[name] if name in WRITTEN else PROGRAMS[name]()
 
 
 def block_of(sch: Schedule, draw: Draw) -> Any:
@@ -186,7 +193,7 @@ def scheduled(name: str, data: st.DataObject, most: int) -> tuple[PrimFunc, Sche
     """A program, and a schedule of it in which everything legal of a random sequence was done."""
     before = program(name)
     sch = Schedule(before, seed=data.draw(st.integers(0, 1000)), error_render_level="none")
-    chosen = REORDERING if name in ("integer sum", "int8 product") else STEPS
+    chosen = REORDERING if name in INTEGERS else STEPS
     for step in data.draw(st.lists(st.sampled_from(chosen), min_size=1, max_size=most)):
         mod, count = sch.mod, len(sch.trace)
         try:
@@ -198,7 +205,7 @@ def scheduled(name: str, data: st.DataObject, most: int) -> tuple[PrimFunc, Sche
     return before, sch
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", OFTEN)
 @settings(phases=PHASES, max_examples=max(12, settings.default.max_examples // 5))
 @given(data=st.data())
 def test_every_primitive(name: str, data: st.DataObject):
@@ -208,7 +215,7 @@ def test_every_primitive(name: str, data: st.DataObject):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [*PROGRAMS, *WRITTEN])
 @settings(phases=PHASES, max_examples=max(36, settings.default.max_examples // 5))
 @given(data=st.data())
 def test_many_and_natively(name: str, data: st.DataObject):

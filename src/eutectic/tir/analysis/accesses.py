@@ -59,12 +59,7 @@ from eutectic.tir.stmt import (
     While,
 )
 from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.lower_init_block import (
-    conjunction_of,
-    first_point,
-    loop_after_init,
-    spatial_conditions,
-)
+from eutectic.tir.transform.first_points import conjunction_of, first_point, first_points, variables_by_kind
 from eutectic.tir.transform.statement_mutator import operands_of, with_values
 
 Bounds: TypeAlias = tuple[PrimExpr, PrimExpr]  # first value and number of values
@@ -143,6 +138,7 @@ class _Place:
     conditions: tuple[PrimExpr, ...] = ()
     matched: dict[Buffer, MatchBufferRegion] = field(default_factory=dict)
     above: tuple[Stmt, ...] = ()
+    around: tuple[Stmt, ...] = ()
     exact: bool = True
 
     def within(self, stmt: Stmt) -> _Place:
@@ -162,7 +158,7 @@ def accesses_of(stmt: Stmt, around: Sequence[Stmt] = ()) -> Accesses:
         stmt: The statement.
         around: The statements around it; what blocks among these call by another name is known by its own.
     """
-    walk, at = _Walk(), _Place()
+    walk, at = _Walk(), _Place(around=tuple(around))
     for item in around:
         if isinstance(item, BlockRealize):
             at.matched.update({match.buffer: match for match in item.block.match_buffers})
@@ -308,28 +304,27 @@ class _Walk:
 
 
 def _first_values(stmt: BlockRealize, at: _Place, inside: _Place) -> _Place:
-    """Where the init of a block runs: before the first iteration of the reduction, be there one or not."""
-    chain = list(takewhile(lambda item: isinstance(item, For | SeqStmt), reversed(at.above)))[::-1]
-    loop = loop_after_init(stmt, chain)  # type: ignore[arg-type]  # only loops and sequences
-    if loop is None:
-        first = replace(inside, values=dict(inside.values))
-        _assume(first, first_point(stmt.block))
-        return first
-    reduced = {
-        var
-        for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True)
-        if axis.iter_type == "comm_reduce"
-        for var in variables(value)
-    }
+    """Where the init of a block runs: at the first points of the reduction, be there terms or not."""
+    within = list(takewhile(lambda item: not isinstance(item, BlockRealize), reversed((*at.around, *at.above))))
+    loops = [item for item in reversed(within) if isinstance(item, For)]
+    unknown = set[Var]().union(*variables_by_kind(stmt)) - {loop.loop_var for loop in loops}
+    points = first_points(stmt, loops, unknown)
     first = replace(inside, values=dict(inside.values), iters=dict(inside.iters), conditions=at.conditions)
-    first.exact = at.exact
-    _assume(first, conjunction_of(spatial_conditions(stmt)))
-    for item in chain:
-        if isinstance(item, For) and item.loop_var in reduced:
-            low, extent = (_resolved(end, at) for end in (item.min, item.extent))
-            if is_affine(low) and is_affine(extent):
-                first.iters[item.loop_var] = (low, IntImm(item.loop_var.dtype, 1))
-                _assume(first, compare(EQ, item.loop_var, low))
+    first.exact = at.exact and not any(variables(part) & unknown for part in points.terms)
+    _assume(first, conjunction_of(points.conditions))
+    if not points.begins:
+        _assume(first, first_point(stmt.block))
+        if not points.begins_only:
+            return first
+    for loop in points.reduced:
+        low = _resolved(points.begin[loop.loop_var], at)
+        if is_affine(low) and loop.loop_var in first.iters:
+            first.iters[loop.loop_var] = (low, IntImm(loop.loop_var.dtype, 1))
+        _assume(first, compare(EQ, loop.loop_var, low))
+    straight = takewhile(lambda item: isinstance(item, For | SeqStmt), within)
+    alone = {item.loop_var for item in straight if isinstance(item, For)}
+    some = all(loop.loop_var in alone or (loop.static_extent or 0) > 0 for loop in points.reduced)
+    first.exact = first.exact and some  # where there is more than loops between, a loop without iterations has no init
     return first
 
 

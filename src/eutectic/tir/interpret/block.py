@@ -13,8 +13,14 @@ from eutectic.tir.interpret.machine import Code, Compiler, Env, Step
 from eutectic.tir.interpret.memory import Memory, Pointer, View
 
 
-def axes_of(compiler: Compiler, stmt: BlockRealize) -> Step:
-    """The function that binds the axes of a block."""
+def axes_of(compiler: Compiler, stmt: BlockRealize, *, reduced_may_be_empty: bool = False) -> Step:
+    """The function that binds the axes of a block.
+
+    Args:
+        compiler: Makes functions of expressions.
+        stmt: The block.
+        reduced_may_be_empty: Whether reduced axes have a value even where they have no range, as first values need.
+    """
     axes: list[tuple[Var, Code, Code, Code]] = []
     for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
         if axis.dom is None:
@@ -22,12 +28,14 @@ def axes_of(compiler: Compiler, stmt: BlockRealize) -> Step:
         low, count = compiler.codes((axis.dom.min, axis.dom.extent))
         axes.append((axis.var, compiler.code(value), low, count))
     name = stmt.block.name_hint
+    reduced = [axis.var for axis in stmt.block.iter_vars if axis.iter_type == "comm_reduce"]
+    least = dict.fromkeys(reduced, 1) if reduced_may_be_empty else {}
 
     def bind(env: Env) -> None:
         values = [value(env) for _, value, _, _ in axes]
         for (var, _, low, count), value in zip(axes, values, strict=True):
             first, extent = low(env), count(env)
-            if not first <= value < first + extent:
+            if not first <= value < first + max(extent, least.get(var, 0)):
                 raise InternalError(
                     f"axis {var.name} of block {name} is bound to {value}, outside of range({first}, {first + extent})"
                 )

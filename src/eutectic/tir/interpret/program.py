@@ -32,7 +32,6 @@ from eutectic.tir.interpret.memory import Memory, Pointer, View, compact_strides
 from eutectic.tir.interpret.scalar import limits, rounding
 from eutectic.tir.interpret.stmt import StmtCompiler
 from eutectic.tir.stmt import BufferStore
-from eutectic.tir.transform.lower_init_block import lower_init_block
 
 ORDERS: Final = ("forward", "reverse", "shuffle")
 _FRAMES_PER_NODE: Final = 4
@@ -116,8 +115,7 @@ class _Runner:
         with np.errstate(all="ignore"), _room_for(func):
             if func not in self.bodies:
                 compiler = StmtCompiler(self.machine)
-                # by the same rule as in compiled code, so that first values are there for sums over nothing too
-                self.bodies[func] = (compiler, compiler.step(lower_init_block(func).body))
+                self.bodies[func] = (compiler, compiler.step(func.body))
             compiler, body = self.bodies[func]
             env = _Arguments(func, compiler).bind(args, name)
             try:

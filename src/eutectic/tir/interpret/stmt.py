@@ -12,6 +12,7 @@ from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.interpret.block import axes_of, buffers_of
 from eutectic.tir.interpret.expr import ExprCompiler
+from eutectic.tir.interpret.first_values import Beginning, blocks_in_scope, without_iterations
 from eutectic.tir.interpret.machine import Code, Env, Machine, Step, excerpt
 from eutectic.tir.interpret.memory import Memory, Pointer
 from eutectic.tir.iter_var import IterVar
@@ -44,6 +45,9 @@ class StmtCompiler:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.exprs = ExprCompiler(machine)
+        self.scope: tuple[For, ...] = ()  # the loops around, from the last block on
+        self.beginnings: dict[BlockRealize, Beginning] = {}
+        self.first_values: dict[BlockRealize, Step] = {}  # what stores those of a block, where nothing else is done
 
     def step(self, stmt: Stmt) -> Step:
         """The function of a statement; errors within name the innermost statement."""
@@ -132,13 +136,21 @@ class StmtCompiler:
         return run
 
     def _loop(self, stmt: For) -> Step:
+        outer, self.scope = self.scope, (*self.scope, stmt)
         var, body = stmt.loop_var, self.step(stmt.body)
+        self.scope = outer
+        begins, empty = self._of_reductions(stmt)
         first, count = self.exprs.code(stmt.min), self.exprs.code(stmt.extent)
         reordered = stmt.kind in _REORDERED and self.machine.order != "forward"
         tag = None if stmt.thread_binding is None else stmt.thread_binding.thread_tag
 
         def run(env: Env) -> None:
             begin, extent = first(env), count(env)
+            for item in begins:
+                item.begun.clear()
+            if extent <= 0:
+                for step in empty:
+                    step(env)
             values: Sequence[int] = range(begin, begin + extent)
             if reordered:
                 values = self._reordered(values)
@@ -153,6 +165,20 @@ class StmtCompiler:
                 self._leave(tag, outer)
 
         return run
+
+    def _of_reductions(self, loop: For) -> tuple[list[Beginning], list[Step]]:
+        """Reductions of which a loop is the outermost one, and what they do when it has no iterations."""
+        outermost: list[Beginning] = []
+        empty: list[Step] = []
+        for stmt, inside, straight in blocks_in_scope(loop.body):
+            begin = self.beginnings.get(stmt)
+            if begin is None or loop not in begin.reduced:
+                continue
+            if loop is begin.reduced[0]:
+                outermost.append(begin)
+            if straight:
+                empty.append(without_iterations(self.exprs, loop, inside, begin, self.first_values[stmt]))
+        return outermost, empty
 
     def _reordered(self, values: Sequence[int]) -> Sequence[int]:
         if self.machine.order == "reverse":
@@ -257,23 +283,40 @@ class StmtCompiler:
 
     def _realize(self, stmt: BlockRealize) -> Step:
         block = stmt.block
-        if block.init is not None:
-            raise InternalError(f"block {block.name_hint} has first values that `lower_init_block` did not take out")
-        bind, enter = axes_of(self.exprs, stmt), buffers_of(self.exprs, block)
-        body, runs = self.step(block.body), None if stmt.always_runs else self.exprs.code(stmt.predicate)
+        enter = buffers_of(self.exprs, block)
+        bind = axes_of(self.exprs, stmt, reduced_may_be_empty=block.init is not None)
+        begin = None if block.init is None else Beginning(self.exprs, stmt, self.scope)
+        outer, self.scope = self.scope, ()
+        body, init = self.step(block.body), None if block.init is None else self.step(block.init)
+        self.scope = outer
+        runs = None if stmt.always_runs else self.exprs.code(stmt.predicate)
         local: list[Node] = [axis.var for axis in block.iter_vars]
         local += [name for buffer in block.alloc_buffers for name in (buffer, buffer.data)]
 
-        def run(env: Env) -> None:
-            if runs is not None and not runs(env):
-                return
+        def perform(env: Env, *steps: Step) -> None:
             bind(env)
             bound = enter(env)
-            body(env)
+            for step in steps:
+                step(env)
             for name in (*local, *bound):
                 env.pop(name, None)
 
-        return run
+        def run(env: Env) -> None:
+            if runs is None or runs(env):
+                perform(env, body)
+
+        if begin is None or init is None:
+            return run
+        self.beginnings[stmt], self.first_values[stmt] = begin, lambda env: perform(env, init)
+
+        def reduce(env: Env) -> None:
+            steps = (init,) if begin.here(env) else ()
+            if runs is None or runs(env):
+                steps = (*steps, body)
+            if steps:
+                perform(env, *steps)
+
+        return reduce
 
 
 def _locate(error: EutecticError, stmt: Stmt) -> None:

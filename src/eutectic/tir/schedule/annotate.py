@@ -77,8 +77,8 @@ def storage_align(edit: Edit, block: BlockLike, buffer_index: int, axis: int, fa
         offset: Distance from the multiple.
 
     Raises:
-        ScheduleError: the block is gone or has no such buffer or axis; the buffer is not allocated in the function;
-            or the factor is not positive.
+        ScheduleError: the block is gone or has no such buffer or axis; the buffer is not allocated in the function,
+            or has strides of its own; or the factor is not positive.
     """
     site = edit.block(block)
     buffer = written_buffer(edit, site, buffer_index)
@@ -93,6 +93,9 @@ def storage_align(edit: Edit, block: BlockLike, buffer_index: int, axis: int, fa
             f"storage_align: buffer {buffer.name} belongs to the caller, who has chosen its strides",
             help="cache_write it first, and align the cache",
         )
+    if buffer.strides:
+        message = f"storage_align: buffer {buffer.name} has strides of its own, which lowering keeps"
+        edit.refuse(site, message, help="cache_write it first, and align the cache")
     found = _annotations(site)
     wanted = (buffer_index, axis % rank, factor, offset)
     listed = tuple(item for item in found.get(ALIGNMENT, ()) if tuple(item[:2]) != wanted[:2])

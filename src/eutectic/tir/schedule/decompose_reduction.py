@@ -19,6 +19,7 @@ from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.state import BlockSite, LoopSite, walk
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
 from eutectic.tir.transform.conditions import conjuncts, variables
+from eutectic.tir.transform.lower_init_block import touched
 from eutectic.tir.transform.statement_mutator import with_values
 from eutectic.tir.transform.substitute import substitute
 
@@ -80,6 +81,13 @@ def _legal(edit: Edit, site: BlockSite, around: LoopSite) -> Stmt:
         edit.refuse([site, around], message, help="choose one of get_loops(block)")
     if not all(isinstance(stmt, BufferStore | SeqStmt | For | BlockRealize) for stmt, _ in walk(block.init)):
         edit.refuse(site, f"decompose_reduction: the init of block {block.name_hint} is more than stores")
+    own = touched(block.init) & {*block.alloc_buffers, *(match.buffer for match in block.match_buffers)}
+    if own:
+        names = ", ".join(sorted(buffer.name for buffer in own))
+        message = (
+            f"decompose_reduction: the init of block {block.name_hint} uses {names}, which exists in this block only"
+        )
+        edit.refuse(site, message, help="let the init use buffers from outside of the block")
     reduced = {axis.var for axis in block.iter_vars if axis.iter_type == "comm_reduce"}
     if any(isinstance(item, Var) and item in reduced for item in post_order(block.init)):
         edit.refuse(site, f"decompose_reduction: the init of block {block.name_hint} uses an axis of the reduction")

@@ -14,6 +14,7 @@ from eutectic.tir.iter_var import Range
 from eutectic.tir.schedule.state import Site
 from eutectic.tir.stmt import For, IfThenElse, SeqStmt, Stmt
 from eutectic.tir.transform.conditions import conjuncts, variables
+from eutectic.tir.transform.first_points import conjunction_of, variables_by_kind
 from eutectic.tir.transform.index_facts import loops_of, reads_memory
 from eutectic.tir.transform.statement_mutator import with_values
 
@@ -59,18 +60,21 @@ def reindexed(
     units = keep_units and any(loop.static_extent == 1 for loop in (*site.loops, *loops, *inner))
     plain = analyzer_for(site, *loops, *inner, keep_units=True) if units else analyzer
     fresh = {loop.loop_var for loop in loops}
+    begin = {loop.loop_var: loop.min for loop in (*site.loops, *loops, *inner)}
 
     def change(item: Node) -> Node | None:
         if isinstance(item, Var):
             return values.get(item)
-        return _simplified(item, analyzer, plain, fresh) if isinstance(item, BlockRealize) else None
+        return _simplified(item, analyzer, plain, fresh, begin) if isinstance(item, BlockRealize) else None
 
     made = rewrite(body, change)
     assert isinstance(made, Stmt)
     return made
 
 
-def _simplified(stmt: BlockRealize, analyzer: Analyzer, plain: Analyzer, fresh: set[Var]) -> BlockRealize:
+def _simplified(
+    stmt: BlockRealize, analyzer: Analyzer, plain: Analyzer, fresh: set[Var], begin: Mapping[Var, PrimExpr]
+) -> BlockRealize:
     predicate = stmt.predicate
     if variables(predicate) & fresh:
         parts = [part if reads_memory(part) else analyzer.simplify(part) for part in conjuncts(predicate)]
@@ -78,12 +82,26 @@ def _simplified(stmt: BlockRealize, analyzer: Analyzer, plain: Analyzer, fresh: 
         for part in parts:
             if reads_memory(part) or not analyzer.can_prove(part):
                 predicate = logical_and(predicate, part)
-    with plain.constraint_scope(predicate):
+    with plain.constraint_scope(_known_of_axes(stmt, predicate, begin, analyzer)):
         values = [
             plain.simplify(value) if variables(value) & fresh and not reads_memory(value) else value
             for value in stmt.iter_values
         ]
     return replace(stmt, iter_values=tuple(values), predicate=predicate)
+
+
+def _known_of_axes(
+    stmt: BlockRealize, predicate: PrimExpr, begin: Mapping[Var, PrimExpr], analyzer: Analyzer
+) -> PrimExpr:
+    """What of a predicate holds wherever axes of a block have values: also at first points that are without a term."""
+    if stmt.block.init is None:
+        return predicate
+    spatial, used = variables_by_kind(stmt)
+    first = {var: begin[var] for var in used - spatial if var in begin}
+    parts = conjuncts(predicate)
+    return conjunction_of(
+        [part for part in parts if not variables(part) & first.keys() or analyzer.can_prove(with_values(part, first))]
+    )
 
 
 def guarded(body: Stmt, condition: PrimExpr) -> Stmt:

@@ -14,7 +14,7 @@ from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.block_copy import BlockCopier
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
-from eutectic.tir.schedule.first_values import has_terms, loop_of_first_values
+from eutectic.tir.schedule.first_values import has_terms, loop_of_first_values, require_same_first_values
 from eutectic.tir.schedule.handles import ExprRV, LoopRV
 from eutectic.tir.schedule.index_rewrite import analyzer_for, reindexed
 from eutectic.tir.schedule.primitive import primitive
@@ -77,7 +77,11 @@ def loop_partition(
     edit.replace(site.function, {old: seq(*made)})
     loops = edit.state.index(site.function).loops
     for part in made:
-        _require_first_values(edit, site, before, _blocks_under(edit, loops[part.loop_var]))
+        after = _blocks_under(edit, loops[part.loop_var])
+        _require_first_values(edit, site, before, after)
+        for whole, some in zip(before, after, strict=True):
+            if some.block.init is not None:
+                require_same_first_values(edit, whole, some, {old.loop_var: (part.min, part.extent)})
     return [edit.loop_rv(site.function, item) for item in made]
 
 

@@ -130,7 +130,10 @@ def _target(edit: Edit, site: BlockSite, buffer: Buffer) -> _Target:
     if not all(axis.dom is not None and is_zero(axis.dom.min) for axis in axes):
         edit.refuse(site, f"reindex: axes of block {name} do not begin at zero")
     line = (*site.above, site.stmt)
-    part = next(part for part in parts_of(scope.block.body) if any(part is item for item in line))
+    part = next((part for part in parts_of(scope.block.body) if any(part is item for item in line)), None)
+    if part is None:
+        message = f"reindex: block {name} is in the init of block {scope.block.name_hint}"
+        edit.refuse(site, message, help="what computes first values stays in the init")
     return _Target(site, scope, buffer, used[0], axes, part)
 
 

@@ -13,11 +13,11 @@ from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.op import address_of
-from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, IfThenElse, Stmt, seq
+from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, IfThenElse, Stmt
 from eutectic.tir.transform.conditions import conjuncts
 from eutectic.tir.transform.index_facts import IndexFacts
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
-from eutectic.tir.transform.lower_init_block import first_point
+from eutectic.tir.transform.lower_init_block import lower_init_block
 from eutectic.tir.transform.substitute import Substituter
 
 
@@ -48,6 +48,7 @@ ConvertBlocksToOpaque = LowerOpaqueBlock = LowerBlocks  # TVM's two steps are on
 
 def lower_blocks(func: PrimFunc) -> PrimFunc:
     """`LowerBlocks` of one function."""
+    func = lower_init_block(func)
     return with_body(func, _BlockLowering(IndexFacts(func.body)).stmt(func.body))
 
 
@@ -76,8 +77,6 @@ class _BlockLowering(Substituter):
         for match in block.match_buffers:
             self.name_region(match)
         body = self.stmt(block.body)
-        if block.init is not None:
-            body = seq(IfThenElse(self.expr(first_point(block)), self.stmt(block.init)), body)
         for buffer in reversed(allocated):
             body = allocation(buffer, body)
         condition = self.unproved(self.expr(stmt.predicate))

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 from typing import TypeGuard
 
-from eutectic.arith.analyzer import Analyzer
+from eutectic.arith.sets import Region, is_injective
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
-from eutectic.ir.prim_expr import EQ, IntImm, PrimExpr, Var, compare, logical_and
+from eutectic.ir.prim_expr import EQ, LE, IntImm, PrimExpr, Select, Var, compare, logical_or
+from eutectic.ir.structural import structural_equal
 from eutectic.ir.transform import PassContext
+from eutectic.ir.visit import post_order
+from eutectic.support.errors import CodegenError
+from eutectic.tir.analysis.accesses import accesses_of
+from eutectic.tir.analysis.dependence import late
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.iter_var import IterVar, Range
 from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
-from eutectic.tir.transform.conditions import conjuncts, variables
+from eutectic.tir.transform.conditions import variables
+from eutectic.tir.transform.first_points import (
+    FirstPoints,
+    conjunction_of,
+    first_point,
+    first_points,
+    variables_by_kind,
+)
 from eutectic.tir.transform.index_facts import expressions, statements
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
 from eutectic.tir.transform.statement_mutator import StmtMutator, updated, with_values
@@ -26,9 +40,9 @@ from eutectic.tir.transform.substitute import Substituter
 class LowerInitBlock(PrimFuncPass):
     """Make the `init` of reduction blocks statements of their own.
 
-    The first values are stored by loops before the outermost loop that the
-    reduction runs over, so that a reduction over nothing leaves them. Where the loops do
-    not allow that, they are stored under a condition at the first point of the reduction.
+    `first_points` says where it runs. The first values are stored by loops before the
+    outermost loop of the reduction. Where the loops do not allow that, they are stored under
+    a condition at the first points, and once more before loops that have no iterations.
 
     before:                                  after:
         for i, k in T.grid(4, n):                for i in range(4):
@@ -56,15 +70,23 @@ class _InitLowering(StmtMutator):
 
     def __init__(self) -> None:
         self.above: list[For | SeqStmt] = []  # statements from the last one that nothing is hoisted out of
+        self.scope: list[For] = []  # loops from the last block
         self.memory: dict[Buffer, int] = {}  # declared buffers, with the number of statements above
         self.before: dict[For, list[Stmt]] = {}
 
     def stmt(self, stmt: Stmt) -> Stmt:
-        if isinstance(stmt, (For, SeqStmt)):
+        if isinstance(stmt, For):
+            self.above.append(stmt)
+            self.scope.append(stmt)
+            made = super().stmt(stmt)
+            self.scope.pop()
+            self.above.pop()
+            return seq(*self.before.pop(stmt, ()), made)
+        if isinstance(stmt, SeqStmt):
             self.above.append(stmt)
             made = super().stmt(stmt)
             self.above.pop()
-            return seq(*self.before.pop(stmt), made) if isinstance(stmt, For) and stmt in self.before else made
+            return made
         if isinstance(stmt, BlockRealize):
             return self.realize(stmt)
         if isinstance(stmt, Allocate):
@@ -78,32 +100,27 @@ class _InitLowering(StmtMutator):
         return made
 
     def realize(self, stmt: BlockRealize) -> Stmt:
-        block, chain = stmt.block, self.above
-        self.above = []
+        block, chain, scope = stmt.block, self.above, self.scope
+        self.above, self.scope = [], []
+        init = None if block.init is None else self.stmt(block.init)
         body = self.stmt(block.body)
-        self.above = chain
-        if block.init is None:
+        self.above, self.scope = chain, scope
+        if block.init is None or init is None:
             return updated(stmt, block=updated(block, body=body))
-        hoisted = _hoisted(stmt, block.init, chain)
-        if hoisted is None or self._leaves_memory(block.init, chain, hoisted[0]):
-            body = seq(IfThenElse(first_point(block), block.init), body)
-        else:
-            self.before.setdefault(hoisted[0], []).append(hoisted[1])
-        return updated(stmt, block=updated(block, init=None, body=body))
+        points = first_points(stmt, scope)
+        outermost = _loop_after_init(points, chain)
+        if outermost is not None and not self._leaves_memory(block.init, chain, outermost):
+            self.before.setdefault(outermost, []).append(_hoisted(points, block.init, outermost))
+            return updated(stmt, block=updated(block, init=None, body=body))
+        for position, loop in enumerate(chain):
+            if isinstance(loop, For) and not self._leaves_memory(block.init, chain, loop):
+                self.before.setdefault(loop, []).extend(_without_terms(points, block.init, chain[position:]))
+        return _in_place(points, init, body)
 
     def _leaves_memory(self, init: Stmt, chain: Sequence[For | SeqStmt], loop: For) -> bool:
         """Whether first values use memory that exists only inside of a loop."""
         depth = next(k for k, item in enumerate(chain) if item is loop)
         return any(self.memory.get(buffer, 0) > depth for buffer in touched(init))
-
-
-def first_point(block: Block) -> PrimExpr:
-    """The condition that all reduction axes are at their first values."""
-    out: PrimExpr = IntImm("bool", 1)
-    for axis in block.iter_vars:
-        if axis.iter_type == "comm_reduce" and axis.dom is not None:
-            out = logical_and(out, compare(EQ, axis.var, axis.dom.min))
-    return out
 
 
 def loop_after_init(stmt: BlockRealize, chain: Sequence[For | SeqStmt]) -> For | None:
@@ -114,65 +131,87 @@ def loop_after_init(stmt: BlockRealize, chain: Sequence[For | SeqStmt]) -> For |
         chain: The loops and sequences around it, outermost first, from the last other statement on.
 
     Returns:
-        The outermost loop of the reduction; None when the loops do not allow that, and first values are stored at
-        the first point of the reduction.
+        The outermost loop of the reduction; None when first values are stored at the first points instead.
     """
-    block, init = stmt.block, stmt.block.init
-    if init is None or touched(init) & {*block.alloc_buffers, *(match.buffer for match in block.match_buffers)}:
+    return _loop_after_init(first_points(stmt, [item for item in chain if isinstance(item, For)]), chain)
+
+
+def _loop_after_init(points: FirstPoints, chain: Sequence[For | SeqStmt]) -> For | None:
+    stmt, init = points.stmt, points.stmt.block.init
+    if init is None or _uses_own_buffers(stmt.block):
         return None
-    if _has_own_buffers(init):
+    if any(axis.iter_type not in ("data_par", "comm_reduce") for axis in stmt.block.iter_vars):
         return None
-    loops = {item.loop_var: item for item in chain if isinstance(item, For)}
-    spatial, reduced = _variables_by_kind(stmt)
-    if any(axis.iter_type not in ("data_par", "comm_reduce") for axis in block.iter_vars):
+    spatial, used = variables_by_kind(stmt)
+    loops = [item for item in chain if isinstance(item, For)]
+    inside = list(dropwhile(lambda loop: loop.loop_var not in used, loops))
+    if not inside or spatial & used or not used <= {loop.loop_var for loop in loops} or not points.begins:
         return None
-    outermost = next((loop for var, loop in loops.items() if var in reduced), None)
-    if outermost is None or spatial & reduced or not reduced <= loops.keys():
+    if not _is_alone(points, init, chain, inside[0]):
         return None
-    inside = _from(outermost, loops)
-    if _is_mixed(stmt.predicate, {loop.loop_var for loop in inside}, reduced):
+    copied = [loop for loop in inside if loop.loop_var not in used]
+    if any(_is_bound_elsewhere(loop, spatial, inside) for loop in copied):
         return None
-    if not _begins_at_first_point(stmt, inside) or not _is_alone(init, chain, outermost):
-        return None
-    copied = [loop for loop in inside if loop.loop_var not in reduced]
-    return None if any(_is_bound_elsewhere(loop, spatial, inside) for loop in copied) else outermost
+    return inside[0] if _are_apart(stmt, init, chain, inside) else None
 
 
-def _hoisted(stmt: BlockRealize, init: Stmt, chain: Sequence[For | SeqStmt]) -> tuple[For, Stmt] | None:
-    """The loop before which the first values can be stored, and the statement that does so; None when there is none."""
-    outermost = loop_after_init(stmt, chain)
-    if outermost is None:
-        return None
-    reduced = _variables_by_kind(stmt)[1]
-    inside = _from(outermost, {item.loop_var: item for item in chain if isinstance(item, For)})
-    condition = conjunction_of(spatial_conditions(stmt))
-    return outermost, _init_nest(stmt, init, [loop for loop in inside if loop.loop_var not in reduced], condition)
+def _hoisted(points: FirstPoints, init: Stmt, outermost: For) -> Stmt:
+    """The first values of all instances that are reached inside of a loop."""
+    inside = list(dropwhile(lambda loop: loop is not outermost, points.loops))
+    return _init_nest(points, init, [loop for loop in inside if loop not in points.reduced], points.conditions)
 
 
-def spatial_conditions(stmt: BlockRealize) -> list[PrimExpr]:
-    """The parts of a predicate that do not depend on the loops of the reduction."""
-    reduced = _variables_by_kind(stmt)[1]
-    return [part for part in conjuncts(stmt.predicate) if not variables(part) & reduced]
+def _without_terms(points: FirstPoints, init: Stmt, chain: Sequence[For | SeqStmt]) -> list[Stmt]:
+    """The first values for the case that a loop of the reduction has no iterations.
+
+    Args:
+        points: The first points.
+        init: What runs there.
+        chain: The loop, and the loops and sequences in it.
+    """
+    loop = chain[0]
+    assert isinstance(loop, For)
+    if loop not in points.reduced or points.has_iterations(loop) or _touches_memory_of(points.stmt.block):
+        return []
+    if _uses_own_buffers(points.stmt.block):
+        name = points.stmt.block.name_hint
+        raise CodegenError(
+            f"the init of block {name} names regions of buffers, and loop {loop.loop_var.name} of its reduction could "
+            "have no iterations: first values cannot be stored for this case",
+            help="decompose_reduction first, or give the loop an extent that is known to be positive",
+        )
+    inside = [item for item in chain if isinstance(item, For) and item not in points.reduced]
+    nest = _init_nest(points, init, inside, [*points.conditions, *points.axes_begin])
+    outside = [part for part, item in zip(points.loops_begin, points.reduced, strict=True) if item not in chain]
+    return [IfThenElse(conjunction_of([compare(LE, loop.extent, 0), *outside]), nest)]
 
 
-def conjunction_of(parts: Sequence[PrimExpr]) -> PrimExpr:
-    """All of several conditions."""
-    out: PrimExpr = IntImm("bool", 1)
-    for part in parts:
-        out = logical_and(out, part)
-    return out
-
-
-def _variables_by_kind(stmt: BlockRealize) -> tuple[set[Var], set[Var]]:
-    """What the values of spatial axes are computed from, and those of reduced ones."""
-    found: dict[str, set[Var]] = {"data_par": set(), "comm_reduce": set()}
-    for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
-        found.setdefault(axis.iter_type, set()).update(variables(value))
-    return found["data_par"], found["comm_reduce"]
-
-
-def _from(outermost: For, loops: Mapping[Var, For]) -> list[For]:
-    return list(loops.values())[list(loops).index(outermost.loop_var) :]
+def _in_place(points: FirstPoints, init: Stmt, body: Stmt) -> Stmt:
+    """The block with its first values stored at the first points, under a condition."""
+    stmt, block = points.stmt, points.stmt.block
+    if not points.has_one and not points.begins:
+        raise CodegenError(
+            f"it is not proved where the reduction of block {block.name_hint} begins: its axes could have their first "
+            "values in several iterations",
+            help="bind each axis of a reduction to loops that reach each of its values once",
+        )
+    if points.has_one and points.terms_hold:
+        body = seq(IfThenElse(first_point(block), init), body)
+        return updated(stmt, block=updated(block, init=None, body=body))
+    begins = conjunction_of(points.axes_begin if points.has_one else [*points.axes_begin, *points.loops_begin])
+    first, terms = conjunction_of([begins, *points.in_domain]), conjunction_of(points.terms)
+    flags = [(Var(f"{block.name_hint}_{name}", "int32"), what) for name, what in (("first", first), ("term", terms))]
+    is_first, is_term = (compare(EQ, var, 1) for var, _ in flags)
+    axes = tuple(IterVar(Range(min=0, extent=2), var, "data_par") for var, _ in flags)
+    values = tuple(Select(what, IntImm("int32", 1), IntImm("int32", 0)) for _, what in flags)
+    made = updated(
+        block,
+        iter_vars=(*block.iter_vars, *axes),
+        init=None,
+        body=seq(IfThenElse(is_first, init), IfThenElse(is_term, body)),
+    )
+    predicate = conjunction_of([*points.guards, logical_or(first, terms)])
+    return BlockRealize((*stmt.iter_values, *values), predicate, made)
 
 
 def _is_bound_elsewhere(loop: For, spatial: set[Var], inside: Sequence[For]) -> bool:
@@ -182,22 +221,31 @@ def _is_bound_elsewhere(loop: For, spatial: set[Var], inside: Sequence[For]) -> 
     return repeats or loop.kind == "thread_binding" or any(other.loop_var in bounds for other in inside)
 
 
-def _init_nest(stmt: BlockRealize, init: Stmt, loops: Sequence[For], condition: PrimExpr) -> Stmt:
-    fresh = {loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype) for loop in loops}
+def _init_nest(points: FirstPoints, init: Stmt, loops: Sequence[For], conditions: Sequence[PrimExpr]) -> Stmt:
+    """Loops over first points that store first values; the loops of the reduction are where they begin."""
+    fresh: dict[Var, PrimExpr] = {
+        loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype) for loop in loops
+    }
 
     def renamed(expr: PrimExpr) -> PrimExpr:
-        return with_values(expr, fresh)
+        return with_values(points.at_begin(expr), fresh)
 
+    stmt = points.stmt
     values = {
         axis.var: renamed(value)
         for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True)
         if axis.iter_type == "data_par"
     }
     made = _BlocksInline(values, rename=True).stmt(init)
+    condition = conjunction_of([renamed(part) for part in conditions])
     if not (isinstance(condition, IntImm) and condition.value):
-        made = IfThenElse(renamed(condition), made)
+        made = IfThenElse(condition, made)
     for loop in reversed(loops):
-        made = replace(loop, loop_var=fresh[loop.loop_var], body=made)
+        var = fresh[loop.loop_var]
+        assert isinstance(var, Var)
+        tag = None if loop.thread_binding is None else loop.thread_binding.thread_tag  # makes an axis of its own
+        ends = renamed(loop.min), renamed(loop.extent)
+        made = replace(loop, loop_var=var, min=ends[0], extent=ends[1], thread_binding=tag, body=made)
     return made
 
 
@@ -212,33 +260,63 @@ class _BlocksInline(Substituter):
         return body if isinstance(condition, IntImm) and condition.value else IfThenElse(condition, body)
 
 
-def _has_own_buffers(init: Stmt) -> bool:
+def _uses_own_buffers(block: Block) -> bool:
+    """Whether first values cannot be stored outside of a block, because they use what exists in it only."""
+    init = block.init
+    if init is None or touched(init) & {*block.alloc_buffers, *(match.buffer for match in block.match_buffers)}:
+        return True
     blocks = [stmt.block for stmt in statements(init) if isinstance(stmt, BlockRealize)]
-    return any(block.init is not None or block.alloc_buffers or block.match_buffers for block in blocks)
+    return any(item.init is not None or item.alloc_buffers or item.match_buffers for item in blocks)
 
 
-def _is_mixed(predicate: PrimExpr, inside: set[Var], reduced: set[Var]) -> bool:
-    """Whether a part of a predicate depends on loops of the reduction and on others in it."""
-    found = [variables(part) for part in conjuncts(predicate)]
-    return any(part & reduced and not part & inside <= reduced for part in found)
+def _touches_memory_of(block: Block) -> bool:
+    """Whether first values are stored in memory that a block has for itself, which nothing sees that is outside."""
+    return block.init is not None and bool(_stored(block.init) & {buffer.data for buffer in block.alloc_buffers})
 
 
-def _begins_at_first_point(stmt: BlockRealize, inside: Sequence[For]) -> bool:
-    """Whether the reduction loops begin at the first point of the reduction; otherwise an earlier nest did."""
-    first = {loop.loop_var: loop.min for loop in inside}
-    analyzer = Analyzer()
-    for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
-        if axis.iter_type == "comm_reduce" and axis.dom is not None:
-            start = with_values(value, first)
-            if not analyzer.can_prove_equal(start, axis.dom.min):
-                return False
-    return True
+def _are_apart(stmt: BlockRealize, init: Stmt, chain: Sequence[For | SeqStmt], inside: Sequence[For]) -> bool:
+    """Whether no instance touches the first values of another one that comes later, but inside of the same loop.
+
+    Args:
+        stmt: The block.
+        init: Its first values.
+        chain: The loops and sequences around it.
+        inside: The loops from the outermost one of the reduction on.
+    """
+    used = variables_by_kind(stmt)[1]
+    copied = {loop.loop_var: (loop.min, loop.extent) for loop in inside if loop.loop_var not in used}
+    if not copied:
+        return True
+    axes = dict(zip((axis.var for axis in stmt.block.iter_vars), stmt.iter_values, strict=True))
+    body = stmt.block.body
+    if isinstance(init, BufferStore) and not any(isinstance(part, BlockRealize) for part in statements(body)):
+        parts = [*statements(body), *expressions(body), *expressions(init)]
+        uses = [part for part in parts if isinstance(part, BufferStore | BufferLoad)]
+        own = [part.indices for part in uses if part.buffer.data is init.buffer.data]
+        at = tuple(axes[index] for index in init.indices if isinstance(index, Var) and index in axes)
+        alone = all(part.buffer.data is not init.buffer.data or part.buffer is init.buffer for part in uses)
+        same = all(all(map(structural_equal, indices, init.indices)) for indices in own)
+        if alone and same and not stmt.block.match_buffers and is_injective(Region(at, copied)):
+            return True
+    outermost = inside[0]
+    above = list(takewhile(lambda item: item is not outermost, chain))
+    found = accesses_of(outermost, above)
+    mine = {id(part) for part in statements(init)}
+    return not found.opaque and not any(
+        late(item, other, inside, above)
+        for item in found.items
+        if id(item.stmt) in mine
+        for other in found.items
+        if other.buffer.data is item.buffer.data and (item.is_write or other.is_write)
+    )
 
 
-def _is_alone(init: Stmt, chain: Sequence[For | SeqStmt], outermost: For) -> bool:
+def _is_alone(points: FirstPoints, init: Stmt, chain: Sequence[For | SeqStmt], outermost: For) -> bool:
     """Whether nothing in the outermost reduction loop writes what `init` reads, nor others touch what it writes."""
-    block = next(part.block for part in statements(outermost) if _has_init(part, init))
+    block = points.stmt.block
+    needed = [*points.guards, *points.stmt.iter_values]
     read = {part.buffer.data for part in expressions(init) if isinstance(part, BufferLoad)}
+    read |= {part.buffer.data for expr in needed for part in post_order(expr) if isinstance(part, BufferLoad)}
     if read & _stored(block.body):
         return False
     position = next(i for i, item in enumerate(chain) if item is outermost)

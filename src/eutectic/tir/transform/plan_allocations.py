@@ -60,8 +60,8 @@ def _alignments(body: Stmt) -> dict[Buffer, tuple[object, ...]]:
         if isinstance(stmt, BlockRealize):
             for index, *demand in stmt.block.annotations.get(ALIGNMENT, ()):
                 writes = stmt.block.writes
-                if int(index) < len(writes):
-                    buffer = writes[int(index)].buffer
+                buffer = writes[int(index)].buffer if int(index) < len(writes) else None
+                if buffer is not None and not buffer.strides and buffer.elem_offset is None:  # others are laid out
                     found[buffer] = (*found.get(buffer, ()), tuple(int(item) for item in demand))
     return found
 
