@@ -19,7 +19,7 @@ from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.statements import StatementEmitter
 from eutectic.backend.llvm.types import memory_bytes, register_type
 from eutectic.ir.dtype import is_integer
-from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, mul
+from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var, add, floordiv, mul
 from eutectic.ir.visit import post_order
 from eutectic.support.errors import CodegenError
 from eutectic.tir.buffer import Buffer
@@ -104,6 +104,7 @@ class _TeamEmitter(StatementEmitter):
         self.together = has_parallel(func.body)
         self.shared_by_team = self.together  # whether the statement at hand is outside of parallel loops
         self.messages: dict[str, str] = {}  # by text
+        self.wraps = any(isinstance(part, Call) and getattr(part.op, "name", "") == "tir.checked_index" for part in post_order(func.body))
 
     def run(self) -> Kernel:
         parameters = self._parameters()
@@ -113,6 +114,7 @@ class _TeamEmitter(StatementEmitter):
             self.indices[var] = parameters[-1][1]
         for buffer in self.func.buffer_map.values():
             self.extents[buffer.data] = self.index(_span(buffer))
+            self.items[buffer.data] = memory_bytes(buffer.dtype)
         if self.together:
             self.uniform(self.func.body, last=True)
         else:
@@ -255,6 +257,7 @@ class _TeamEmitter(StatementEmitter):
         """Memory that the threads share comes from the caller; each thread's own is on its stack when small."""
         if self.shared_by_team:
             self.extents[stmt.buffer_var] = self.elements(stmt)
+            self.items[stmt.buffer_var] = memory_bytes(stmt.dtype)
             self.pointers[stmt.buffer_var] = self._workspace(stmt, per_thread=False)
         else:
             super().allocate(stmt)
