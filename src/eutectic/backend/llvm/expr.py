@@ -339,6 +339,12 @@ class ExprEmitter:
         word = "sext" if expr.dtype.startswith("int") else "zext"
         return self.text.assign(f"{word} {kind} {value} to i64")
 
+    def at_least_zero(self, size: str) -> str:
+        """A number of elements; a negative one counts as none."""
+        if not size.startswith("%"):
+            return str(max(int(size), 0))
+        return self.text.call("i64", "llvm.smax.i64", [("i64", size), ("i64", "0")])
+
     def fold(self, word: str, a: str, b: str) -> str:
         """`add`, `sub` or `mul` of indices; what is known at compile time is not emitted."""
         if not a.startswith("%") and not b.startswith("%"):

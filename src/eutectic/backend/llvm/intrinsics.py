@@ -246,7 +246,7 @@ def _checked_index(emitter: ExprEmitter, call: Call) -> str:
     """An index that is inside of an axis, else zero and a report; lanes that do not take part are zero."""
     index, extent, message, *given = call.args
     assert isinstance(message, StringImm)
-    text, size = emitter.text, emitter.index(extent)
+    text, size = emitter.text, emitter.at_least_zero(emitter.index(extent))
     kind = register_type(element_dtype(call.dtype))
     lanes = [emitter.index(index)] if lanes_of(index.dtype) == 1 else lane_indices(emitter, index)
     flags = _lane_conditions(emitter, given[0], len(lanes)) if given else ["true"] * len(lanes)

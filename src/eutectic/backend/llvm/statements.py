@@ -173,4 +173,4 @@ class StatementEmitter(ExprEmitter):
         count = "1"
         for extent in stmt.extents:
             count = self.fold("mul", count, self.index(extent))
-        return count
+        return self.at_least_zero(count)

@@ -37,7 +37,7 @@ def _mark(func: PrimFunc, name: str, place: BufferLoad | BufferStore, lines: Seq
     """Where an access is printed: print the program with a name in its place that can be found."""
     marked = func.with_body(_Marking(place).stmt(func.body)).script(name=name).rstrip().splitlines()
     more = len(marked) - len(lines)  # the name may be declared above
-    for number, line in enumerate(marked[more:]):
+    for number, line in reversed(list(enumerate(marked[more:]))):
         if _MARK not in line or more < 0:
             continue
         given = lines[number]

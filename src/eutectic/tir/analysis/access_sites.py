@@ -50,7 +50,7 @@ from eutectic.tir.transform.statement_mutator import operands_of, with_values
 Bounds: TypeAlias = tuple[PrimExpr, PrimExpr]  # first value and number of values
 _Pending: TypeAlias = "tuple[PrimExpr, Scope, set[int]]"  # with what was met in the scope before
 _LARGEST_SIZE: Final = 1 << 47  # elements of an axis: more than any memory holds
-_USUAL_SIZE: Final = {"int32": 1 << 15, "int64": 1 << 31}  # a size whose product with another one stays in its dtype
+_USUAL_SIZE: Final = 1 << 15  # a size whose product with another one stays in its dtype
 _MOST_VISITS: Final = 20_000  # of expressions of one statement that are looked at under their own conditions
 
 
@@ -175,10 +175,10 @@ def sites_of(func: PrimFunc) -> Sites:
     scope = replace(scope, usual=scope.ranges)
     sizes = sizes_of(func)
     if sizes:
-        usual = {size: Interval(0, _USUAL_SIZE.get(size.dtype, 1 << 7)) for size in sizes}
+        usual = {size: Interval(0, _USUAL_SIZE) for size in sizes}
         scope = Scope(ranges={size: Interval(0, _LARGEST_SIZE) for size in sizes}, usual=usual)
     for buffer in func.buffer_map.values():
-        if isinstance(buffer.elem_offset, Var):  # an array begins where it begins
+        if isinstance(buffer.elem_offset, Var) and buffer.elem_offset not in func.params:  # arrays begin where they begin
             scope = scope.bound(buffer.elem_offset, IntImm(buffer.elem_offset.dtype, 0))
     walk = _Walk()
     walk.out.namings += [Naming(buffer, scope) for buffer in func.buffer_map.values()]

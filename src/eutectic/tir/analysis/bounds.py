@@ -145,7 +145,7 @@ class Prover:
         return self._by_facts(index, extent, scope)
 
     def holds(self, condition: PrimExpr, scope: Scope) -> bool | None:
-        """Whether a condition holds (True), never holds where it is asked (False), or neither is known."""
+        """Whether a condition holds (True), does not hold at some time for sure (False), or neither is known."""
         condition = scope.resolved(condition)
         found = exact_bounds(condition, scope.ranges)
         if found is not None and found.value == 1:
@@ -158,8 +158,11 @@ class Prover:
             if known.analyzer.can_prove(condition):
                 return PROVED
             never = known.analyzer.can_prove(logical_not(condition))
-            if self._ask(logical_not(condition), known) is False:
+            answer = self._ask(logical_not(condition), known)
+            if answer is False:
                 return PROVED
+            if isinstance(answer, dict) and known.exact:
+                return False
             return False if never and self._ask(_TRUE, known) is not False else UNKNOWN
 
     def _by_facts(self, index: PrimExpr, extent: PrimExpr, scope: Scope) -> bool | str | None:

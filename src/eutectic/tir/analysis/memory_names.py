@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 
@@ -26,7 +26,7 @@ from eutectic.tir.analysis.access_sites import Naming, Scope, Sites
 from eutectic.tir.analysis.bounds import Prover
 from eutectic.tir.buffer import Buffer, MatchBufferRegion
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.program_excerpt import shown
+from eutectic.tir.program_excerpt import index_shown, shown
 from eutectic.tir.stmt import Allocate, DeclBuffer
 from eutectic.tir.transform.lower_blocks import span_of
 
@@ -87,7 +87,6 @@ class _Names:
             case Allocate():
                 count = reduce(mul, map(_wide, place.extents), _number(1))
                 self.bytes[place.buffer_var] = mul(count, _number(_bytes(place.dtype)))
-                yield from _sizes(place.buffer_var.name, place.extents)
             case DeclBuffer():
                 yield from self._view(place.buffer)
             case MatchBufferRegion():
@@ -96,9 +95,10 @@ class _Names:
                 self.bytes[place.data] = mul(reduce(mul, map(_wide, place.shape), _number(1)), _number(_bytes(place.dtype)))
                 yield from self._signature(place)
             case _:
+                known = place.data in self.bytes
                 self.bytes.setdefault(place.data, mul(_wide(span_of(place)), _number(_bytes(place.dtype))))
-                yield from _sizes(place.name, place.shape)
-                yield from self._view(place)
+                if known or place.strides or place.elem_offset is not None:
+                    yield from self._view(place)
 
     def _signature(self, buffer: Buffer) -> Iterator[tuple[PrimExpr, str]]:
         """Arguments are arrays without gaps, which begin at their first element."""
@@ -150,15 +150,17 @@ class _Names:
 
     def _region(self, match: MatchBufferRegion, scope: Scope) -> Iterator[tuple[PrimExpr, str]]:
         source, buffer = match.source.buffer, match.buffer
-        text = ", ".join(shown(part.min) + ":" + shown(add(part.min, part.extent)) for part in match.source.region)
+        text = ", ".join(
+            index_shown(part.min) + ":" + index_shown(add(part.min, part.extent)) for part in match.source.region
+        )
         what = f"region [{text}] named {buffer.name}"
         inside = _TRUE
         for part, size in zip(match.source.region, source.shape, strict=True):
             low, count = _wide(part.min), _wide(part.extent)
             inside = logical_and(inside, logical_and(compare(GE, low, _number(0)), compare(GE, count, _number(0))))
             inside = logical_and(inside, compare(LE, add(low, count), _wide(size)))
-        shape = ", ".join(map(shown, source.shape))
-        yield inside, f"{what} is outside of buffer {source.name} of shape ({shape})"
+        shape = ", ".join(map(index_shown, source.shape))
+        yield inside, f"{what} is outside of buffer {source.name} of shape [{shape}]"
         extents = [part.extent for part in match.source.region]
         dropped = len(extents) - len(buffer.shape)
         same = _TRUE
@@ -174,12 +176,6 @@ def _buffer_of(naming: Naming) -> Buffer | None:
     if isinstance(place, Allocate):
         return None
     return place if isinstance(place, Buffer) else place.buffer
-
-
-def _sizes(name: str, sizes: Iterable[PrimExpr]) -> Iterator[tuple[PrimExpr, str]]:
-    for size in sizes:
-        if not isinstance(size, IntImm):
-            yield compare(GE, _wide(size), _number(0)), f"memory {name} has a negative size {shown(size)}"
 
 
 def _is_whole(buffer: Buffer, there: PrimExpr) -> bool:

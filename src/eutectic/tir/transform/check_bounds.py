@@ -152,7 +152,7 @@ class _Checking(StmtMutator):
 
     def _asserted(self, place: object, body: Stmt) -> Stmt:
         for demand in reversed(self.demands.get(id(place), ())):
-            body = AssertStmt(demand.condition, demand.message, body)  # type: ignore[arg-type]  # the node converts texts
+            body = AssertStmt(demand.condition, _as_text(demand.message), body)  # type: ignore[arg-type]  # the node converts texts
         return body
 
 
@@ -165,9 +165,13 @@ def _indices(
             f"index {index_shown(indices[axis])} is outside of axis {axis} of buffer {buffer.name}, "
             f"which has extent {shown(buffer.shape[axis])}"
         )
-        message = said.replace('"', "'")  # a text within native code
-        out[axis] = checked_index(indices[axis], buffer.shape[axis], message, predicate)
+        out[axis] = checked_index(indices[axis], buffer.shape[axis], _as_text(said), predicate)
     return tuple(out)
+
+
+def _as_text(said: str) -> str:
+    """A message that stays the same as a text within native code."""
+    return said.replace('"', "'")
 
 
 BOUNDS: Final = ("checked", "trusted")
