@@ -19,12 +19,13 @@ from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.statements import StatementEmitter
 from eutectic.backend.llvm.types import memory_bytes, register_type
 from eutectic.ir.dtype import is_integer
-from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var, add, floordiv, mul
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, mul
 from eutectic.ir.visit import post_order
 from eutectic.support.errors import CodegenError
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.stmt import Allocate, AttrStmt, DeclBuffer, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
+from eutectic.tir.transform.index_facts import has_checks
 
 BARRIER = "eutectic_barrier"
 MESSAGE_AT = 128  # where the team's record has the pointer to the message of a failed check
@@ -104,7 +105,7 @@ class _TeamEmitter(StatementEmitter):
         self.together = has_parallel(func.body)
         self.shared_by_team = self.together  # whether the statement at hand is outside of parallel loops
         self.messages: dict[str, str] = {}  # by text
-        self.wraps = any(isinstance(part, Call) and getattr(part.op, "name", "") == "tir.checked_index" for part in post_order(func.body))
+        self.wraps = has_checks(func.body)
 
     def run(self) -> Kernel:
         parameters = self._parameters()

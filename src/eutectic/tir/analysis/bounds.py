@@ -134,13 +134,12 @@ class Prover:
         if is_checked(index, extent):
             return PROVED
         index, extent = scope.resolved(index), scope.resolved(extent)
+        attained = _attained(index, scope)
+        if size is not None and attained is not None and (attained.lo < 0 or attained.hi >= size):
+            return _values(attained)
         if exact_bounds(index, scope.usual) is None or exact_bounds(extent, scope.usual) is None:
-            beyond = _constant_beyond(index, size, scope)
-            return beyond if beyond is not None else UNKNOWN
-        found = exact_bounds(index, scope.ranges)
-        if size is not None and found is not None and _is_attained(index, scope):
-            if found.lo < 0 or found.hi >= size:
-                return _values(found)
+            return UNKNOWN
+        if size is not None and attained is not None:
             return PROVED
         return self._by_facts(index, extent, scope)
 
@@ -269,26 +268,20 @@ def is_checked(index: PrimExpr, extent: PrimExpr) -> bool:
     return structural_equal(known, extent)
 
 
-def _is_attained(index: PrimExpr, scope: Scope) -> bool:
-    """Whether an index takes the ends of its constant bounds for sure: a sum over loops that do not depend on others."""
+def _attained(index: PrimExpr, scope: Scope) -> Interval | None:
+    """The least and the largest value of a sum over loops that do not depend on others; it takes both for sure."""
     if scope.conditions or not scope.exact:
-        return False
+        return None
     sums = linear(index)
     constant = all(isinstance(low, IntImm) and isinstance(extent, IntImm) for low, extent in scope.iters.values())
-    return sums is not None and constant and all(var is None or var in scope.iters for var in sums)
-
-
-def _constant_beyond(index: PrimExpr, size: int | None, scope: Scope) -> str | None:
-    """The values of a sum over loops that overflows its dtype, and so leaves any axis."""
-    sums = linear(index)
-    if sums is None or size is None or not _is_attained(index, scope):
+    if sums is None or not constant or not all(var is None or var in scope.iters for var in sums):
         return None
     low = high = sums.get(None, 0)
     for var, factor in sums.items():
         if var is not None:
             ends = [factor * int(end) for end in (scope.ranges[var].lo, scope.ranges[var].hi)]
             low, high = low + min(ends), high + max(ends)
-    return _values(Interval(low, high)) if low < 0 or high >= size else None
+    return Interval(low, high)
 
 
 def _values(found: Interval) -> str:

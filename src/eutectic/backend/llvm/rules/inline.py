@@ -13,6 +13,7 @@ from eutectic.ir.structural import structural_digest
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
+from eutectic.tir.transform.index_facts import looks_at_indices
 
 _FREE: Final = (
     *("tir.if_then_else", "tir.likely", "tir.bitwise_and", "tir.bitwise_or"),
@@ -34,7 +35,7 @@ def inline(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> list[Sta
     while changed:
         changed = False
         for i, stage in enumerate(found):
-            if id(stage.output) not in local or stage.init is not None or _is_checked(stage.value):
+            if id(stage.output) not in local or stage.init is not None or looks_at_indices(stage.value):
                 continue
             readers = [k for k, other in enumerate(found) if any(r.buffer is stage.output for r in other.reads())]
             if readers and all(_may_inline(stage, found[k], len(readers)) for k in readers):
@@ -78,11 +79,6 @@ def _key(load: BufferLoad) -> bytes:
 def _has_guard(expr: PrimExpr) -> bool:
     names = (str(getattr(part.op, "name", "")) for part in post_order(expr) if isinstance(part, Call))
     return "tir.if_then_else" in names
-
-
-def _is_checked(expr: PrimExpr) -> bool:
-    """Whether indices are looked at: that is to be done for all elements, not only for those that are read."""
-    return any(isinstance(part, Call) and getattr(part.op, "name", "") == "tir.checked_index" for part in post_order(expr))
 
 
 def _plain_indices(expr: PrimExpr) -> bool:
