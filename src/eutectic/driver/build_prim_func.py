@@ -171,7 +171,9 @@ def build(
         found = {gv.name_hint: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}
     if not found:
         raise CodegenError("the module has no tensor programs", help="build graph functions with relax.build")
-    return NativeFunctions({name: NativePrimFunc(func, chosen, threads, name, bounds=bounds) for name, func in found.items()})
+    return NativeFunctions(
+        {name: NativePrimFunc(func, chosen, threads, name, bounds=bounds) for name, func in found.items()}
+    )
 
 
 # ---- the plan of one kernel

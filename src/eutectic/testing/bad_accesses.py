@@ -147,7 +147,13 @@ class _Maker:
         if self.rng.random() < 0.5:
             own = Buffer("own", (IntImm(self.index, size),))
             fill = self.fresh("f")
-            first = For(fill, IntImm(self.index, 0), IntImm(self.index, size), "serial", BufferStore(own, 1.0, (fill,)))
+            first = For(
+                fill,
+                IntImm(self.index, 0),
+                IntImm(self.index, size),
+                "serial",
+                BufferStore(own, FloatImm("float32", 1.0), (fill,)),
+            )
             self.readable.append(own)
             body = DeclBuffer(own, seq(first, self.statement(depth - 1)))
             self.readable.pop()
@@ -245,7 +251,7 @@ class _Maker:
                 return found
 
     def expr(self, depth: int) -> PrimExpr:
-        leaves: list[PrimExpr] = [var for var, _ in self.loops] + [*self.names]
+        leaves: list[PrimExpr] = [*(var for var, _ in self.loops), *self.names]
         if depth <= 0 or self.rng.random() < 0.3:
             pick = self.rng.random()
             if pick < 0.15 or not leaves:
@@ -307,6 +313,8 @@ def check(func: PrimFunc, seed: int = 0, threads: int = 2) -> Outcome:
             return Outcome("wrong", f"memory around an array changed: {message}")
         if said is not None and "of its memory" in said:
             continue  # so does a call: the declaration is looked at, be the memory used or not
+        if said is None and message is not None and "T.Select" in func.script():
+            continue  # compiled code may leave out a value that is not chosen, and what it reads
         if (said is None) != (message is None):
             return Outcome("wrong", f"the interpreter says {message!r}, native code {said!r}")
         if said is None and not _has_order(func):

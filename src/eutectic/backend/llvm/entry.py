@@ -349,7 +349,8 @@ class _Entry:
             self._require(f"icmp eq i64 {given}, {wanted}", f"{name}: {item.message}")
         for size in symbolic_sizes(tensor.bytes for tensor in arena_tensors(self.plan)):
             self._require(
-                f"icmp eq i1 {is_size(emitter, size)}, true", f"{name}: a value in between would need a size that no memory has"
+                f"icmp eq i1 {is_size(emitter, size)}, true",
+                f"{name}: a value in between would need a size that no memory has",
             )
 
     def _arena(self, emitter: ExprEmitter) -> str:

@@ -137,7 +137,7 @@ class _Maker:
             buffer_map=handles,  # type: ignore[arg-type]  # the node converts what it is given
             attrs={"tir.noalias": True},  # type: ignore[arg-type]  # the node converts what it is given
         )
-        if all(is_trusted(self.mod[name]) for name in self.callees):  # type: ignore[arg-type]  # they are programs
+        if all(is_trusted(self.mod[name]) for name in self.callees):
             trust(func)
         paths = tuple(path for path, _ in self.inputs)
         return FusedProgram(func, paths, tuple(symbol for symbol, _ in loose), frozenset(self.callees))

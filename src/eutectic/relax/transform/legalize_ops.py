@@ -189,7 +189,7 @@ class _Rewriter(PyExprMutator):
         """Take the programs that definitions of operators make as they are: these look at the indices they are given."""
         mod = self.builder_.get()
         for value in values:
-            callee = value.args[0] if isinstance(value, Call) and value.args else None
+            callee: Any = value.args[0] if isinstance(value, Call) and value.args else None
             program = mod.get(callee) if isinstance(callee, GlobalVar) else None
             if isinstance(program, PrimFunc):
                 trust(program)

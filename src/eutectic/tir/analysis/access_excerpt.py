@@ -78,4 +78,3 @@ class _Marking(StmtMutator):
         if stmt is self.place and isinstance(made, BufferStore):
             return replace(made, value=Var(_MARK, made.value.dtype))
         return made
-

@@ -178,7 +178,9 @@ def sites_of(func: PrimFunc) -> Sites:
         usual = {size: Interval(0, _USUAL_SIZE) for size in sizes}
         scope = Scope(ranges={size: Interval(0, _LARGEST_SIZE) for size in sizes}, usual=usual)
     for buffer in func.buffer_map.values():
-        if isinstance(buffer.elem_offset, Var) and buffer.elem_offset not in func.params:  # arrays begin where they begin
+        if (
+            isinstance(buffer.elem_offset, Var) and buffer.elem_offset not in func.params
+        ):  # arrays begin where they begin
             scope = scope.bound(buffer.elem_offset, IntImm(buffer.elem_offset.dtype, 0))
     walk = _Walk()
     walk.out.namings += [Naming(buffer, scope) for buffer in func.buffer_map.values()]
@@ -246,7 +248,8 @@ class _Walk:
         inside = self.within(stmt, scope.where(stmt.predicate))
         if block.init is not None:
             self.stmt(block.init, self.within(stmt, _before_reduction(stmt, scope)))
-        self.out.namings += [Naming(part, inside) for part in (*block.alloc_buffers, *block.match_buffers)]
+        self.out.namings += [Naming(buffer, inside) for buffer in block.alloc_buffers]
+        self.out.namings += [Naming(match, inside) for match in block.match_buffers]
         self.stmt(block.body, inside)
 
     def within(self, stmt: BlockRealize, scope: Scope) -> Scope:
@@ -339,7 +342,9 @@ def _is_constant(condition: PrimExpr, value: bool) -> bool:
 def _before_reduction(stmt: BlockRealize, scope: Scope) -> Scope:
     """Where the first values of a reduction are stored: before its first iteration, be there one or not."""
     axes = zip(stmt.block.iter_vars, stmt.iter_values, strict=True)
-    reduced = {var for axis, value in axes if axis.iter_type == "comm_reduce" for var in variables(scope.resolved(value))}
+    reduced = {
+        var for axis, value in axes if axis.iter_type == "comm_reduce" for var in variables(scope.resolved(value))
+    }
     low: dict[Var, PrimExpr] = {}
     for var, (first, _) in scope.iters.items():
         if var in reduced:

@@ -129,7 +129,7 @@ class Prover:
         """
         size = extent.value if isinstance(extent, IntImm) else None
         found = exact_bounds(index, scope.ranges)
-        if size is not None and found is not None and 0 <= found.lo and found.hi < size:
+        if size is not None and found is not None and found.lo >= 0 and found.hi < size:
             return PROVED
         if is_checked(index, extent):
             return PROVED
@@ -173,7 +173,10 @@ class Prover:
             never = prove.can_prove_less(index, 0) or prove.can_prove_greater_equal(index, extent)
             if never:
                 found = prove.const_int_bound(index)
-                return _values(found) if self._ask(_TRUE, known) is not False else PROVED
+                if self._ask(_TRUE, known) is False:
+                    return PROVED
+                size = extent.value if isinstance(extent, IntImm) else None
+                return _values(found) if size is not None and (found.hi < 0 or found.lo >= size) else "is never inside"
             zero = IntImm("int64", 0)
             answer = self._ask(logical_or(compare(LT, index, zero), compare(GE, index, extent)), known)
             if answer is False:

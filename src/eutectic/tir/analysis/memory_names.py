@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
+from typing import Final
 
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import (
@@ -30,7 +31,7 @@ from eutectic.tir.program_excerpt import index_shown, shown
 from eutectic.tir.stmt import Allocate, DeclBuffer
 from eutectic.tir.transform.lower_blocks import span_of
 
-_TRUE = IntImm("bool", 1)
+_TRUE: Final[PrimExpr] = IntImm("bool", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,9 @@ class _Names:
             case MatchBufferRegion():
                 yield from self._region(place, scope)
             case Buffer() if place in self.func.buffer_map.values():
-                self.bytes[place.data] = mul(reduce(mul, map(_wide, place.shape), _number(1)), _number(_bytes(place.dtype)))
+                self.bytes[place.data] = mul(
+                    reduce(mul, map(_wide, place.shape), _number(1)), _number(_bytes(place.dtype))
+                )
                 yield from self._signature(place)
             case _:
                 known = place.data in self.bytes

@@ -50,7 +50,9 @@ def _mark(func: PrimFunc, name: str, stmt: Stmt, lines: Sequence[str]) -> Mark |
         return None
     for number, line in enumerate(marked.script(name=name).rstrip().splitlines()):
         if _MARK in line:
-            return _loop_mark(number, line, lines[number]) if isinstance(stmt, For) else whole_line(number, lines[number])
+            return (
+                _loop_mark(number, line, lines[number]) if isinstance(stmt, For) else whole_line(number, lines[number])
+            )
     return None
 
 

@@ -12,8 +12,8 @@ from eutectic.ir.prim_expr import PrimExpr
 from eutectic.ir.transform import PassContext, with_functions
 from eutectic.support.errors import CodegenError, EutecticError, OutOfBoundsError, PassError
 from eutectic.tir.analysis.access_excerpt import access_excerpt
-from eutectic.tir.analysis.bounds import Fault, Prover, Question, verdicts_of
 from eutectic.tir.analysis.access_sites import sizes_of
+from eutectic.tir.analysis.bounds import Fault, Prover, Question, verdicts_of
 from eutectic.tir.analysis.memory_names import Demand, demands_of
 from eutectic.tir.block import Block
 from eutectic.tir.buffer import Buffer, BufferLoad
@@ -89,7 +89,8 @@ def _refused(func: PrimFunc, name: str, faults: Sequence[Fault]) -> OutOfBoundsE
 def _said(fault: Fault) -> str:
     place = fault.site.place
     index = index_shown(place.indices[fault.axis])
-    return f"index {index} {fault.values}, axis {fault.axis} of buffer {place.buffer.name} has extent {shown(fault.extent)}"
+    extent = shown(fault.extent)
+    return f"index {index} {fault.values}, axis {fault.axis} of buffer {place.buffer.name} has extent {extent}"
 
 
 def _refused_name(func: PrimFunc, name: str, demand: Demand) -> EutecticError:
@@ -129,7 +130,9 @@ class _Checking(StmtMutator):
         made = super().visit_store(stmt)
         assert isinstance(made, BufferStore)
         axes = self.axes.get(id(stmt))
-        return made if axes is None else replace(made, indices=_indices(made.buffer, made.indices, axes, made.predicate))
+        return (
+            made if axes is None else replace(made, indices=_indices(made.buffer, made.indices, axes, made.predicate))
+        )
 
     def visit_decl(self, stmt: DeclBuffer) -> Stmt:
         """A declaration; what is asked of it is asked before the buffer is used."""
