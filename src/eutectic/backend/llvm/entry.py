@@ -27,7 +27,7 @@ from eutectic.backend.llvm.plan import (
     needs_barrier,
     sizes_text,
 )
-from eutectic.backend.llvm.requirements import is_size, symbolic_sizes
+from eutectic.backend.llvm.requirements import size_flags, symbolic_sizes
 from eutectic.backend.llvm.team import BARRIER
 from eutectic.backend.llvm.types import register_type
 from eutectic.ir.dtype import item_bytes
@@ -348,10 +348,9 @@ class _Entry:
             given, wanted = emitter.index(item.given), emitter.index(item.wanted)
             self._require(f"icmp eq i64 {given}, {wanted}", f"{name}: {item.message}")
         for size in symbolic_sizes(tensor.bytes for tensor in arena_tensors(self.plan)):
-            self._require(
-                f"icmp eq i1 {is_size(emitter, size)}, true",
-                f"{name}: a value in between would need a size that no memory has",
-            )
+            fits, right = size_flags(emitter, size)
+            self._require(f"icmp eq i1 {fits}, true", f"{name}: not enough memory for intermediates", "MemoryError")
+            self._require(f"icmp eq i1 {right}, true", f"{name}: an intermediate has a size that no memory has")
 
     def _arena(self, emitter: ExprEmitter) -> str:
         """Memory for intermediates: that of an earlier call when it is free and large enough."""

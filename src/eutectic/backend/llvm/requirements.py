@@ -29,7 +29,6 @@ from eutectic.support.errors import CodegenError
 from eutectic.tir.function import PrimFunc
 
 LARGEST_BYTES: Final = 1 << 47  # no memory has more
-_APART: Final = 2.0**-40  # relative difference of an exact number from what doubles make of it
 _WORDS: Final[dict[type[PrimExpr], str]] = {Add: "fadd", Sub: "fsub", Mul: "fmul"}
 
 
@@ -104,18 +103,17 @@ def symbolic_sizes(sizes: Iterable[PrimExpr]) -> list[PrimExpr]:
     return found
 
 
-def is_size(emitter: ExprEmitter, size: PrimExpr) -> str:
-    """An i1: whether a number of bytes is not negative, not beyond any memory, and was computed without overflow."""
+def size_flags(emitter: ExprEmitter, size: PrimExpr) -> tuple[str, str]:
+    """Two i1: whether a number of bytes fits into any memory; and whether it is not negative, and did not overflow."""
     text = emitter.text
     exact = text.assign(f"sitofp i64 {emitter.index(size)} to double")
     rough = _as_double(emitter, size)
+    fits = text.assign(f"fcmp ole double {rough}, {float(LARGEST_BYTES):.1f}")
     low = text.assign(f"fcmp oge double {rough}, -0.5")
-    high = text.assign(f"fcmp ole double {rough}, {float(LARGEST_BYTES):.1f}")
     apart = text.assign(f"fsub double {exact}, {rough}")
     least = text.assign(f"fcmp oge double {apart}, -64.0")
     most = text.assign(f"fcmp ole double {apart}, 64.0")
-    inside = text.assign(f"and i1 {low}, {high}")
-    return text.assign(f"and i1 {inside}, {text.assign(f'and i1 {least}, {most}')}")
+    return fits, text.assign(f"and i1 {low}, {text.assign(f'and i1 {least}, {most}')}")
 
 
 def _as_double(emitter: ExprEmitter, size: PrimExpr) -> str:

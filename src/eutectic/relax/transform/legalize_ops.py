@@ -186,7 +186,7 @@ class _Rewriter(PyExprMutator):
         return _with_info(final, call)
 
     def _trust(self, values: Sequence[Any]) -> None:
-        """Take the programs that definitions of operators make as they are: these look at the indices they are given."""
+        """Take the programs of operators as they are: these look at the indices that they are given."""
         mod = self.builder_.get()
         for value in values:
             callee: Any = value.args[0] if isinstance(value, Call) and value.args else None
