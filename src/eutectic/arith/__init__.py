@@ -1,7 +1,7 @@
 """Facts about integers: simplification, bounds and proofs."""
 
 from eutectic.arith.analyzer import Analyzer
-from eutectic.arith.bounds import bounds, modular_set
+from eutectic.arith.bounds import bounds, exact_bounds, modular_set
 from eutectic.arith.interval import INF, Interval, ModularSet
 from eutectic.arith.proofs import lower_bound, prove_equal, prove_unequal, simplify
 
@@ -11,6 +11,7 @@ __all__ = [
     "Interval",
     "ModularSet",
     "bounds",
+    "exact_bounds",
     "lower_bound",
     "modular_set",
     "prove_equal",

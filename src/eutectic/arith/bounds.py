@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from eutectic.arith.interval import INF, Interval, ModularSet, bits_of, dtype_range
 from eutectic.ir.dtype import is_integer
+from eutectic.ir.node import Node
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import (
     EQ,
@@ -77,6 +78,42 @@ def bounds(expr: PrimExpr, ranges: Ranges | None = None) -> Interval:
         if isinstance(item, PrimExpr):
             memo[id(item)] = _bounds_of(item, memo, ranges or {})
     return memo[id(expr)]
+
+
+def exact_bounds(expr: PrimExpr, ranges: Ranges | None = None) -> Interval | None:
+    """The same, where no operation leaves its dtype or divides by zero; None where one may.
+
+    Only of such expressions the value is the same in wider arithmetic. What is read from memory has any value of
+    its dtype; how its place is computed does not count.
+    """
+    memo: dict[int, Interval] = {}
+    for item in post_order(expr, enter=_is_arithmetic):
+        if not isinstance(item, PrimExpr):
+            continue
+        found = _bounds_of(item, memo, ranges or {})
+        limits = dtype_range(item.dtype) if is_integer(item.dtype) else Interval()
+        match item:
+            case BinaryExpr() if type(item) in _ARITHMETIC and is_integer(item.dtype):
+                a, b = memo[id(item.a)], memo[id(item.b)]
+                if isinstance(item, FloorDiv | FloorMod | TruncDiv | TruncMod) and 0 in b:
+                    return None
+                if not limits.covers(_ARITHMETIC[type(item)](a, b)):
+                    return None
+            case Var() if ranges is not None and item in ranges:
+                pass  # as its owner says, who may know that it is beyond its dtype
+            case Cast() if is_integer(item.dtype) and not limits.covers(memo[id(item.value)]):
+                return None
+            case _:
+                found = found.intersect(limits) if not found.intersect(limits).is_empty else limits
+        memo[id(item)] = found
+    return memo[id(expr)]
+
+
+def _is_arithmetic(item: Node) -> bool:
+    """Whether what is below an expression is part of how its value is computed from variables and memory."""
+    if isinstance(item, Call):
+        return item.dtype == "bool" or is_integer(item.dtype)
+    return isinstance(item, BinaryExpr | Comparison | LogicalBinary | Not | Select | Cast)
 
 
 def bounds_of_variable(var: Var, ranges: Ranges) -> Interval:

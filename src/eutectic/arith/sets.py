@@ -113,6 +113,40 @@ def is_injective(region: Region, given: PrimExpr | bool = True) -> bool:
     return _proved(lambda maps: maps[0].is_injective(), (region,), given)
 
 
+def example(region: Region, given: PrimExpr | bool = True, effort: int = MAX_OPERATIONS) -> bool | dict[Var, int]:
+    """Values of the loop variables for which a region has a tuple.
+
+    Args:
+        region: Where to look.
+        given: A condition that holds.
+        effort: Most operations of isl.
+
+    Returns:
+        False when it is proved that there are none; such values, which exist for sure; or True when neither is
+        known, as where it depends on variables that the region does not iterate over.
+    """
+    condition = as_prim(given, "bool")
+    names = _parameters((region,), condition)
+    try:
+        text = _map_text(region, condition, names)
+    except _NotAffineError:
+        return True
+    isl = _isl()
+    context = isl.Context()
+    context.set_max_operations(effort)
+    try:
+        found = isl.Map.read_from_str(context, text).domain()
+        if found.is_empty():
+            return False
+        if names:
+            return True
+        point = found.sample_point()
+        values = [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(len(region.iters))]
+    except isl.Error:
+        return True
+    return dict(zip(region.iters, map(int, values), strict=True))
+
+
 def _proved(question: Any, regions: Sequence[Region], given: PrimExpr | bool) -> bool:
     isl = _isl()
     condition = as_prim(given, "bool")

@@ -24,6 +24,7 @@ from eutectic.runtime.vm import VirtualMachine
 from eutectic.support.errors import CodegenError
 from eutectic.support.spelling import did_you_mean
 from eutectic.target import Target
+from eutectic.tir.transform.check_bounds import checked_module
 
 __all__ = ["VMExecutable", "VirtualMachine", "build", "get_pipeline", "register_pipeline"]
 
@@ -156,6 +157,7 @@ def build(
     *,
     system_lib: bool | None = None,
     threads: int | None = None,
+    bounds: str = "checked",
 ) -> VMExecutable:
     """Compile a module to native code.
 
@@ -169,12 +171,16 @@ def build(
             binding by binding.
         system_lib: Only None or False.
         threads: Threads of a call; None takes `EUTECTIC_THREADS`, else what is available.
+        bounds: `checked`: every access of a tensor program is proved to be inside of its buffer, or looked at when
+            it happens. `trusted`: the programs of the module are believed; one that leaves its buffers then
+            corrupts memory.
 
     Returns:
         What `VirtualMachine` runs. Code for another machine than this one can only be read: `show("asm")`.
 
     Raises:
         CodegenError: an option is not known, or something cannot be compiled.
+        OutOfBoundsError: an access of a tensor program leaves its buffer whenever it is executed.
 
     Reference: TVM relax.build; unlike there the default pipeline fuses (tvm-bugs B28).
     """
@@ -189,6 +195,7 @@ def build(
     chosen = Target(target) if target is not None else Target.current() or Target("llvm")
     if params:
         mod = BindParams("main", {name: _array(value) for name, value in params.items()})(mod)
+    mod = checked_module(mod, bounds)
     pipeline = get_pipeline(relax_pipeline) if isinstance(relax_pipeline, str) else relax_pipeline
     with PassContext():
         lowered = pipeline(mod) if pipeline is not None else mod

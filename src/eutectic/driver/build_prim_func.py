@@ -32,6 +32,8 @@ from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.op import reinterpret
 from eutectic.tir.stmt import BufferStore
+from eutectic.tir.transform.check_bounds import bounds_of, check_bounds
+from eutectic.tir.trusted import trust
 
 __all__ = ["NativeFunctions", "NativePrimFunc", "build"]
 
@@ -50,7 +52,15 @@ class NativePrimFunc:
         program: The loaded code.
     """
 
-    def __init__(self, func: PrimFunc, target: Target, threads: int | None = None, name: str = "main") -> None:
+    def __init__(
+        self,
+        func: PrimFunc,
+        target: Target,
+        threads: int | None = None,
+        name: str = "main",
+        *,
+        bounds: str = "checked",
+    ) -> None:
         """Compile a function.
 
         Args:
@@ -58,14 +68,18 @@ class NativePrimFunc:
             target: The machine of this process.
             threads: Threads of a call; None takes what is available.
             name: Its name, for messages.
+            bounds: `checked`: every access is proved to be inside of its buffer, or looked at when it happens;
+                `trusted`: it is believed.
 
         Raises:
             CodegenError: it cannot be compiled, or not for this machine.
+            OutOfBoundsError: an access leaves its buffer whenever it is executed.
         """
         machine = machine_of(target)
         self.name, self.func = name, func
         used = available_threads(threads)
-        plan = _plan(func, build_kernel(func, machine), re.sub(r"\W", "_", name, flags=re.ASCII), used)
+        safe = trust(func) if bounds_of(bounds) == "trusted" else check_bounds(func, name)
+        plan = _plan(func, build_kernel(safe, machine), re.sub(r"\W", "_", name, flags=re.ASCII), used)
         self.program = Program(plan, [], machine, threads=used)
         written = _written_data(func)
         self._buffers = [(buffer, buffer.data in written) for buffer in func.buffer_map.values()]
@@ -127,7 +141,11 @@ class NativeFunctions:
 
 
 def build(
-    mod: PrimFunc | IRModule, target: str | Target | None = None, *, threads: int | None = None
+    mod: PrimFunc | IRModule,
+    target: str | Target | None = None,
+    *,
+    threads: int | None = None,
+    bounds: str = "checked",
 ) -> NativeFunctions:
     """Compile tensor programs to native code.
 
@@ -135,12 +153,15 @@ def build(
         mod: One, or a module of them.
         target: What for; None takes the current target, else this machine.
         threads: Threads of a call; None takes `EUTECTIC_THREADS`, else what is available.
+        bounds: `checked`: every access is proved to be inside of its buffer, or looked at when it happens.
+            `trusted`: the programs are believed; one that leaves its buffers then corrupts memory.
 
     Returns:
         Functions by name; called itself, it calls the only one or `main`.
 
     Raises:
         CodegenError: there is nothing to compile, or something cannot be compiled.
+        OutOfBoundsError: an access leaves its buffer whenever it is executed.
 
     Reference: TVM tir.build.
     """
@@ -151,7 +172,9 @@ def build(
         found = {gv.name_hint: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}
     if not found:
         raise CodegenError("the module has no tensor programs", help="build graph functions with relax.build")
-    return NativeFunctions({name: NativePrimFunc(func, chosen, threads, name) for name, func in found.items()})
+    return NativeFunctions(
+        {name: NativePrimFunc(func, chosen, threads, name, bounds=bounds) for name, func in found.items()}
+    )
 
 
 # ---- the plan of one kernel

@@ -25,6 +25,7 @@ from eutectic.relax.struct_info import ObjectStructInfo
 from eutectic.support.config import default_threads
 from eutectic.support.errors import CodegenError, EutecticError, FrontendError, PassError
 from eutectic.target import Target
+from eutectic.tir.transform.check_bounds import checked_module
 
 Progress = Callable[[str, int, int], None]
 PRECISIONS: Final = ("default", "strict")
@@ -130,7 +131,7 @@ def _import(
             raise FrontendError("the module has no graph function main", help='name the entry function "main"')
         steps.done()
         names = [param.name_hint for param in main.params]
-        return model, ArraySignature(names, main.ret_struct_info or ObjectStructInfo())
+        return checked_module(model), ArraySignature(names, main.ret_struct_info or ObjectStructInfo())
     if find_spec("torch") is None:
         raise FrontendError(
             f"cannot compile a {type(model).__name__}: torch is not installed",

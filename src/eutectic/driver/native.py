@@ -23,6 +23,7 @@ from eutectic.relax.expr import Call, Function, Var
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.transform.check_bounds import check_bounds
 
 
 @dataclass
@@ -48,7 +49,8 @@ class NativeCode:
     def kernel(self, func: PrimFunc) -> Built:
         """The kernel of a tensor program, made once."""
         if func not in self.built:
-            self.built[func] = build_kernel(func, machine_of(self.target), self.names.get(func, ""))
+            name = self.names.get(func, "")
+            self.built[func] = build_kernel(check_bounds(func, name), machine_of(self.target), name)
         return self.built[func]
 
     def segment(

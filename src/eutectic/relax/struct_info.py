@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from eutectic.ir.dtype import KNOWN
+from eutectic.ir.extent import checked_extent
 from eutectic.ir.node import field, init_field, node
 from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, StructInfo, as_shape
@@ -66,6 +67,7 @@ class TensorStructInfo(StructInfo):
 
     Raises:
         TypeInferenceError: both `shape` and a rank are given and disagree, or the dtype is unknown.
+        WellFormedError: a size is negative, too large, or no integer.
     """
 
     shape: Expr | None = None
@@ -80,6 +82,8 @@ class TensorStructInfo(StructInfo):
         init_field(self, "dtype", str(self.dtype))
         if self.dtype and self.dtype not in KNOWN:
             raise TypeInferenceError(f"unknown dtype {self.dtype!r}", help=did_you_mean(self.dtype, KNOWN))
+        for axis, size in enumerate(self.dims or ()):
+            checked_extent(size, f"axis {axis} of a tensor")
         rank = _rank(self.shape)
         if rank is not None:
             if self.ndim not in (-1, rank):

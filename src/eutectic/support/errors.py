@@ -172,6 +172,12 @@ class WellFormedError(EutecticError, ValueError):
     default_code = "V0100"
 
 
+class OutOfBoundsError(WellFormedError):
+    """A tensor program touches memory outside of its buffers."""
+
+    default_code = "V0200"
+
+
 class CodegenError(EutecticError):
     """A target cannot express something."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from eutectic.ir.attrs import DictAttrs
+from eutectic.ir.extent import checked_extent
 from eutectic.ir.node import Node, field, init_field, node
 from eutectic.ir.prim_expr import IntImm, PrimExpr, TypedExpr
 from eutectic.ir.visit import post_order
@@ -100,6 +101,9 @@ class Tensor(Node):
         dtype: Dtype of an element.
         op: What makes it.
         value_index: Which result of `op` it is.
+
+    Raises:
+        WellFormedError: a size is negative, too large, or no integer.
     """
 
     shape: tuple[PrimExpr, ...] = field(role="ignore")
@@ -107,6 +111,10 @@ class Tensor(Node):
     op: Any = field(role="ignore")
     value_index: int = field(role="ignore", default=0)
     is_variable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for axis, size in enumerate(self.shape):
+            checked_extent(size, f"axis {axis} of tensor {self.op.name}")
 
     @property
     def ndim(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+from eutectic.ir.extent import checked_extent
 from eutectic.ir.node import Node, field, init_field, node
 from eutectic.ir.prim_expr import (
     PrimExpr,
@@ -40,7 +41,8 @@ class Buffer(Node):
         axis_separators: Where axes are split into groups that are flattened apart.
 
     Raises:
-        WellFormedError: there are strides, but not one per axis; or `scope` and `data` disagree.
+        WellFormedError: a size is negative, too large, or no integer; there are strides, but not one per axis; or
+            `scope` and `data` disagree.
     """
 
     name: str = field(role="ignore")
@@ -76,6 +78,8 @@ class Buffer(Node):
             data = Var(name, "handle", type_annotation=PointerType(PrimType(dtype), scope or "global"))
         init_field(self, "name", name)
         init_field(self, "shape", indices_of(shape))
+        for axis, size in enumerate(self.shape):
+            checked_extent(size, f"axis {axis} of buffer {name}")
         init_field(self, "dtype", dtype)
         init_field(self, "data", data)
         init_field(self, "strides", indices_of(strides or ()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final
 
 from eutectic.arith.proofs import simplify
+from eutectic.ir.extent import checked_extent
 from eutectic.ir.node import Node, field, init_field, node
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, as_prim, sub
 from eutectic.support.errors import WellFormedError
@@ -102,7 +103,8 @@ class IterVar(Node):
         thread_tag: Hardware axis such as `threadIdx.x`, for `thread_index`.
 
     Raises:
-        WellFormedError: the type is unknown, or the variable has another dtype than its range.
+        WellFormedError: the type is unknown, the range has a negative extent or one that is no integer, or the
+            variable has another dtype than its range.
     """
 
     dom: Range | None
@@ -133,6 +135,8 @@ class IterVar(Node):
         init_field(self, "iter_type", _ITER_ALIASES.get(kind, kind))
         if self.iter_type not in ITER_TYPES:
             raise WellFormedError(f"axis {self.var.name} has unknown type {self.iter_type!r}")
+        if dom is not None:
+            checked_extent(dom.extent, f"axis {self.var.name}")
         if dom is not None and dom.extent.dtype != self.var.dtype:
             if not (isinstance(dom.extent, IntImm) and isinstance(dom.min, IntImm)):
                 raise WellFormedError(f"axis {self.var.name} is {self.var.dtype}, but its range is {dom.extent.dtype}")

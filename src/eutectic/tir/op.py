@@ -168,6 +168,7 @@ _ADDRESS_OF: Final = intrinsic("tir.address_of", lambda _: "handle")
 _TUPLE: Final = intrinsic("tir.tvm_tuple", lambda _: "handle")
 _SYNC: Final = intrinsic("tir.tvm_storage_sync", lambda _: "int32")
 _ASSUME: Final = intrinsic("tir.assume", lambda _: "bool")
+_CHECKED_INDEX: Final = intrinsic("tir.checked_index")
 _UNDEF: Final = intrinsic("tir.undef", None)
 _CALL_PACKED: Final = intrinsic("tir.call_packed", lambda _: "int32")
 _CALL_EXTERN: Final = intrinsic("tir.call_extern", None)
@@ -368,6 +369,20 @@ def _first_element(buffer: Any) -> PrimExpr:
 def assume(cond: Operand | bool) -> PrimExpr:
     """A promise that `cond` holds."""
     return Call("bool", _ASSUME, (as_prim(cond, "bool"),))
+
+
+def checked_index(index: Operand, extent: Operand, message: str, active: PrimExpr | None = None) -> PrimExpr:
+    """`index`, which is seen to be one of `range(extent)` when it is computed; where it is not, the call fails.
+
+    Args:
+        index: An integer, or a vector of them.
+        extent: Elements of the axis.
+        message: What is said when it is outside.
+        active: Bool vector of the lanes that count; None for all.
+    """
+    value = _integer("checked_index", index)
+    args = (value, as_prim(extent, element_dtype(value.dtype)), StringImm(message))
+    return Call(value.dtype, _CHECKED_INDEX, args if active is None else (*args, active))
 
 
 def undef(dtype: str = "float32") -> PrimExpr:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eutectic.ir.attrs import DictAttrs, make_attrs
+from eutectic.ir.extent import checked_extent
 from eutectic.ir.node import Node, field, init_field, node
 from eutectic.ir.prim_expr import IntImm, PrimExpr, StringImm, Var, as_prim, broadcast, lanes_of
 from eutectic.ir.span import Span
@@ -165,8 +166,8 @@ class For(Stmt):
             thread = IterVar(None, Var("", self.loop_var.dtype), "thread_index", bound_to)
             init_field(self, "thread_binding", thread)
         name = self.loop_var.name
-        if (self.static_extent or 0) < 0:
-            raise WellFormedError(f"loop {name} has extent {self.static_extent}")
+        if isinstance(self.extent, IntImm):
+            checked_extent(self.extent, f"loop {name}")
         if self.kind not in FOR_KINDS:
             raise WellFormedError(f"loop {name} has unknown kind {self.kind!r}; known: {', '.join(FOR_KINDS)}")
         if (self.thread_binding is not None) != (self.kind == "thread_binding"):
@@ -305,6 +306,8 @@ class Allocate(Stmt):
 
     def __post_init__(self) -> None:
         init_field(self, "extents", indices_of(self.extents))
+        for axis, extent in enumerate(self.extents):
+            checked_extent(extent, f"axis {axis} of memory {self.buffer_var.name}")
         init_field(self, "condition", as_prim(self.condition, "bool"))
         init_field(self, "annotations", _annotations(self.annotations))
 

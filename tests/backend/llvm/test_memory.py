@@ -242,7 +242,7 @@ def test_an_index_outside_is_reported(name: str):
             run(func, x.array.copy(), places, want)
             np.testing.assert_array_equal(out.array, want)
         else:
-            with pytest.raises(CallError, match="computed from data is outside of its buffer"):
+            with pytest.raises(CallError, match="is outside of"):
                 run_it(x.array, places, out.array)
         out.check()
 
@@ -262,7 +262,7 @@ def test_scheduled_gathers_are_checked(define: Callable[..., te.Tensor]):
     table.fill(noise(0, (40, 19)))
     run_it(table.array, np.array([0, 39, 7, 3, 3, 1], "int32"), result)
     for bad in (40, -1, 10**9, -(2**31)):
-        with pytest.raises(CallError, match="computed from data is outside of its buffer"):
+        with pytest.raises(CallError, match="is outside of"):
             run_it(table.array, np.array([0, 39, bad, 3, 3, 1], "int32"), result)
     run_it(table.array, np.array([0, 39, 7, 3, 3, 1], "int32"), result)  # the failure is forgotten
 

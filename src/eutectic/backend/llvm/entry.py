@@ -17,7 +17,17 @@ from typing import Final
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.machine import Machine
-from eutectic.backend.llvm.plan import CopyStep, KernelStep, Plan, Step, Tensor, needs_barrier, sizes_text
+from eutectic.backend.llvm.plan import (
+    CopyStep,
+    KernelStep,
+    Plan,
+    Step,
+    Tensor,
+    arena_tensors,
+    needs_barrier,
+    sizes_text,
+)
+from eutectic.backend.llvm.requirements import size_flags, symbolic_sizes
 from eutectic.backend.llvm.team import BARRIER
 from eutectic.backend.llvm.types import register_type
 from eutectic.ir.dtype import item_bytes
@@ -119,6 +129,7 @@ class _Entry:
         """Body of the function that each thread of the team runs."""
         text, plan = self.work_text, self.plan
         emitter = ExprEmitter(text, self.machine.lanes())
+        emitter.wraps = True  # sizes may be any numbers until they were looked at
         for i, symbol in enumerate(self.symbols):
             emitter.indices[symbol] = self._word(text, len(plan.inputs) + len(plan.outputs) + 1 + i, "i64")
         arena = self._word(text, len(plan.inputs) + len(plan.outputs), "ptr")
@@ -188,6 +199,7 @@ class _Entry:
         """Body of the function with the calling convention of tvm-ffi."""
         text, plan = self.entry_text, self.plan
         emitter = ExprEmitter(text, self.machine.lanes())
+        emitter.wraps = True  # sizes may be any numbers until they were looked at
         tensors = [*plan.inputs, *plan.outputs]
         count = len(tensors) + len(plan.symbols)
         self._require(f"icmp eq i32 %count, {count}", f"{plan.name} takes {count} arguments: inputs, then outputs")
@@ -198,6 +210,7 @@ class _Entry:
             self._bind_symbols(emitter, record, tensor)
         for record, tensor in zip(records, tensors, strict=True):
             self._check_shape(emitter, record, tensor)
+        self._check_sizes(emitter)
         words = [self._data(record) for record in records]
         words.append(self._arena(emitter))
         words += [emitter.indices[symbol] for symbol in self.symbols]
@@ -327,6 +340,17 @@ class _Entry:
         text = self.entry_text
         offset = self._field(record, 40, "i64")
         return text.assign(f"getelementptr inbounds i8, ptr {self._field(record, 0, 'ptr')}, i64 {offset}")
+
+    def _check_sizes(self, emitter: ExprEmitter) -> None:
+        """That sizes agree, and that all memory has one."""
+        name = self.plan.name
+        for item in self.plan.agreements:
+            given, wanted = emitter.index(item.given), emitter.index(item.wanted)
+            self._require(f"icmp eq i64 {given}, {wanted}", f"{name}: {item.message}")
+        for size in symbolic_sizes(tensor.bytes for tensor in arena_tensors(self.plan)):
+            fits, right = size_flags(emitter, size)
+            self._require(f"icmp eq i1 {fits}, true", f"{name}: not enough memory for intermediates", "MemoryError")
+            self._require(f"icmp eq i1 {right}, true", f"{name}: an intermediate has a size that no memory has")
 
     def _arena(self, emitter: ExprEmitter) -> str:
         """Memory for intermediates: that of an earlier call when it is free and large enough."""

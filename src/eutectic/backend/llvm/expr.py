@@ -46,7 +46,7 @@ from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.expr import Let
 
 _INDEX: Final = ("int32", "int64")
-_OPAQUE: Final = ("tir.call_extern", "tir.call_pure_extern")
+_OPAQUE: Final = ("tir.call_extern", "tir.call_pure_extern", "tir.checked_index")
 Intrinsic = Callable[["ExprEmitter", Call], str]
 _INTRINSICS: Final[dict[str, Intrinsic]] = {}
 Load = Callable[["ExprEmitter", BufferLoad], str]
@@ -79,16 +79,20 @@ class ExprEmitter:
         values: Registers of all other variables.
         pointers: Registers of the memory that buffers' data variables point to.
         extents: Number of elements behind a data variable, as a 64-bit register; for checks.
+        items: Bytes of one of these elements.
         from_data: Variables whose values come from memory.
         machine_lanes: Elements of 32 bits in one vector register.
+        wraps: Whether indices may be any numbers, so that their arithmetic wraps around.
     """
 
     def __init__(self, text: FunctionText, machine_lanes: int) -> None:
+        self.wraps = False
         self.text, self.machine_lanes = text, machine_lanes
         self.indices: dict[Var, str] = {}
         self.values: dict[Var, str] = {}
         self.pointers: dict[Var, str] = {}
         self.extents: dict[Var, str] = {}
+        self.items: dict[Var, int] = {}
         self.from_data: set[Var] = set()
         self._memo: dict[int, tuple[PrimExpr, str]] = {}
         self._index_memo: dict[int, tuple[PrimExpr, str]] = {}
@@ -335,6 +339,12 @@ class ExprEmitter:
         word = "sext" if expr.dtype.startswith("int") else "zext"
         return self.text.assign(f"{word} {kind} {value} to i64")
 
+    def at_least_zero(self, size: str) -> str:
+        """A number of elements; a negative one counts as none."""
+        if not size.startswith("%"):
+            return str(max(int(size), 0))
+        return self.text.call("i64", "llvm.smax.i64", [("i64", size), ("i64", "0")])
+
     def fold(self, word: str, a: str, b: str) -> str:
         """`add`, `sub` or `mul` of indices; what is known at compile time is not emitted."""
         if not a.startswith("%") and not b.startswith("%"):
@@ -344,7 +354,7 @@ class ExprEmitter:
             return a
         if (a == "0" and word == "add") or (a == "1" and word == "mul"):
             return b
-        return self.text.assign(f"{word} nsw i64 {a}, {b}")
+        return self.text.assign(f"{word} {'' if self.wraps else 'nsw '}i64 {a}, {b}")
 
 
 def has_load(expr: PrimExpr) -> bool:

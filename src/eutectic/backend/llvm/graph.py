@@ -11,6 +11,7 @@ import numpy as np
 from eutectic.arith import simplify
 from eutectic.backend.llvm.kernels import Built
 from eutectic.backend.llvm.plan import CopyStep, KernelStep, Plan, Tensor, place
+from eutectic.backend.llvm.requirements import Agreement, agreement_of_view, agreements
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import IntImm, PrimExpr, mul
@@ -121,6 +122,7 @@ class _Planner:
     inputs: dict[Var, Tensor] = field(default_factory=dict)
     constants: dict[int, tuple[Constant, Tensor]] = field(default_factory=dict)
     steps: list[Any] = field(default_factory=list)
+    agreements: list[Agreement] = field(default_factory=list)
 
     def run(self, bindings: Sequence[VarBinding], needed: Sequence[Var]) -> Segment:
         for binding in bindings:
@@ -134,6 +136,7 @@ class _Planner:
         plan.inputs = list(self.inputs.values())
         plan.constants = [tensor for _, tensor in self.constants.values()]
         plan.steps = [self._settled(step) for step in self.steps]
+        plan.agreements = self.agreements
         plan.symbols = self._free_symbols(plan)
         place(plan)
         arrays = tuple(constant.data for constant, _ in self.constants.values())
@@ -190,6 +193,7 @@ class _Planner:
             assert isinstance(info, TensorStructInfo)
             assert info.dims is not None
             made = Tensor(name, info.dtype, tuple(info.dims), source.home, source.number)
+            self.agreements += agreement_of_view(name, source.elements, made.elements)
             self.views[id(made)] = (made, self._owner(source))
             return made
         return self._kernel(name, call)
@@ -212,17 +216,7 @@ class _Planner:
         values: list[Any] = [*operands, *results, *scalars]
         if len(values) != len(func.params):
             raise CodegenError(f"{callee.name_hint} takes {len(func.params)} arguments, got {len(values)}")
-        tensors, numbers, sizes = [], [], {}
-        for param, value in zip(func.params, values, strict=True):
-            buffer = func.buffer_map.get(param)
-            if buffer is None:
-                numbers.append(value)
-                sizes[param] = value
-                continue
-            tensors.append(value)
-            for size, actual in zip(buffer.shape, value.dims, strict=True):
-                if isinstance(size, ScalarVar):
-                    sizes.setdefault(size, actual)
+        tensors, numbers, sizes = self._arguments(callee.name_hint, func, values)
         built = self.compile_kernel(func)
         missing = [var.name for var in built.shape_vars if var not in sizes]
         if missing:
@@ -234,6 +228,30 @@ class _Planner:
         )
         single = not isinstance(call.struct_info, TupleStructInfo)
         return results[0] if single else _nest(call.struct_info, iter(results))
+
+    def _arguments(
+        self, name: str, func: PrimFunc, values: Sequence[Any]
+    ) -> tuple[list[Tensor], list[Any], dict[ScalarVar, Any]]:
+        """Tensors and numbers that a program is given, and the values of its variables."""
+        tensors: list[Tensor] = []
+        numbers: list[Any] = []
+        sizes: dict[ScalarVar, Any] = {}
+        for param, value in zip(func.params, values, strict=True):
+            buffer = func.buffer_map.get(param)
+            if (buffer is not None) != isinstance(value, Tensor):
+                kind = "a number" if buffer is None else "a tensor"
+                raise CodegenError(f"{name} takes {kind} as {param.name}, and is given another kind of value")
+            if buffer is None:
+                numbers.append(value)
+                sizes[param] = value
+                continue
+            tensors.append(value)
+            for size, actual in zip(buffer.shape, value.dims, strict=False):
+                if isinstance(size, ScalarVar):
+                    sizes.setdefault(size, actual)
+        given = [(tensor.name, tensor.dtype, tensor.dims) for tensor in tensors]
+        self.agreements += agreements(name, func, given, sizes)
+        return tensors, numbers, sizes
 
     def _workspace(self, name: str, size: PrimExpr, per_thread: bool) -> Tensor:
         count = mul(size, self.threads) if per_thread else size
@@ -266,6 +284,9 @@ class _Planner:
             sizes = [size for tensor in (*step.tensors, *step.workspaces) for size in tensor.dims]
             for value in (*numbers, *sizes):
                 used.update(dict.fromkeys(free_symbolic_vars(value)))
+        for item in plan.agreements:
+            for size in (item.given, item.wanted):
+                used.update(dict.fromkeys(free_symbolic_vars(size)))
         for tensor in (*plan.inputs, *plan.outputs):
             for size in tensor.dims:
                 used.update(dict.fromkeys(free_symbolic_vars(size)))

@@ -12,11 +12,12 @@ from eutectic.backend.llvm import vector_math
 from eutectic.backend.llvm.arithmetic import overload
 from eutectic.backend.llvm.casts import cast
 from eutectic.backend.llvm.expr import ExprEmitter, has_load, intrinsic
+from eutectic.backend.llvm.memory import lane_indices
 from eutectic.backend.llvm.symbols import is_registered
 from eutectic.backend.llvm.types import constant, register_type, splat, vector
 from eutectic.backend.llvm.vector_math import VectorFloat
 from eutectic.ir.dtype import is_float
-from eutectic.ir.prim_expr import Call, PrimExpr, element_dtype, lanes_of, with_lanes
+from eutectic.ir.prim_expr import Call, PrimExpr, StringImm, element_dtype, lanes_of, with_lanes
 from eutectic.support.errors import CodegenError
 
 _SAME: Final = ("floor", "ceil", "trunc", "fabs", "sqrt")  # one LLVM intrinsic of the same name
@@ -238,6 +239,37 @@ def _likely(emitter: ExprEmitter, call: Call) -> str:
 @intrinsic("assume", "tvm_storage_sync")
 def _nothing(emitter: ExprEmitter, call: Call) -> str:
     return "true" if call.dtype == "bool" else "0"
+
+
+@intrinsic("checked_index")
+def _checked_index(emitter: ExprEmitter, call: Call) -> str:
+    """An index that is inside of an axis, else zero and a report; lanes that do not take part are zero."""
+    index, extent, message, *given = call.args
+    assert isinstance(message, StringImm)
+    text, size = emitter.text, emitter.at_least_zero(emitter.index(extent))
+    kind = register_type(element_dtype(call.dtype))
+    lanes = [emitter.index(index)] if lanes_of(index.dtype) == 1 else lane_indices(emitter, index)
+    flags = _lane_conditions(emitter, given[0], len(lanes)) if given else ["true"] * len(lanes)
+    made, right = [], "true"
+    for lane, flag in zip(lanes, flags, strict=True):
+        inside = text.assign(f"icmp ult i64 {lane}, {size}")
+        idle = text.assign(f"xor i1 {flag}, true")
+        right = text.assign(f"and i1 {right}, {text.assign(f'or i1 {inside}, {idle}')}")
+        safe = text.assign(f"select i1 {inside}, i64 {lane}, i64 0")
+        made.append(safe if kind == "i64" else text.assign(f"trunc i64 {safe} to {kind}"))
+    emitter.report_unless(right, message.value)
+    return made[0] if lanes_of(call.dtype) == 1 else emitter.gather_lanes(kind, made)
+
+
+def _lane_conditions(emitter: ExprEmitter, active: PrimExpr, lanes: int) -> list[str]:
+    """Which lanes take part; the one index of several lanes counts where any of these does."""
+    value, count = emitter.value(active), lanes_of(active.dtype)
+    kind = register_type(active.dtype)
+    if count == 1:
+        return [value] * lanes
+    if lanes == 1:
+        return [emitter.text.call("i1", f"llvm.vector.reduce.or.{overload(kind)}", [(kind, value)])]
+    return [emitter.text.assign(f"extractelement {kind} {value}, i64 {i}") for i in range(lanes)]
 
 
 @intrinsic("undef")

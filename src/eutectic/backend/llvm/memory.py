@@ -47,6 +47,9 @@ def _inside(emitter: ExprEmitter, buffer: Buffer, index: PrimExpr, at: str, lane
     if size is None or not emitter.is_from_data(index):
         return None
     text = emitter.text
+    have, item = emitter.items.get(buffer.data, 0), memory_bytes(buffer.dtype)
+    if have and have != item:  # the memory is seen as elements of another size
+        size = text.assign(f"sdiv i64 {emitter.fold('mul', size, str(have))}, {item}")
     if lanes == 1:
         return text.assign(f"icmp ult i64 {at}, {size}")
     last = emitter.fold("sub", size, str(lanes))
@@ -151,8 +154,8 @@ def _every_other(emitter: ExprEmitter, expr: BufferLoad, index: Ramp) -> str:
     return _to_register(emitter, expr.dtype, made)
 
 
-def _lane_indices(emitter: ExprEmitter, index: PrimExpr) -> list[str]:
-    """Index of each lane in 64 bits."""
+def lane_indices(emitter: ExprEmitter, index: PrimExpr) -> list[str]:
+    """The lanes of a vector index, in 64 bits."""
     lanes, text = lanes_of(index.dtype), emitter.text
     if isinstance(index, Ramp) and lanes_of(index.base.dtype) == 1:
         base, step = emitter.index(index.base), emitter.index(index.stride)
@@ -176,7 +179,7 @@ def _gather(emitter: ExprEmitter, expr: BufferLoad, index: PrimExpr) -> str:
     buffer, element = expr.buffer, memory_type(expr.buffer.dtype)
     flags = _lane_flags(emitter, expr.predicate, lanes_of(index.dtype))
     lanes = []
-    for i, at in enumerate(_lane_indices(emitter, index)):
+    for i, at in enumerate(lane_indices(emitter, index)):
 
         def read(at: str = at) -> str:
             return _read(emitter, buffer, index, at)
@@ -269,6 +272,6 @@ def _contiguous_store(emitter: ExprEmitter, stmt: BufferStore, index: Ramp, dtyp
 def _scatter(emitter: ExprEmitter, stmt: BufferStore, index: PrimExpr, dtype: str, value: str) -> None:
     lanes, kind = lanes_of(index.dtype), memory_type(dtype)
     flags = _lane_flags(emitter, stmt.predicate, lanes)
-    for i, at in enumerate(_lane_indices(emitter, index)):
+    for i, at in enumerate(lane_indices(emitter, index)):
         one = emitter.text.assign(f"extractelement {kind} {value}, i64 {i}")
         _write(emitter, stmt.buffer, index, at, one, None if flags is None else flags[i])

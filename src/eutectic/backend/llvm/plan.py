@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from eutectic.backend.llvm.kernels import Built
+from eutectic.backend.llvm.requirements import LARGEST_BYTES, Agreement
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import IntImm, PrimExpr, add, mul
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.structural import structural_equal
+from eutectic.support.errors import CodegenError
 
 Home: TypeAlias = Literal["input", "output", "constant", "arena"]
 ALIGNMENT = 64
@@ -125,6 +127,7 @@ class Plan:
         constants: Tensors that are the same at every call, with `arrays` in the same order.
         symbols: Symbolic sizes that are not sizes of an input; they are given as integers.
         steps: What is done.
+        agreements: Sizes that must be one in every call.
         arena_bytes: Size of the memory for everything else; set by `place`.
         live_bytes: The most that is alive at a time, of tensors of constant size; no plan needs less.
         unshared_bytes: What the tensors of constant size would need without sharing memory.
@@ -136,9 +139,16 @@ class Plan:
     constants: list[Tensor] = field(default_factory=list)
     symbols: list[ScalarVar] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    agreements: list[Agreement] = field(default_factory=list)
     arena_bytes: PrimExpr = field(default_factory=lambda: IntImm("int64", 0))
     live_bytes: int = 0
     unshared_bytes: int = 0
+
+
+def arena_tensors(plan: Plan) -> list[Tensor]:
+    """The tensors that live in the arena, each once."""
+    used = (tensor for step in plan.steps for tensor in (*step.tensors, *step.workspaces))
+    return list({id(tensor): tensor for tensor in used if tensor.home == "arena"}.values())
 
 
 def sizes_text(sizes: Iterable[PrimExpr]) -> str:
@@ -147,16 +157,18 @@ def sizes_text(sizes: Iterable[PrimExpr]) -> str:
 
 
 def place(plan: Plan) -> None:
-    """Give every tensor of the arena its offset."""
+    """Give every tensor of the arena its offset.
+
+    Raises:
+        CodegenError: one has a size that no memory has.
+    """
     for number, step in enumerate(plan.steps):
         for tensor in (*step.tensors, *step.workspaces):
             tensor.touch(number)
-    found: dict[int, Tensor] = {}
-    for step in plan.steps:
-        for tensor in (*step.tensors, *step.workspaces):
-            if tensor.home == "arena":
-                found[id(tensor)] = tensor
-    fixed = [(tensor, _constant_bytes(tensor)) for tensor in found.values()]
+    fixed = [(tensor, _constant_bytes(tensor)) for tensor in arena_tensors(plan)]
+    for tensor, size in fixed:
+        if size is not None and not 0 <= size <= LARGEST_BYTES:
+            raise CodegenError(f"{plan.name}: {tensor.name} needs {size} bytes, which no memory has")
     sized = [(tensor, size) for tensor, size in fixed if size is not None]
     total = _first_fit(sized)
     plan.live_bytes = _most_alive(sized)

@@ -161,6 +161,7 @@ class StatementEmitter(ExprEmitter):
     def allocate(self, stmt: Allocate) -> None:
         """Give memory to a pointer: on the stack when it is small."""
         self.extents[stmt.buffer_var] = self.elements(stmt)
+        self.items[stmt.buffer_var] = memory_bytes(stmt.dtype)
         count = self.extents[stmt.buffer_var]
         if count.startswith("%") or int(count) * memory_bytes(stmt.dtype) > STACK_BYTES:
             self.pointers[stmt.buffer_var] = self.big_allocation(stmt)
@@ -172,4 +173,4 @@ class StatementEmitter(ExprEmitter):
         count = "1"
         for extent in stmt.extents:
             count = self.fold("mul", count, self.index(extent))
-        return count
+        return self.at_least_zero(count)

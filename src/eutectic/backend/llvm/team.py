@@ -25,6 +25,7 @@ from eutectic.support.errors import CodegenError
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.stmt import Allocate, AttrStmt, DeclBuffer, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
+from eutectic.tir.transform.index_facts import has_checks
 
 BARRIER = "eutectic_barrier"
 MESSAGE_AT = 128  # where the team's record has the pointer to the message of a failed check
@@ -104,6 +105,7 @@ class _TeamEmitter(StatementEmitter):
         self.together = has_parallel(func.body)
         self.shared_by_team = self.together  # whether the statement at hand is outside of parallel loops
         self.messages: dict[str, str] = {}  # by text
+        self.wraps = has_checks(func.body)
 
     def run(self) -> Kernel:
         parameters = self._parameters()
@@ -113,6 +115,7 @@ class _TeamEmitter(StatementEmitter):
             self.indices[var] = parameters[-1][1]
         for buffer in self.func.buffer_map.values():
             self.extents[buffer.data] = self.index(_span(buffer))
+            self.items[buffer.data] = memory_bytes(buffer.dtype)
         if self.together:
             self.uniform(self.func.body, last=True)
         else:
@@ -255,6 +258,7 @@ class _TeamEmitter(StatementEmitter):
         """Memory that the threads share comes from the caller; each thread's own is on its stack when small."""
         if self.shared_by_team:
             self.extents[stmt.buffer_var] = self.elements(stmt)
+            self.items[stmt.buffer_var] = memory_bytes(stmt.dtype)
             self.pointers[stmt.buffer_var] = self._workspace(stmt, per_thread=False)
         else:
             super().allocate(stmt)

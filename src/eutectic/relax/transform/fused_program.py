@@ -24,6 +24,7 @@ from eutectic.tir.expr import Let
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.stmt import Allocate, For, LetStmt, Stmt, seq
+from eutectic.tir.trusted import is_trusted, trust
 
 Path: TypeAlias = tuple[int, ...]
 Value: TypeAlias = "Buffer | tuple[Value, ...] | None"  # None for what carries sizes only
@@ -136,6 +137,8 @@ class _Maker:
             buffer_map=handles,  # type: ignore[arg-type]  # the node converts what it is given
             attrs={"tir.noalias": True},  # type: ignore[arg-type]  # the node converts what it is given
         )
+        if all(is_trusted(self.mod[name]) for name in self.callees):
+            trust(func)
         paths = tuple(path for path, _ in self.inputs)
         return FusedProgram(func, paths, tuple(symbol for symbol, _ in loose), frozenset(self.callees))
 

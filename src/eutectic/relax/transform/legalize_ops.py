@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from eutectic.arith import prove_equal
-from eutectic.ir.module import IRModule
+from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.node import Node, replace
 from eutectic.ir.op import Op, register_op_attr
 from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr
@@ -32,6 +32,8 @@ from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.support.errors import EutecticAdvice
+from eutectic.tir.function import PrimFunc
+from eutectic.tir.trusted import trust
 
 Legalization: TypeAlias = Callable[[BlockBuilder, Call], Expr]
 
@@ -171,13 +173,26 @@ class _Rewriter(PyExprMutator):
         """What the rule makes of a call, lowered in turn with all that it emitted."""
         self.builder_.begin_block(self.builder_.current_block_is_dataflow())
         made = rule(self.builder_, call)
-        for binding in self.builder_.end_block().bindings:
+        bindings = self.builder_.end_block().bindings
+        definition = op_def(call.op)
+        if definition is not None and definition.legalize_fn is rule:
+            self._trust([made, *(b.value for b in bindings if isinstance(b, VarBinding))])
+        for binding in bindings:
             super().visit_binding(binding)
         if made is call:
             return call
         again = isinstance(made, Call) and made.op is not call.op
         final = self.builder_.normalize(self.visit_expr(made) if again else super().visit_expr_post_order(made))
         return _with_info(final, call)
+
+    def _trust(self, values: Sequence[Any]) -> None:
+        """Take the programs of operators as they are: these look at the indices that they are given."""
+        mod = self.builder_.get()
+        for value in values:
+            callee: Any = value.args[0] if isinstance(value, Call) and value.args else None
+            program = mod.get(callee) if isinstance(callee, GlobalVar) else None
+            if isinstance(program, PrimFunc):
+                trust(program)
 
     def warn(self) -> None:
         """Point out the operators that have no rule."""

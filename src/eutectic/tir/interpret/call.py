@@ -9,7 +9,7 @@ from eutectic.ir.dtype import KNOWN, is_float
 from eutectic.ir.module import GlobalVar
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Call, Select, StringImm, element_dtype, lanes_of
-from eutectic.support.errors import CodegenError, InternalError
+from eutectic.support.errors import CallError, CodegenError, InternalError
 from eutectic.support.registry import get_global_func
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.interpret.intrinsics import intrinsic_meaning, reinterpret
@@ -70,6 +70,23 @@ def _reinterpret(compiler: Compiler, expr: Call) -> Code:
 def _undef(compiler: Compiler, expr: Call) -> Code:
     value, lanes = poison(element_dtype(expr.dtype)), lanes_of(expr.dtype)
     return lambda env: value if lanes == 1 else (value,) * lanes
+
+
+def _checked_index(compiler: Compiler, expr: Call) -> Code:
+    message: Any = expr.args[2]
+    index, extent = compiler.code(expr.args[0]), compiler.code(expr.args[1])
+    active = compiler.code(expr.args[3]) if len(expr.args) > 3 else None
+
+    def look(env: Env) -> Any:
+        value, size = index(env), extent(env)
+        lanes = as_lanes(value)
+        counts = (True,) * len(lanes) if active is None else as_lanes(active(env))
+        counts = counts if len(counts) == len(lanes) else (any(counts),) * len(lanes)
+        if any(counted and not 0 <= lane < size for lane, counted in zip(lanes, counts, strict=True)):
+            raise CallError(message.value)
+        return value
+
+    return look
 
 
 def _ret(compiler: Compiler, expr: Call) -> Code:
@@ -162,6 +179,7 @@ _SPECIAL: Final[dict[str, Callable[[Compiler, Call], Code]]] = {
     "if_then_else": _if_then_else,
     "reinterpret": _reinterpret,
     "undef": _undef,
+    "checked_index": _checked_index,
     "ret": _ret,
     "tvm_tuple": _tvm_tuple,
     "tvm_storage_sync": _tvm_storage_sync,

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.dtype import is_integer
-from eutectic.ir.prim_expr import Add, IntImm, Mul, PrimExpr, Sub, Var, add, mul, sub
+from eutectic.ir.prim_expr import Add, Call, IntImm, Mul, PrimExpr, Sub, Var, add, mul, sub
 from eutectic.ir.structural import structural_equal
 from eutectic.support.errors import InternalError
 from eutectic.tir.block import BlockRealize
@@ -61,14 +61,17 @@ class IndexFacts:
         known = self._done.get(id(expr))
         if known is None:
             sums = linear(expr)
-            made = self.analyzer.simplify(expr) if sums is None else written(sums, expr.dtype)
+            if sums is not None:
+                made = written(sums, expr.dtype)
+            else:
+                made = expr if looks_at_indices(expr) else self.analyzer.simplify(expr)
             made = expr if alike(expr, made) else made
             known = self._done[id(expr)] = (expr, made)
         return known[1]
 
     def condition(self, condition: PrimExpr) -> PrimExpr:
         """A condition on indices in normal form; a condition on data is kept as it is."""
-        if reads_memory(condition):
+        if reads_memory(condition) or looks_at_indices(condition):
             return condition
         made = self.analyzer.simplify(condition)
         return condition if alike(condition, made) else made
@@ -155,6 +158,21 @@ def reads_memory(root: PrimExpr) -> bool:
     return False
 
 
+def looks_at_indices(root: PrimExpr) -> bool:
+    """Whether an index is checked when an expression is computed, so that no part of it may be left out."""
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        item = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, Call) and getattr(item.op, "name", "") == "tir.checked_index":
+            return True
+        stack.extend(operands_of(item))
+    return False
+
+
 # ---- walks over statements
 
 
@@ -210,6 +228,13 @@ def statements(root: Stmt) -> Iterable[Stmt]:
 def loops_of(root: Stmt) -> list[For]:
     """All loops from `root` on, outer ones first."""
     return [stmt for stmt in statements(root) if isinstance(stmt, For)]
+
+
+def has_checks(root: Stmt) -> bool:
+    """Whether indices are checked in or below a statement."""
+    return any(
+        isinstance(item, Call) and getattr(item.op, "name", "") == "tir.checked_index" for item in expressions(root)
+    )
 
 
 def expressions(root: Stmt) -> Iterable[PrimExpr]:

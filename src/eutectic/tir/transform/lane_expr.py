@@ -316,6 +316,8 @@ class LaneExprs:
             return self.expr(expr.args[0])
         if name == "tir.undef" and not expr.args:
             return expr
+        if name == "tir.checked_index":
+            return self._checked_index(expr)
         known = name in _LANEWISE or (
             name == "tir.reinterpret"
             and item_bytes(element_dtype(expr.dtype)) == item_bytes(element_dtype(expr.args[0].dtype))
@@ -329,6 +331,16 @@ class LaneExprs:
             return expr if all(map(_same, args, expr.args)) else replace(expr, args=tuple(args))
         dtype = with_lanes(expr.dtype, self.lanes)
         return Call(dtype, expr.op, tuple(map(self.widened, args)))
+
+    def _checked_index(self, expr: Call) -> PrimExpr:
+        """An index that is looked at; only the lanes that take part count."""
+        index, extent, message, *given = expr.args
+        made = self.expr(index)
+        active = self.mask(self.expr(given[0]) if given else None)
+        if active is None and not is_vector(made):
+            return expr if made is index else replace(expr, args=(made, extent, message))
+        args = (self.widened(made), extent, message)
+        return Call(with_lanes(expr.dtype, self.lanes), expr.op, args if active is None else (*args, active))
 
     # ---- memory
 

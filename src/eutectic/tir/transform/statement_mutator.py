@@ -183,13 +183,19 @@ def is_zero(expr: PrimExpr) -> bool:
     return isinstance(expr, IntImm) and expr.value == 0
 
 
-def rewrite_expr(root: PrimExpr, change: Change, memo: dict[int, PrimExpr] | None = None) -> PrimExpr:
+def rewrite_expr(
+    root: PrimExpr,
+    change: Change,
+    memo: dict[int, PrimExpr] | None = None,
+    replaced: Callable[[PrimExpr, PrimExpr], PrimExpr] | None = None,
+) -> PrimExpr:
     """Rebuild an expression from its leaves up; shared parts are rewritten once and stay shared.
 
     Args:
         root: The expression; buffers in it are not entered.
         change: Called with each expression after its operands; gives the replacement, or None to keep it.
         memo: What was rewritten before, by the id of the original, which the caller keeps alive.
+        replaced: Called with each original and what became of it so far; gives what becomes of it.
 
     Returns:
         The new expression, or `root` itself when nothing changed.
@@ -213,7 +219,8 @@ def rewrite_expr(root: PrimExpr, change: Change, memo: dict[int, PrimExpr] | Non
             if any(new is not old for new, old in zip(made, operands, strict=True)):
                 fresh = with_operands(item, made)
         done = change(fresh)
-        memo[id(item)] = fresh if done is None else done
+        done = fresh if done is None else done
+        memo[id(item)] = done if replaced is None else replaced(item, done)
     return memo[id(root)]
 
 

@@ -13,6 +13,7 @@ from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
+from eutectic.tir.transform.index_facts import looks_at_indices
 from eutectic.tir.transform.substitute import fresh_lets
 
 _FREE: Final = (
@@ -35,7 +36,7 @@ def inline(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> list[Sta
     while changed:
         changed = False
         for i, stage in enumerate(found):
-            if id(stage.output) not in local or stage.init is not None:
+            if id(stage.output) not in local or stage.init is not None or looks_at_indices(stage.value):
                 continue
             readers = [k for k, other in enumerate(found) if any(r.buffer is stage.output for r in other.reads())]
             if readers and all(_may_inline(stage, found[k], len(readers)) for k in readers):
