@@ -43,8 +43,8 @@ from eutectic.tir.stmt import (
     While,
 )
 from eutectic.tir.transform.conditions import conjuncts, variables
+from eutectic.tir.transform.first_points import conjunction_of, first_points, variables_by_kind
 from eutectic.tir.transform.index_facts import exprs_of, reads_memory
-from eutectic.tir.transform.lower_init_block import conjunction_of, spatial_conditions
 from eutectic.tir.transform.statement_mutator import operands_of, with_values
 
 Bounds: TypeAlias = tuple[PrimExpr, PrimExpr]  # first value and number of values
@@ -340,14 +340,11 @@ def _is_constant(condition: PrimExpr, value: bool) -> bool:
 
 
 def _before_reduction(stmt: BlockRealize, scope: Scope) -> Scope:
-    """Where the first values of a reduction are stored: before its first iteration, be there one or not."""
-    axes = zip(stmt.block.iter_vars, stmt.iter_values, strict=True)
-    reduced = {
-        var for axis, value in axes if axis.iter_type == "comm_reduce" for var in variables(scope.resolved(value))
-    }
+    """Where the first values of a reduction are stored: `first_points` has the definition."""
+    spatial, used = variables_by_kind(stmt)
     low: dict[Var, PrimExpr] = {}
     for var, (first, _) in scope.iters.items():
-        if var in reduced:
+        if var in used - spatial:
             low[var] = with_values(first, low)
     iters = {var: bounds for var, bounds in scope.iters.items() if var not in low}
     changed = replace(scope, values={**scope.values, **low}, iters=iters)
@@ -355,4 +352,4 @@ def _before_reduction(stmt: BlockRealize, scope: Scope) -> Scope:
         changed = changed.known(var, exact_bounds(value, scope.ranges), exact_bounds(value, scope.usual))
     kept = tuple(part for part in scope.conditions if not variables(part) & low.keys())
     changed = replace(changed, conditions=kept, exact=scope.exact and len(kept) == len(scope.conditions))
-    return changed.where(conjunction_of(spatial_conditions(stmt)))
+    return changed.where(conjunction_of(first_points(stmt, (), scope.iters.keys()).conditions))
