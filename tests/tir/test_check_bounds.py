@@ -163,6 +163,14 @@ def test_trust_is_no_part_of_a_program():
         build(claimed)(np.zeros((4, 8), "f4"), np.full(4, 99, "i4"), np.zeros(32, "f4"), 0, 0)
 
 
+def test_trust_of_one_build_is_not_that_of_the_next():
+    func = program("for i in range(4):\n    B[I[i]] = A[i, 0]")
+    build(func, bounds="trusted")
+    assert not is_trusted(func)
+    with pytest.raises(CallError, match="outside of"):
+        build(func)(np.zeros((4, 8), "f4"), np.full(4, 99, "i4"), np.zeros(32, "f4"), 0, 0)
+
+
 def test_operators_are_not_looked_at_again():
     x = RelaxVar("x", TensorStructInfo((4, 8)))
     builder = BlockBuilder()

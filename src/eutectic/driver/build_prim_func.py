@@ -33,7 +33,7 @@ from eutectic.tir.function import PrimFunc
 from eutectic.tir.op import reinterpret
 from eutectic.tir.stmt import BufferStore
 from eutectic.tir.transform.check_bounds import bounds_of, check_bounds
-from eutectic.tir.trusted import trust
+from eutectic.tir.trusted import trusted_copy
 
 __all__ = ["NativeFunctions", "NativePrimFunc", "build"]
 
@@ -78,7 +78,7 @@ class NativePrimFunc:
         machine = machine_of(target)
         self.name, self.func = name, func
         used = available_threads(threads)
-        safe = trust(func) if bounds_of(bounds) == "trusted" else check_bounds(func, name)
+        safe = trusted_copy(func) if bounds_of(bounds) == "trusted" else check_bounds(func, name)
         plan = _plan(func, build_kernel(safe, machine), re.sub(r"\W", "_", name, flags=re.ASCII), used)
         self.program = Program(plan, [], machine, threads=used)
         written = _written_data(func)

@@ -23,7 +23,7 @@ from eutectic.tir.program_excerpt import index_shown, shown
 from eutectic.tir.stmt import Allocate, AssertStmt, BufferStore, DeclBuffer, Stmt
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
 from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated
-from eutectic.tir.trusted import is_trusted, trust
+from eutectic.tir.trusted import is_trusted, trust, trusted_copy
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def checked_module(mod: IRModule, bounds: str = "checked") -> IRModule:
     trusted = bounds_of(bounds) == "trusted"
     for gv, func in mod.functions_items():
         if isinstance(func, PrimFunc):
-            fresh = trust(func) if trusted else check_bounds(func, gv.name_hint)
+            fresh = trusted_copy(func) if trusted else check_bounds(func, gv.name_hint)
             if fresh is not func:
                 made[gv] = fresh
     return with_functions(mod, made)
