@@ -225,6 +225,7 @@ def test_statements_that_do_nothing():
 def test_every_intrinsic_is_compiled_or_left_out_for_a_reason():
     assert intrinsics is not None
     known = {name.removeprefix("tir.") for name in Op.list_op_names() if name.startswith("tir.")}
+    known = {name for name in known if not name.startswith("test_")}  # other tests make some
     compiled = set(expr._INTRINSICS)
     assert not compiled - known
     assert known - compiled == set(LEFT_OUT)
