@@ -39,7 +39,9 @@ def fail(number: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("case", "kind"), [(refuse, "refused"), (assert_something, "wrong"), (fail, "internal error")], ids=lambda x: str(x)
+    ("case", "kind"),
+    [(refuse, "refused"), (assert_something, "wrong"), (fail, "internal error")],
+    ids=["refused", "wrong", "internal"],
 )
 def test_outcomes(case, kind: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(families, "case_of", lambda family: case)
