@@ -20,7 +20,7 @@ from eutectic.ir.prim_expr import Call, PrimExpr, element_dtype, lanes_of, with_
 from eutectic.support.errors import CodegenError
 
 _SAME: Final = ("floor", "ceil", "trunc", "fabs", "sqrt")  # one LLVM intrinsic of the same name
-_RENAMED: Final = {"nearbyint": "rint", "round": "round"}
+_RENAMED: Final = {"nearbyint": "rint", "round": "rint"}
 _LIBRARY: Final = (
     *("exp2", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh"),
     *("asin", "acos", "atan", "asinh", "acosh", "atanh", "pow", "atan2", "hypot", "fmod", "nextafter"),
@@ -238,6 +238,16 @@ def _likely(emitter: ExprEmitter, call: Call) -> str:
 @intrinsic("assume", "tvm_storage_sync")
 def _nothing(emitter: ExprEmitter, call: Call) -> str:
     return "true" if call.dtype == "bool" else "0"
+
+
+@intrinsic("checked")
+def _checked(emitter: ExprEmitter, call: Call) -> str:
+    value, condition, message = call.args
+    holds, lanes = emitter.value(condition), lanes_of(condition.dtype)
+    if lanes > 1:
+        holds = emitter.text.call("i1", f"llvm.vector.reduce.and.v{lanes}i1", [(vector("i1", lanes), holds)])
+    emitter.report_unless(holds, getattr(message, "value", None))
+    return emitter.value(value)
 
 
 @intrinsic("undef")

@@ -9,7 +9,7 @@ from eutectic.ir.dtype import KNOWN, is_float
 from eutectic.ir.module import GlobalVar
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Call, Select, StringImm, element_dtype, lanes_of
-from eutectic.support.errors import CodegenError, InternalError
+from eutectic.support.errors import CallError, CodegenError, InternalError
 from eutectic.support.registry import get_global_func
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.interpret.intrinsics import intrinsic_meaning, reinterpret
@@ -70,6 +70,18 @@ def _reinterpret(compiler: Compiler, expr: Call) -> Code:
 def _undef(compiler: Compiler, expr: Call) -> Code:
     value, lanes = poison(element_dtype(expr.dtype)), lanes_of(expr.dtype)
     return lambda env: value if lanes == 1 else (value,) * lanes
+
+
+def _checked(compiler: Compiler, expr: Call) -> Code:
+    value, condition = compiler.codes(expr.args[:2])
+    message = getattr(expr.args[2], "value", "")
+
+    def check(env: Env) -> Any:
+        if not all(as_lanes(condition(env))):
+            raise CallError(message)
+        return value(env)
+
+    return check
 
 
 def _ret(compiler: Compiler, expr: Call) -> Code:
@@ -162,6 +174,7 @@ _SPECIAL: Final[dict[str, Callable[[Compiler, Call], Code]]] = {
     "if_then_else": _if_then_else,
     "reinterpret": _reinterpret,
     "undef": _undef,
+    "checked": _checked,
     "ret": _ret,
     "tvm_tuple": _tvm_tuple,
     "tvm_storage_sync": _tvm_storage_sync,

@@ -18,6 +18,7 @@ from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Tuple, Var, describe_info
 from eutectic.relax.frontend.torch.decompose import functional
 from eutectic.relax.frontend.torch.importer import Importer
+from eutectic.relax.frontend.torch.kernels import Kernels
 from eutectic.relax.frontend.torch.params import Parameters
 from eutectic.relax.frontend.torch.spans import module_path
 from eutectic.relax.frontend.torch.symbols import Symbols
@@ -76,7 +77,11 @@ def from_exported_program(
             help="export the model first: torch.export.export(model.eval(), example_inputs)",
         )
     refuse_training_operators(exported_program)
+    kernels = Kernels()
     custom = custom_convert_map or {}
+    for graph_module in exported_program.graph_module.modules():
+        if isinstance(graph_module, fx.GraphModule):
+            kernels.refuse(graph_module.graph, [str(key) for key in custom])
     program = functional(exported_program, [str(key) for key in custom]) if run_ep_decomposition else exported_program
     options = _Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple)
     return _Builder(program, options, custom).build()
@@ -151,6 +156,7 @@ class _Builder:
 
     def _output(self) -> Expr:
         fields = [self.importer.env[node] for node in tensor_outputs(self.program)]
+        fields[:1] = map(self.importer.asserted, fields[:1])
         if self.options.unwrap_unit_return_tuple and len(fields) == 1:
             return self.block_builder.emit_output(fields[0])
         if self.options.no_bind_return_tuple:
