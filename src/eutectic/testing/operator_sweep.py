@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -51,11 +52,18 @@ def sweep(samples: Sequence[Sample], wanted: Sequence[str]) -> Iterator[Outcome]
     """
     if not samples:
         return
-    first = _alone(samples[0], wanted)
+    (first,) = _quietly(list(samples[:1]), wanted)
     yield first
     size = BATCH if first.result == EQUAL else 1  # what the first is refused for, the others will often be too
     for begin in range(1, len(samples), size):
-        yield from _outcomes(list(samples[begin : begin + size]), wanted)
+        yield from _quietly(list(samples[begin : begin + size]), wanted)
+
+
+def _quietly(samples: list[Sample], wanted: Sequence[str]) -> list[Outcome]:
+    """Outcomes without what torch warns of: samples are odd on purpose."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _outcomes(samples, wanted)
 
 
 def _outcomes(samples: list[Sample], wanted: Sequence[str]) -> list[Outcome]:

@@ -136,7 +136,8 @@ class Truth:
 def eager_results(calls: Calls) -> list[Any]:
     """What torch gives for samples, in their own dtypes."""
     with torch.no_grad():
-        return calls(*calls.inputs())
+        results: list[Any] = calls(*calls.inputs())
+    return results
 
 
 def _floats(sample: Sample) -> Sequence[torch.Tensor]:

@@ -112,4 +112,5 @@ def _same(value: torch.Tensor) -> tuple[int, ...]:
 
 
 def _cut(value: torch.Tensor) -> tuple[int, ...]:
-    return tuple(min(size, _SHORT) if isinstance(size, int) else _SHORT for size in value.shape)
+    sizes: tuple[Any, ...] = tuple(value.shape)  # a size that varies is no int, whatever torch's types say
+    return tuple(min(size, _SHORT) if isinstance(size, int) else _SHORT for size in sizes)
