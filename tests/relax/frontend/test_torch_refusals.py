@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import eutectic
-from eutectic.support.errors import CallError, EutecticError, UnsupportedOperatorError
+from eutectic.support.errors import CallError, EutecticError, FrontendError, UnsupportedOperatorError
 from eutectic.testing.eager import module
 
 ONE, ZERO = torch.tensor([1, 2, 3]), torch.tensor([1, 0, 3])
@@ -81,6 +81,21 @@ def test_what_eager_raises_on_for_its_values_is_an_error_of_the_call(name: str):
     with pytest.raises(CallError, match=words):
         compiled(*bad)
     assert torch.equal(compiled(*good), function(*good))  # a failed call leaves nothing behind
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized:UserWarning")
+def test_an_argument_of_another_shape_is_not_written_to():
+    x, out = torch.ones(3, 6), torch.zeros(2, 6)
+    function = lambda x, out: torch.index_select(x, 1, torch.tensor([0, 1]), out=out)  # noqa: E731
+    with pytest.raises(FrontendError, match=r"writes float32\[3, 2\] to its input args_1, which is float32\[2, 6\]"):
+        eutectic.compile(module(function), (x, out), target="llvm")
+
+
+def test_an_argument_of_another_dtype_is_not_written_to():
+    x, out = torch.ones(3, 6), (torch.zeros(6), torch.zeros(6, dtype=torch.float64))
+    function = lambda x, *out: torch.aminmax(x, dim=0, out=out)  # noqa: E731
+    with pytest.raises(UnsupportedOperatorError, match=r"aten\.aminmax\.out"):
+        eutectic.compile(module(function), (x, *out), target="llvm")
 
 
 def test_a_number_read_out_of_a_tensor_is_refused():

@@ -102,6 +102,7 @@ class _Builder:
     def build(self) -> IRModule:
         nodes = {node.name: node for node in self.program.graph.nodes}
         refuse_buffer_mutation(self.program)
+        refuse_resized_inputs(self.program)
         for spec in self.program.graph_signature.input_specs:
             if spec.arg.name in nodes:
                 self._input(spec, nodes[spec.arg.name])
@@ -219,3 +220,25 @@ def refuse_buffer_mutation(program: ExportedProgram) -> None:
             notes=notes,
             help="return the new value as an output and pass it in with the next call",
         )
+
+
+def refuse_resized_inputs(program: ExportedProgram) -> None:
+    """Refuse programs that write what has another shape or dtype to an argument, as `out=` of operators can.
+
+    Raises:
+        FrontendError: names the argument, with what it is and what is written.
+    """
+    nodes = {node.name: node for node in program.graph.nodes}
+    for spec in program.graph_signature.output_specs:
+        if spec.kind is not OutputKind.USER_INPUT_MUTATION:
+            continue
+        given, written = (nodes[str(name)].meta["val"] for name in (spec.target, spec.arg.name))
+        if (given.dtype, tuple(given.shape)) != (written.dtype, tuple(written.shape)):
+            raise FrontendError(
+                f"the model writes {_described(written)} to its input {spec.target}, which is {_described(given)}",
+                help="pass an argument of that dtype and shape, or return the new value instead",
+            )
+
+
+def _described(value: torch.Tensor) -> str:
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"

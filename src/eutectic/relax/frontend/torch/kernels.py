@@ -63,7 +63,7 @@ def _described(node: fx.Node) -> Any:
 
 
 def _is_doubtful(node: fx.Node) -> bool:
-    """Whether an operator takes tensors, not all of dtypes that every kernel has, and draws no random numbers."""
+    """Whether an operator takes tensors of several dtypes, or of one that kernels may lack; not where it is random."""
     if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
         return False
     if torch.Tag.nondeterministic_seeded in node.target.tags:
@@ -71,7 +71,8 @@ def _is_doubtful(node: fx.Node) -> bool:
     tensors = [value for other in node.all_input_nodes if (value := other.meta.get("val")) is not None]
     if not tensors or not all(isinstance(value, torch.Tensor) for value in tensors):
         return False
-    return any(value.dtype not in _COMPLETE for value in tensors)
+    dtypes = {value.dtype for value in tensors}
+    return len(dtypes) > 1 or not dtypes.issubset(_COMPLETE)
 
 
 def _asked(node: fx.Node) -> str | None:
