@@ -20,8 +20,8 @@ from eutectic.relax.frontend.torch.unsupported import Unsupported
 _COMPLETE: Final = (torch.float32, torch.float64)  # dtypes that every kernel has
 _ELEMENTS: Final = 4096  # up to which operators run on the shapes of the model
 _SHORT: Final = 8  # what longer axes are cut to beyond
-# How torch says that it has no kernel, whatever the shapes.
-_NO_KERNEL: Final = ("not implemented for", "does not support", "not supported for", "is not supported")
+# How torch says that dtypes or a literal divisor are the matter, not the shapes or values that it is asked with.
+_CERTAIN: Final = ("not implemented for", "does not support", "not supported for", "dtype", "ZeroDivisionError")
 
 Fill = Callable[..., torch.Tensor]
 
@@ -84,8 +84,7 @@ def _asked(node: fx.Node) -> str | None:
     said = [_error(node, fill, shape) for fill in (torch.zeros, torch.ones)]
     if None in said:
         return None
-    exact = pointwise or whole or any(words in str(said[0]) for words in _NO_KERNEL)
-    return said[0] if exact else None
+    return said[0] if pointwise or any(words in str(said[0]) for words in _CERTAIN) else None
 
 
 def _error(node: fx.Node, fill: Fill, shape: Callable[[torch.Tensor], tuple[int, ...]]) -> str | None:
