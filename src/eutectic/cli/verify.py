@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 from rich.console import Console
 from rich.progress import track
@@ -44,4 +47,40 @@ def epilogues() -> None:
         typer.echo(f"TVM {version}: {said}")
     if unexpected:
         typer.echo(f"not as expected: {', '.join(unexpected)}", err=True)
+        raise typer.Exit(1)
+
+
+@verify.command("operators")
+def operators(
+    op: Annotated[list[str] | None, typer.Option(help="Name in torch's table; may be given again.")] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="Dtype of the samples; may be given again.")] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Target to compile for; may be given again.")] = None,
+    samples: Annotated[int, typer.Option(min=0, help="Samples of each operator and dtype; 0 takes all.")] = 4,
+    write: Annotated[Path | None, typer.Option(help="File for the page of all results.")] = None,
+) -> None:
+    """Compile samples of torch's operators, and compare with their definitions in float64 and with eager."""
+    from eutectic.support.errors import EutecticError  # these import torch and the whole compiler
+    from eutectic.testing.operator_samples import DTYPES, select
+    from eutectic.testing.operator_sweep import EQUAL, REFUSED, WRONG, targets
+    from eutectic.testing.operator_table import Coverage, page, run
+
+    unknown = [name for name in dtype or () if name not in DTYPES]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]}: expected one of {', '.join(DTYPES)}", param_hint="--dtype")
+    coverage = Coverage(samples or None, tuple(target or targets()), tuple(dtype or DTYPES))
+    try:
+        names = select(op or ())
+    except EutecticError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    progress = track(run(names, coverage), "sweeping", len(names), console=Console(stderr=True), transient=True)
+    for _ in progress:
+        pass
+    for outcome in coverage.wrong:
+        typer.echo(f"wrong: {outcome.sample}: {outcome.said}", err=True)
+    if write is not None:
+        write.write_text(page(coverage), encoding="utf-8")
+    total = coverage.total()
+    typer.echo(f"{total[EQUAL]} equal, {total[REFUSED]} refused, {total[WRONG]} wrong")
+    if coverage.wrong:
         raise typer.Exit(1)

@@ -104,14 +104,14 @@ def _binary(name: str) -> Callable[[Operand, Operand], PrimExpr]:
     return apply
 
 
-def _rounding(name: str) -> Callable[[Operand], PrimExpr]:
+def _rounding(name: str, meaning: str) -> Callable[[Operand], PrimExpr]:
     op = intrinsic(f"tir.{name}")
 
     def apply(x: Operand) -> PrimExpr:
         value = as_prim(x, "int32")
         return Call(value.dtype, op, (value,)) if is_float(element_dtype(value.dtype)) else value
 
-    _describe(apply, name, f"`{name}` of a float; integers are returned as they are.")
+    _describe(apply, name, f"A float rounded {meaning}; integers are returned as they are.")
     return apply
 
 
@@ -149,8 +149,9 @@ fabs = _unary("fabs")
 atan2, hypot, copysign, nextafter = _binary("atan2"), _binary("hypot"), _binary("copysign"), _binary("nextafter")
 fmod, pow = _binary("fmod"), _binary("pow")
 power = pow
-floor, ceil, trunc = _rounding("floor"), _rounding("ceil"), _rounding("trunc")
-round, nearbyint = _rounding("round"), _rounding("nearbyint")
+floor, ceil = _rounding("floor", "towards minus infinity"), _rounding("ceil", "towards plus infinity")
+trunc, nearbyint = _rounding("trunc", "towards zero"), _rounding("nearbyint", "to nearest, halves to even")
+round = _rounding("round", "to nearest, halves to even, as `nearbyint`")
 isnan, isinf = _classification("isnan", False), _classification("isinf", False)
 isfinite = _classification("isfinite", True)
 min, max = minimum, maximum
@@ -170,6 +171,7 @@ _SYNC: Final = intrinsic("tir.tvm_storage_sync", lambda _: "int32")
 _ASSUME: Final = intrinsic("tir.assume", lambda _: "bool")
 _CHECKED_INDEX: Final = intrinsic("tir.checked_index")
 _UNDEF: Final = intrinsic("tir.undef", None)
+_CHECKED: Final = intrinsic("tir.checked")
 _CALL_PACKED: Final = intrinsic("tir.call_packed", lambda _: "int32")
 _CALL_EXTERN: Final = intrinsic("tir.call_extern", None)
 _CALL_PURE_EXTERN: Final = intrinsic("tir.call_pure_extern", None)
@@ -383,6 +385,23 @@ def checked_index(index: Operand, extent: Operand, message: str, active: PrimExp
     value = _integer("checked_index", index)
     args = (value, as_prim(extent, element_dtype(value.dtype)), StringImm(message))
     return Call(value.dtype, _CHECKED_INDEX, args if active is None else (*args, active))
+
+
+def checked(value: Operand, condition: Operand | bool, message: str) -> PrimExpr:
+    """`value`, where `condition` must hold; where it does not, the call of the program fails with `message`.
+
+    Other elements may be computed before the failure is reported, from the value as it is. A value that
+    nothing reads is not checked.
+
+    Raises:
+        TypeError: the condition is not bool.
+    """
+    made, holds = as_prim(value, "int32"), as_prim(condition, "bool")
+    if element_dtype(holds.dtype) != "bool":
+        raise TypeError(f"the condition of checked must be bool, got {holds.dtype}")
+    if isinstance(holds, IntImm) and holds.value:
+        return made
+    return Call(made.dtype, _CHECKED, (made, holds, StringImm(message)))
 
 
 def undef(dtype: str = "float32") -> PrimExpr:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eutectic.ir.dtype import is_float, is_integer, item_bytes
-from eutectic.ir.prim_expr import PrimExpr, Var, as_prim
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, as_prim
 from eutectic.ir.prim_logic import Select
 from eutectic.te import Tensor
 from eutectic.te.tensor import TENSOR_OPERATORS, sizes_of
@@ -132,6 +132,20 @@ def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return Select(a.equal(b), a + math.log(2), apart)
 
 
+def _of_integers(division: Callable[[Any, Any], PrimExpr]) -> Callable[[PrimExpr, PrimExpr], PrimExpr]:
+    """A division of integers, which fails where the divisor is zero."""
+    return lambda a, b: division(a, op.checked(b, b.not_equal(0), "integer division by zero"))
+
+
+def _squared(x: PrimExpr) -> PrimExpr:
+    """`x * x`; of a constant with the bits that its dtype has, which constants fold without."""
+    if not isinstance(x, IntImm):
+        return x * x
+    bits = 8 * item_bytes(x.dtype)
+    low = 0 if x.dtype.startswith("uint") else -(1 << bits - 1)
+    return IntImm(x.dtype, (x.value * x.value - low) % (1 << bits) + low)
+
+
 def _integer_power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """Power by repeated squaring, which wraps around; a negative exponent truncates towards zero."""
     zero, one = as_prim(0, a.dtype), as_prim(1, a.dtype)
@@ -143,7 +157,10 @@ def _integer_power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
         grown = Select(taken, result * base, result)
         if bit == bits - 1:
             return grown
-        return _named("result", grown, lambda r: _named("base", base * base, lambda again: step(bit + 1, r, again)))
+        square = _squared(base)
+        if isinstance(square, IntImm):
+            return _named("result", grown, lambda r: step(bit + 1, r, square))
+        return _named("result", grown, lambda r: _named("base", square, lambda again: step(bit + 1, r, again)))
 
     found = step(0, one, a)
     if unsigned:
@@ -181,10 +198,10 @@ multiply = _binary(
     "`lhs * rhs`; of bool the logical and.",
     takes="any",
 )
-divide = _binary("divide", _by_kind(op.div, op.truncdiv), "`lhs / rhs`; integers truncate towards zero.")
-floor_divide = _binary("floor_divide", _by_kind(_floor_divide, op.floordiv), "The quotient rounded down.")
-mod = _binary("mod", _by_kind(op.fmod, op.truncmod), "Remainder with the sign of `lhs`.")
-floor_mod = _binary("floor_mod", _by_kind(_floor_mod, op.floormod), "Remainder with the sign of `rhs`.")
+divide = _binary("divide", _by_kind(op.div, _of_integers(op.truncdiv)), "`lhs / rhs`; integers truncate towards zero.")
+floor_divide = _binary("floor_divide", _by_kind(_floor_divide, _of_integers(op.floordiv)), "The quotient rounded down.")
+mod = _binary("mod", _by_kind(op.fmod, _of_integers(op.truncmod)), "Remainder with the sign of `lhs`.")
+floor_mod = _binary("floor_mod", _by_kind(_floor_mod, _of_integers(op.floormod)), "Remainder with the sign of `rhs`.")
 power = _binary("power", _by_kind(op.pow, _integer_power), "`lhs` to the power `rhs`; integers wrap around.")
 log_add_exp = _binary("log_add_exp", _log_add_exp, "`log(exp(lhs) + exp(rhs))` without overflow.", takes="float")
 maximum = _binary("maximum", nan_max, "The larger; NaN if either is.", takes="any")
@@ -254,6 +271,27 @@ def where(condition: Tensor, x: Operand, y: Operand) -> Tensor:
         "T_where",
         "broadcast",
     )
+
+
+def checked(x: Tensor, condition: Tensor, message: str) -> Tensor:
+    """`x`, of which every element fails the call with `message` where the condition does not hold.
+
+    Args:
+        x: Any shape and dtype.
+        condition: A bool tensor that broadcasts to the shape of `x`.
+        message: What is said.
+
+    Returns:
+        Shape and dtype of `x`; one stage `T_checked`.
+
+    Raises:
+        TypeError: the condition is not bool.
+    """
+
+    def element(*at: PrimExpr) -> PrimExpr:
+        return op.checked(x(*at), condition(*broadcast_index(condition, at, x.shape)), message)
+
+    return stage(x.shape, element, "T_checked", "broadcast")
 
 
 def ewise_fma(x1: Tensor, x2: Tensor, x3: Tensor) -> Tensor:

@@ -162,6 +162,14 @@ def ewise_fma(f: Feeds) -> Case:
     return Case(op.ewise_fma(a, b, c), ta * tb + tc, feeds=f.values)
 
 
+@covers("relax.checked")
+def checked(f: Feeds) -> Case:
+    shape = f.shape(low=0)
+    x, t = f.tensor(shape, f.pick(*ANY), special=True)
+    small, _ = f.tensor(_fitting(f, shape), "float32")
+    return Case(op.checked(x, op.less(small, 1e9), "too large"), t, exact=True, feeds=f.values)
+
+
 @covers("relax.astype")
 def astype(f: Feeds) -> Case:
     source, target = f.pick(*ANY), f.pick(*ANY)

@@ -55,6 +55,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: op.ewise_fma(t(2), t(3), t(2)), "ewise_fma needs equal shapes, got (2,) and (3,)"),
     (lambda: op.ewise_fma(t(2), t(2, 1), t(2)), "ewise_fma needs equal shapes, got (2,) and (2, 1)"),
     (lambda: op.ewise_fma(t(2), i(2), t(2)), "ewise_fma of float32 and int64"),
+    (lambda: op.checked(t(2), t(2), ""), "the condition of checked must be bool, got float32"),
+    (lambda: op.checked(t(2), b(3, 2), ""), "a condition of (3, 2) does not broadcast to (2,)"),
     (lambda: op.astype(t(2), "float31"), "unknown dtype 'float31'"),
     (lambda: op.astype(t(2), "void"), "astype needs a dtype"),
     (lambda: op.matmul(t(2, 2), t(2, 2), "f32"), "unknown dtype 'f32'"),
@@ -256,6 +258,7 @@ RUN_TIME: list[tuple[Call, tuple[Any, ...], str]] = [
     (op.divide(i(1), i(1)), (np.array([1]), np.array([0])), "integer division by zero"),
     (op.floor_mod(i(1), i(1)), (np.array([1]), np.array([0])), "integer division by zero"),
     (op.left_shift(i(1), i(1)), (np.array([1]), np.array([-1])), "shift by a negative count"),
+    (op.checked(t(2), b(), "too large"), (np.zeros(2), np.array(False)), "too large"),
 ]
 
 

@@ -228,13 +228,28 @@ class ExprEmitter:
 
     def _select(self, expr: Select) -> str:
         lanes, kind = lanes_of(expr.dtype), register_type(expr.dtype)
-        condition, yes, no = self.value(expr.condition), self.value(expr.true_value), self.value(expr.false_value)
+        yes, no = self._arm(expr.true_value), self._arm(expr.false_value)
+        condition = self.value(expr.condition)
         chooser = register_type(expr.condition.dtype)
         if lanes_of(expr.condition.dtype) > 1 and lanes_of(expr.true_value.dtype) == 1:
             lanes = lanes_of(expr.condition.dtype)
             kind = vector(kind, lanes)
             yes, no = self.broadcast(kind, lanes, yes), self.broadcast(kind, lanes, no)
         return self.text.assign(f"select {chooser} {condition}, {kind} {yes}, {kind} {no}")
+
+    def _arm(self, expr: PrimExpr) -> str:
+        """A value to choose.
+
+        LLVM sees through the widening of a float16, compares the narrow values instead, and then takes -0.0 for
+        0.0; behind a fence it does not. The comparison gets the same register, so that both are one instruction.
+        """
+        value = self.value(expr)
+        if isinstance(expr, Cast) and element_dtype(expr.value.dtype) == "float16" and value.startswith("%"):
+            kind = register_type(expr.dtype)
+            if kind.endswith(("float", "float>")):
+                value = self.text.call(kind, f"llvm.arithmetic.fence.{arithmetic.overload(kind)}", [(kind, value)])
+                self._memo[id(expr)] = (expr, value)
+        return value
 
     def _call(self, call: Call) -> str:
         name = str(getattr(call.op, "name", getattr(call.op, "name_hint", "?")))

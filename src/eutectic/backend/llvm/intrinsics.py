@@ -21,7 +21,7 @@ from eutectic.ir.prim_expr import Call, PrimExpr, StringImm, element_dtype, lane
 from eutectic.support.errors import CodegenError
 
 _SAME: Final = ("floor", "ceil", "trunc", "fabs", "sqrt")  # one LLVM intrinsic of the same name
-_RENAMED: Final = {"nearbyint": "rint", "round": "round"}
+_RENAMED: Final = {"nearbyint": "rint", "round": "rint"}
 _LIBRARY: Final = (
     *("exp2", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh"),
     *("asin", "acos", "atan", "asinh", "acosh", "atanh", "pow", "atan2", "hypot", "fmod", "nextafter"),
@@ -270,6 +270,16 @@ def _lane_conditions(emitter: ExprEmitter, active: PrimExpr, lanes: int) -> list
     if lanes == 1:
         return [emitter.text.call("i1", f"llvm.vector.reduce.or.{overload(kind)}", [(kind, value)])]
     return [emitter.text.assign(f"extractelement {kind} {value}, i64 {i}") for i in range(lanes)]
+
+
+@intrinsic("checked")
+def _checked(emitter: ExprEmitter, call: Call) -> str:
+    value, condition, message = call.args
+    holds, lanes = emitter.value(condition), lanes_of(condition.dtype)
+    if lanes > 1:
+        holds = emitter.text.call("i1", f"llvm.vector.reduce.and.v{lanes}i1", [(vector("i1", lanes), holds)])
+    emitter.report_unless(holds, getattr(message, "value", None))
+    return emitter.value(value)
 
 
 @intrinsic("undef")

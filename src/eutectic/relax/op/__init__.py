@@ -34,6 +34,9 @@ from eutectic.relax.op.call_packed import (
     call_tir,
     call_tir_inplace,
 )
+from eutectic.relax.op.checked import (
+    checked,
+)
 from eutectic.relax.op.create import (
     arange,
     full,
@@ -168,6 +171,7 @@ __all__ = [
     "call_tir",
     "call_tir_inplace",
     "ceil",
+    "checked",
     "clip",
     "concat",
     "cos",

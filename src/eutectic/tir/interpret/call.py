@@ -89,6 +89,18 @@ def _checked_index(compiler: Compiler, expr: Call) -> Code:
     return look
 
 
+def _checked(compiler: Compiler, expr: Call) -> Code:
+    value, condition = compiler.codes(expr.args[:2])
+    message = getattr(expr.args[2], "value", "")
+
+    def check(env: Env) -> Any:
+        if not all(as_lanes(condition(env))):
+            raise CallError(message)
+        return value(env)
+
+    return check
+
+
 def _ret(compiler: Compiler, expr: Call) -> Code:
     value = compiler.code(expr.args[0])
 
@@ -180,6 +192,7 @@ _SPECIAL: Final[dict[str, Callable[[Compiler, Call], Code]]] = {
     "reinterpret": _reinterpret,
     "undef": _undef,
     "checked_index": _checked_index,
+    "checked": _checked,
     "ret": _ret,
     "tvm_tuple": _tvm_tuple,
     "tvm_storage_sync": _tvm_storage_sync,

@@ -18,11 +18,6 @@ from eutectic.support.errors import InternalError
 from eutectic.tir.interpret.scalar import Unary, bits_of, fused_multiply_add, rounding, shifting, wrapping
 
 
-def _round_away(x: Any) -> Any:
-    whole = np.trunc(x)
-    return whole + np.copysign(1.0, x) if abs(x - whole) >= 0.5 else whole
-
-
 def _sigmoid(x: Any) -> Any:
     if x >= 0:
         return 1.0 / (1.0 + np.exp(-x))
@@ -55,7 +50,7 @@ _FLOAT_UNARY: Final[dict[str, Unary]] = {
     "asinh": np.arcsinh,
     "acosh": np.arccosh,
     "atanh": np.arctanh,
-    "round": _round_away,
+    "round": np.rint,
     "nearbyint": np.rint,
 }
 _FLOAT_BINARY: Final[dict[str, Any]] = {

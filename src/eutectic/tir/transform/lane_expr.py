@@ -28,6 +28,7 @@ from eutectic.ir.prim_expr import (
     LogicalBinary,
     Mul,
     Not,
+    Or,
     PrimExpr,
     Ramp,
     Select,
@@ -318,6 +319,8 @@ class LaneExprs:
             return expr
         if name == "tir.checked_index":
             return self._checked_index(expr)
+        if name == "tir.checked":
+            return self._checked(expr)
         known = name in _LANEWISE or (
             name == "tir.reinterpret"
             and item_bytes(element_dtype(expr.dtype)) == item_bytes(element_dtype(expr.args[0].dtype))
@@ -341,6 +344,19 @@ class LaneExprs:
             return expr if made is index else replace(expr, args=(made, extent, message))
         args = (self.widened(made), extent, message)
         return Call(with_lanes(expr.dtype, self.lanes), expr.op, args if active is None else (*args, active))
+
+    def _checked(self, expr: Call) -> PrimExpr:
+        """A checked value; lanes that do not take part have nothing to hold."""
+        value, condition = self.expr(expr.args[0]), self.expr(expr.args[1])
+        if self.guard is not None:
+            condition = Or(Not(self.guard), self.widened(condition))
+        elif not is_vector(value) and not is_vector(condition):
+            return replace(expr, args=(value, condition, expr.args[2]))
+        return replace(
+            expr,
+            dtype=with_lanes(expr.dtype, self.lanes),
+            args=(self.widened(value), self.widened(condition), expr.args[2]),
+        )
 
     # ---- memory
 

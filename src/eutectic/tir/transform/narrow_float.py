@@ -33,7 +33,15 @@ from eutectic.tir.transform.statement_mutator import StmtMutator, pair, rewrite_
 NARROW: Final = ("float16", "bfloat16")
 _CLASSES: Final = ("tir.isnan", "tir.isinf", "tir.isfinite")
 # Calls that do not compute: they move values, or see their bits.
-_MOVES: Final = ("tir.if_then_else", "tir.reinterpret", "tir.undef", "tir.nextafter", "tir.likely", "tir.ret")
+_MOVES: Final = (
+    "tir.if_then_else",
+    "tir.reinterpret",
+    "tir.undef",
+    "tir.checked",
+    "tir.nextafter",
+    "tir.likely",
+    "tir.ret",
+)
 _EXTERNAL: Final = ("tir.call_packed", "tir.call_extern", "tir.call_pure_extern", "tir.tvm_tuple", "tir.address_of")
 _EXACT_CALLS: Final = ("tir.fabs", "tir.copysign", "tir.floor", "tir.ceil", "tir.trunc", "tir.round", "tir.nearbyint")
 _EXACT_INTEGERS: Final = ("int8", "int16", "uint8", "uint16", "bool")

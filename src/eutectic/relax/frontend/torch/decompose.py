@@ -40,7 +40,8 @@ def functional(program: ExportedProgram, custom: Collection[str] = ()) -> Export
     done = _DONE.setdefault(program, {})
     names = frozenset(custom)
     if names not in done:
-        with quiet(), torch.no_grad():
+        # Beneath autograd torch leaves operators whole that it takes apart for the sake of their gradients.
+        with quiet(), torch.inference_mode():
             done[names] = _taken_apart(program.run_decompositions({}), names)
     return done[names]
 

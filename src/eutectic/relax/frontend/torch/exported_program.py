@@ -18,6 +18,7 @@ from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Tuple, Var, describe_info
 from eutectic.relax.frontend.torch.decompose import functional
 from eutectic.relax.frontend.torch.importer import Importer
+from eutectic.relax.frontend.torch.kernels import Kernels
 from eutectic.relax.frontend.torch.params import Parameters
 from eutectic.relax.frontend.torch.spans import module_path
 from eutectic.relax.frontend.torch.symbols import Symbols
@@ -76,7 +77,11 @@ def from_exported_program(
             help="export the model first: torch.export.export(model.eval(), example_inputs)",
         )
     refuse_training_operators(exported_program)
+    kernels = Kernels()
     custom = custom_convert_map or {}
+    for graph_module in exported_program.graph_module.modules():
+        if isinstance(graph_module, fx.GraphModule):
+            kernels.refuse(graph_module.graph, [str(key) for key in custom])
     program = functional(exported_program, [str(key) for key in custom]) if run_ep_decomposition else exported_program
     options = _Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple)
     return _Builder(program, options, custom).build()
@@ -97,6 +102,7 @@ class _Builder:
     def build(self) -> IRModule:
         nodes = {node.name: node for node in self.program.graph.nodes}
         refuse_buffer_mutation(self.program)
+        refuse_resized_inputs(self.program)
         for spec in self.program.graph_signature.input_specs:
             if spec.arg.name in nodes:
                 self._input(spec, nodes[spec.arg.name])
@@ -151,6 +157,7 @@ class _Builder:
 
     def _output(self) -> Expr:
         fields = [self.importer.env[node] for node in tensor_outputs(self.program)]
+        fields[:1] = map(self.importer.asserted, fields[:1])
         if self.options.unwrap_unit_return_tuple and len(fields) == 1:
             return self.block_builder.emit_output(fields[0])
         if self.options.no_bind_return_tuple:
@@ -213,3 +220,25 @@ def refuse_buffer_mutation(program: ExportedProgram) -> None:
             notes=notes,
             help="return the new value as an output and pass it in with the next call",
         )
+
+
+def refuse_resized_inputs(program: ExportedProgram) -> None:
+    """Refuse programs that write what has another shape or dtype to an argument, as `out=` of operators can.
+
+    Raises:
+        FrontendError: names the argument, with what it is and what is written.
+    """
+    nodes = {node.name: node for node in program.graph.nodes}
+    for spec in program.graph_signature.output_specs:
+        if spec.kind is not OutputKind.USER_INPUT_MUTATION:
+            continue
+        given, written = (nodes[str(name)].meta["val"] for name in (spec.target, spec.arg.name))
+        if (given.dtype, tuple(given.shape)) != (written.dtype, tuple(written.shape)):
+            raise FrontendError(
+                f"the model writes {_described(written)} to its input {spec.target}, which is {_described(given)}",
+                help="pass an argument of that dtype and shape, or return the new value instead",
+            )
+
+
+def _described(value: torch.Tensor) -> str:
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"

@@ -19,6 +19,7 @@ from eutectic.relax.frontend.torch.spans import span_of
 from eutectic.relax.frontend.torch.symbols import Symbols
 from eutectic.relax.frontend.torch.table import Context, Refused, key_of
 from eutectic.relax.frontend.torch.unsupported import Unsupported
+from eutectic.relax.op import checked
 from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.support.errors import FrontendError, InternalError, TypeInferenceError
 
@@ -26,7 +27,6 @@ UserConverter = Callable[[fx.Node, Context], Any]
 
 # Checks that torch inserts for itself; calls check what they need against the signature.
 _CHECKS: Final = (
-    "_assert_async",
     "_assert_scalar",
     "_assert_tensor_metadata",
     "_guards_fn",
@@ -34,6 +34,8 @@ _CHECKS: Final = (
     "_functional_sym_constrain",
     "sym_constrain_range",
 )
+_ASSERTIONS: Final = ("aten._assert_async.msg", "aten._assert_async.default")  # of values that only the run knows
+_READS: Final = ("aten.item.default", "aten._local_scalar_dense.default")
 # Regions that torch wraps -> the place of the wrapped graph among the arguments.
 _REGIONS: Final = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 
@@ -52,6 +54,7 @@ class Importer:
         self.custom = {str(key): converter for key, converter in custom.items()}
         self.env: dict[fx.Node, Any] = {}
         self.unsupported = Unsupported()
+        self._assertions: list[tuple[fx.Node, Expr, str]] = []
 
     def run(self, graph: fx.Graph) -> None:
         """Convert every node that is not a placeholder or the output.
@@ -70,12 +73,18 @@ class Importer:
 
     def _convert(self, node: fx.Node) -> Any:
         value = node.meta.get("val")
+        if operator_name(node) in _READS:
+            if any(not _is_check(user) for user in node.users):
+                self.unsupported.add(node, "a number is read out of a tensor, which only the run of the model knows")
+            return None
         if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
             return self.symbols.size(value)
         if isinstance(value, (torch.SymBool, torch.SymFloat)):
             return None
         context = Context(node, span_of(node), self.block_builder, self.env, self.symbols)
         try:
+            if operator_name(node) in _ASSERTIONS:
+                return self._assert(node, context)
             made = self._dispatch(node, context)
             if node.target is getitem:
                 return self._checked(node, context.emit(made) if not _is_leaf(made) else made)
@@ -101,6 +110,18 @@ class Importer:
         args, kwargs = _arguments(node)
         found = {key: self._operand(value) for key, value in kwargs.items()}
         return converter(context, *[self._operand(arg) for arg in args], **found)
+
+    def _assert(self, node: fx.Node, context: Context) -> None:
+        condition, *message = _arguments(node)[0]
+        holds = context.cast(self._operand(condition), "bool")
+        self._assertions.append((node, holds, message[0] if message else "an assertion of the model does not hold"))
+
+    def asserted(self, value: Expr) -> Expr:
+        """A value that is right only when all assertions of the graph hold."""
+        for node, condition, message in self._assertions:
+            made = checked(value, condition, message, span=span_of(node))
+            value = self.block_builder.emit(made)
+        return value
 
     def _inlined(self, node: fx.Node, context: Context) -> list[Any]:
         """The results of a region that torch wraps because of the grad mode or autocast, converted in place."""

@@ -204,6 +204,8 @@ def power_of_number(ctx: Context, x: Expr, exponent: Any) -> Expr:
     """Power by a number; squares, cubes and roots as torch computes them."""
     dtype = ctx.out_dtype
     base = ctx.cast(x, dtype)
+    if dtype_of(x) == "bool" and isinstance(exponent, bool):
+        ctx.refuse("torch itself is not sure of the dtype of a bool to the power of a bool")
     if dtype == "bool" or not _is_number(exponent):
         return _arithmetic(ctx, op.power, x, exponent)
     if exponent == 1:

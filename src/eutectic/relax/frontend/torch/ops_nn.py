@@ -19,17 +19,24 @@ from eutectic.relax.frontend.torch.table import (
     number,
 )
 from eutectic.relax.op import (
+    abs,
+    add,
     clip,
     divide,
     expand_dims,
     full,
+    greater,
+    less,
+    minimum,
     multiply,
     negative,
     nn,
     reshape,
     sigmoid,
     split,
+    subtract,
     tanh,
+    where,
 )
 
 _PLAIN: Final[dict[str, Callable[..., Call]]] = {
@@ -83,10 +90,14 @@ def elu(ctx: Context, x: Expr, alpha: float, scale: float, input_scale: float) -
 
 @converts("aten.celu.default")
 def celu(ctx: Context, x: Expr, alpha: float) -> Expr:
-    """`max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`, as elu of the scaled input."""
+    """`max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`, below zero as elu of the scaled input."""
     if alpha == 1:
         return ctx.call(nn.elu, x, 1.0)
-    return ctx.call(multiply, ctx.call(nn.elu, ctx.call(divide, x, float(alpha)), 1.0), float(alpha))
+    dtype = dtype_of(x)
+    wide = ctx.wide(x)
+    below = ctx.call(multiply, ctx.call(nn.elu, ctx.call(divide, wide, float(alpha)), 1.0), float(alpha))
+    positive = ctx.call(greater, wide, number(0, dtype_of(wide)))
+    return ctx.cast(ctx.call(where, positive, wide, below), dtype)
 
 
 @converts("aten.softplus.default")
@@ -99,15 +110,29 @@ def softplus(ctx: Context, x: Expr, beta: float, threshold: float) -> Expr:
 def mish(ctx: Context, x: Expr) -> Expr:
     """`x * tanh(softplus(x))`, in no less than float32."""
     dtype = dtype_of(x)
-    wide = ctx.cast(x, "float32" if dtype in ("float16", "bfloat16") else dtype)
+    wide = ctx.wide(x)
     return ctx.cast(ctx.call(multiply, wide, ctx.call(tanh, ctx.call(nn.softplus, wide))), dtype)
 
 
 @converts("aten.log_sigmoid.default")
 def log_sigmoid(ctx: Context, x: Expr) -> Expr:
-    """`min(x, 0) - log(1 + exp(-|x|))`, as minus softplus of minus `x` without a threshold."""
-    wide = ctx.call(nn.softplus, ctx.call(negative, x), 1.0, 60.0)
-    return ctx.call(negative, wide)
+    """`log(1 / (1 + exp(-x)))`, as `min(x, 0) - log(1 + exp(-|x|))`, which does not overflow."""
+    dtype = dtype_of(x)
+    wide = ctx.wide(x)
+    tail = ctx.call(nn.softplus, ctx.call(negative, ctx.call(abs, wide)))
+    return ctx.cast(ctx.call(subtract, ctx.call(minimum, wide, number(0, dtype_of(wide))), tail), dtype)
+
+
+@converts("aten.softshrink.default")
+def softshrink(ctx: Context, x: Expr, limit: float = 0.5) -> Expr:
+    """`x` moved towards zero by `limit`, and 0.0 within it; NaN stays."""
+    dtype = dtype_of(x)
+    wide = ctx.wide(x)
+    step = number(limit, dtype_of(wide))
+    inside = ctx.call(subtract, wide, wide)
+    above, below = ctx.call(subtract, wide, step), ctx.call(add, wide, step)
+    low = ctx.call(where, ctx.call(less, wide, ctx.call(negative, step)), below, inside)
+    return ctx.cast(ctx.call(where, ctx.call(greater, wide, step), above, low), dtype)
 
 
 @converts("aten.glu.default")

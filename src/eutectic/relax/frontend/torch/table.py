@@ -138,6 +138,10 @@ class Context:
         """`x` in another dtype; nothing when it has it."""
         return x if dtype_of(x) == dtype else self.call(astype, x, dtype)
 
+    def wide(self, x: Expr) -> Expr:
+        """`x` in the dtype that its functions are computed in: no less than float32."""
+        return self.cast(x, "float32" if dtype_of(x) in ("float16", "bfloat16") else dtype_of(x))
+
     def tensor(self, value: Any, dtype: str) -> Expr:
         """A tensor, number or size as a tensor of `dtype`."""
         if isinstance(value, (bool, int, float)):

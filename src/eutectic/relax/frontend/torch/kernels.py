@@ -1,0 +1,116 @@
+"""What torch itself refuses to compute: operators that have no kernel for a dtype, or not for a number.
+
+`torch.export` follows an operator by rules about shapes and dtypes that are more generous than the kernels of
+the CPU: it exports powers of bools and remainders by a literal zero, which eager raises on. Where that may be,
+torch is asked: the operator runs on a few elements, zeros and ones, and what raises on both raises in eager too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch import fx
+
+from eutectic.relax.frontend.torch.table import key_of
+from eutectic.relax.frontend.torch.unsupported import Unsupported
+
+_COMPLETE: Final = (torch.float32, torch.float64)  # dtypes that every kernel has
+_ELEMENTS: Final = 4096  # up to which operators run on the shapes of the model
+_SHORT: Final = 8  # what longer axes are cut to beyond
+# How torch says that dtypes or a literal divisor are the matter, not the shapes or values that it is asked with.
+_CERTAIN: Final = ("not implemented for", "does not support", "not supported for", "dtype", "ZeroDivisionError")
+
+Fill = Callable[..., torch.Tensor]
+
+
+class Kernels:
+    """Asks torch about the operators of exported graphs, about each kind of call once."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, str | None] = {}
+
+    def refuse(self, graph: fx.Graph, custom: Collection[str] = ()) -> None:
+        """Refuse graphs with operators that eager cannot run.
+
+        Args:
+            graph: A graph as torch exported it.
+            custom: Keys of converters given by the user, whose operators mean what these say.
+
+        Raises:
+            UnsupportedOperatorError: lists the operators, with what torch says.
+        """
+        missing = Unsupported()
+        for node in graph.nodes:
+            doubtful = _is_doubtful(node) and key_of(str(node.target), custom) is None
+            said = self._refusal(node) if doubtful else None
+            if said is not None:
+                missing.add(node, f"torch cannot compute it on a CPU: {said}")
+        missing.raise_if_any()
+
+    def _refusal(self, node: fx.Node) -> str | None:
+        key = repr((node.target, fx.node.map_arg((node.args, node.kwargs), _described)))
+        if key not in self._said:
+            self._said[key] = _asked(node)
+        return self._said[key]
+
+
+def _described(node: fx.Node) -> Any:
+    value = node.meta.get("val")
+    return (str(value.dtype), tuple(value.shape)) if isinstance(value, torch.Tensor) else str(value)
+
+
+def _is_doubtful(node: fx.Node) -> bool:
+    """Whether an operator takes tensors of several dtypes, or of one that kernels may lack; not where it is random."""
+    if not isinstance(node.target, torch._ops.OpOverload) or node.target.namespace != "aten":
+        return False
+    if torch.Tag.nondeterministic_seeded in node.target.tags:
+        return False
+    tensors = [value for other in node.all_input_nodes if (value := other.meta.get("val")) is not None]
+    if not tensors or not all(isinstance(value, torch.Tensor) for value in tensors):
+        return False
+    dtypes = {value.dtype for value in tensors}
+    return len(dtypes) > 1 or not dtypes.issubset(_COMPLETE)
+
+
+def _asked(node: fx.Node) -> str | None:
+    """The first line of what torch says on zeros and on ones; None when one of them works, or it does not count."""
+    pointwise = torch.Tag.pointwise in node.target.tags  # type: ignore[union-attr]  # asked of operators only
+    sizes = [other.meta["val"].numel() for other in node.all_input_nodes]
+    whole = all(isinstance(size, int) for size in sizes) and sum(sizes) <= _ELEMENTS
+    shape = _one if pointwise else _same if whole else _cut
+    said = [_error(node, fill, shape) for fill in (torch.zeros, torch.ones)]
+    if None in said:
+        return None
+    return said[0] if pointwise or any(words in str(said[0]) for words in _CERTAIN) else None
+
+
+def _error(node: fx.Node, fill: Fill, shape: Callable[[torch.Tensor], tuple[int, ...]]) -> str | None:
+    made = partial(_filled, fill=fill, shape=shape)
+    target: Any = node.target
+    try:
+        with torch.no_grad():
+            target(*fx.node.map_arg(node.args, made), **fx.node.map_arg(node.kwargs, made))
+    except Exception as error:  # whatever it raises is what the user would see
+        return next(iter(str(error).splitlines()), type(error).__name__)
+    return None
+
+
+def _filled(node: fx.Node, fill: Fill, shape: Callable[[torch.Tensor], tuple[int, ...]]) -> torch.Tensor:
+    value = node.meta["val"]
+    return fill(shape(value), dtype=value.dtype)
+
+
+def _one(value: torch.Tensor) -> tuple[int, ...]:
+    return (1,) * value.dim()
+
+
+def _same(value: torch.Tensor) -> tuple[int, ...]:
+    return tuple(value.shape)
+
+
+def _cut(value: torch.Tensor) -> tuple[int, ...]:
+    sizes: tuple[Any, ...] = tuple(value.shape)  # a size that varies is no int, whatever torch's types say
+    return tuple(min(size, _SHORT) if isinstance(size, int) else _SHORT for size in sizes)

@@ -1,0 +1,97 @@
+"""Special values of operators against their documented definitions in float64, which torch's kernels do not decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import eutectic
+from eutectic.testing.eager import module
+
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+def values(dtype: torch.dtype) -> torch.Tensor:
+    """Zeros, denormals, the smallest and largest numbers, halves, infinities and NaN."""
+    info = torch.finfo(dtype)
+    sizes = [0.0, info.tiny * info.eps, info.tiny, info.eps, 0.25, 0.5, 1.0, 1.5, 2.5, 11.625, 90.0, info.max / 2]
+    sizes += [info.max, np.inf]
+    return torch.tensor([*sizes, *(-x for x in sizes), np.nan], dtype=torch.float64).to(dtype)
+
+
+def celu(alpha: float) -> Callable[[Any], Any]:
+    return lambda x: np.where(x > 0, x, alpha * np.expm1(x / alpha))
+
+
+# name -> the operator, its definition in float64, units in the last place that it may be off.
+UNARY: dict[str, tuple[Any, Callable[[Any], Any], float]] = {
+    "round": (torch.round, np.rint, 0),
+    "relu": (F.relu, lambda x: np.where(x > 0, x, np.where(np.isnan(x), x, 0.0)), 0),
+    "softshrink": (
+        F.softshrink, lambda x: np.where(x > 0.5, x - 0.5, np.where(x < -0.5, x + 0.5, np.where(np.isnan(x), x, 0))), 1
+    ),
+    "logsigmoid": (F.logsigmoid, lambda x: np.where(x > 0, 0.0, x) - np.log1p(np.exp(-np.abs(x))), 4),
+    "elu": (F.elu, celu(1.0), 8),
+    "celu, small alpha": (lambda x: F.celu(x, 0.5), celu(0.5), 8),
+    "celu, large alpha": (lambda x: F.celu(x, 3.0), celu(3.0), 8),
+    "selu": (F.selu, lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)), 8),
+    "smallest positive or zero": (lambda x: x.float().clamp(max=0), lambda x: np.where(x > 0, 0.0, x), 0),
+}  # fmt: skip
+BINARY: dict[str, tuple[Any, Callable[[Any, Any], Any]]] = {
+    "fmod": (torch.fmod, np.fmod),
+    "remainder": (torch.remainder, lambda a, b: np.where(
+        (np.fmod(a, b) != 0) & ((b < 0) != (np.fmod(a, b) < 0)), np.fmod(a, b) + b, np.fmod(a, b)
+    )),
+}  # fmt: skip
+
+
+def same(got: torch.Tensor, want: np.ndarray, ulps: float, signs: bool = True) -> None:
+    """NaN, infinities and zeros with their signs in the same places, all else within units in the last place."""
+    info = torch.finfo(got.dtype)
+    rounded, ours = torch.from_numpy(want).to(got.dtype).double().numpy(), got.double().numpy()
+    np.testing.assert_array_equal(np.isnan(ours), np.isnan(rounded))
+    np.testing.assert_array_equal(np.isinf(ours), np.isinf(rounded))
+    finite = np.isfinite(rounded)
+    unit = np.maximum(np.abs(rounded[finite]), info.tiny) * info.eps
+    assert np.all(np.abs(ours[finite] - rounded[finite]) <= ulps * unit)
+    if signs:
+        zero = (rounded == 0) & (ours == 0)
+        np.testing.assert_array_equal(np.signbit(ours[zero]), np.signbit(rounded[zero]))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_one_element(name: str, dtype: torch.dtype):
+    function, definition, ulps = UNARY[name]
+    x = values(dtype)
+    got = eutectic.compile(module(function), (x,), target="llvm")(x)
+    with np.errstate(all="ignore"):
+        same(got, definition(x.double().numpy()), ulps, signs=name != "relu")
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", BINARY)
+def test_remainders_of_all_pairs(name: str, dtype: torch.dtype):
+    """By denormals and the largest numbers too: the remainder is exact, its sum with the divisor rounded once."""
+    function, definition = BINARY[name]
+    a, b = (x.reshape(-1) for x in torch.meshgrid(values(dtype), values(dtype), indexing="ij"))
+    got = eutectic.compile(module(function), (a, b), target="llvm")(a, b)
+    with np.errstate(all="ignore"):
+        same(got, definition(a.double().numpy(), b.double().numpy()), 0, signs=False)
+
+
+@pytest.mark.parametrize("mode", ["floor", "trunc"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_rounded_quotients_of_narrow_floats_are_those_of_the_exact_quotient(mode: str, dtype: torch.dtype):
+    a = torch.tensor([11.625, -11.625, 7.0, 1.0, 100.0]).repeat(9).to(dtype)
+    b = torch.tensor([0.11767578125, 0.11767578125, -2.0, 3.0, 0.125]).repeat(9).to(dtype)
+    got = eutectic.compile(module(lambda a, b: torch.div(a, b, rounding_mode=mode)), (a, b), target="llvm")(a, b)
+    exact = a.double() / b.double()
+    want = (torch.floor(exact) if mode == "floor" else torch.trunc(exact)).to(dtype)
+    assert torch.equal(got, want)
+    assert got[0] == 98
