@@ -23,6 +23,9 @@ _SHORT: Final = 8  # what longer axes are cut to beyond
 # How torch says that dtypes or a literal divisor are the matter, not the shapes or values that it is asked with.
 _CERTAIN: Final = ("not implemented for", "does not support", "not supported for", "dtype", "ZeroDivisionError")
 
+# Of these torch computes bytes in fixed point, with weights rounded in ways that differ between processors.
+_FIXED_POINT: Final = ("aten.upsample_bicubic2d", "aten._upsample_bicubic2d_aa", "aten._upsample_bilinear2d_aa")
+
 Fill = Callable[..., torch.Tensor]
 
 
@@ -44,8 +47,14 @@ class Kernels:
         """
         missing = Unsupported()
         for node in graph.nodes:
-            doubtful = _is_doubtful(node) and key_of(str(node.target), custom) is None
-            said = self._refusal(node) if doubtful else None
+            if key_of(str(node.target), custom) is not None:
+                continue
+            if _is_in_fixed_point(node):
+                missing.add(
+                    node, "torch rounds weights of bytes in ways of its own: interpolate float32, and round that"
+                )
+                continue
+            said = self._refusal(node) if _is_doubtful(node) else None
             if said is not None:
                 missing.add(node, f"torch cannot compute it on a CPU: {said}")
         missing.raise_if_any()
@@ -60,6 +69,13 @@ class Kernels:
 def _described(node: fx.Node) -> Any:
     value = node.meta.get("val")
     return (str(value.dtype), tuple(value.shape)) if isinstance(value, torch.Tensor) else str(value)
+
+
+def _is_in_fixed_point(node: fx.Node) -> bool:
+    """Whether an operator interpolates bytes."""
+    if not str(node.target).startswith(_FIXED_POINT):
+        return False
+    return any(getattr(other.meta.get("val"), "dtype", None) is torch.uint8 for other in node.all_input_nodes)
 
 
 def _is_doubtful(node: fx.Node) -> bool:

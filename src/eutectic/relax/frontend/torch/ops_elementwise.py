@@ -14,7 +14,7 @@ from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax import op
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
-from eutectic.relax.frontend.torch.table import Context, converts, dtype_of, number
+from eutectic.relax.frontend.torch.table import Context, converts, dims_of, dtype_of, number
 from eutectic.relax.op.numerics import integer_bounds
 
 _NARROW: Final = ("float16", "bfloat16")
@@ -167,12 +167,23 @@ def divide(ctx: Context, a: Any, b: Any) -> Expr:
 
 @converts("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 def divide_rounded(ctx: Context, a: Any, b: Any, *, rounding_mode: str | None = None) -> Expr:
-    """Division rounded down, towards zero, or not."""
+    """Division rounded down, towards zero, or not.
+
+    What is rounded towards zero is the quotient, which is one of the dtype where tensors are divided; by a number
+    torch divides in float32, and the floor is that of the exact quotient.
+    """
     if rounding_mode == "floor":
         return _scaling(ctx, op.floor_divide, a, b)
     if rounding_mode == "trunc" and is_float(ctx.out_dtype):
-        return _scaling(ctx, op.divide, a, b, then=op.trunc)
+        if _is_number(b) or all(size == 1 for size in _static_sizes(b)):
+            return _scaling(ctx, op.divide, a, b, then=op.trunc)
+        return ctx.call(op.trunc, _scaling(ctx, op.divide, a, b))
     return _scaling(ctx, op.divide, a, b)
+
+
+def _static_sizes(x: Expr) -> list[int | None]:
+    """Sizes of a tensor; None where one varies."""
+    return [getattr(size, "value", None) for size in dims_of(x)]
 
 
 @converts("aten.floor_divide.default", "aten.floor_divide.Scalar")
