@@ -20,6 +20,7 @@ Case: TypeAlias = Callable[[int], str]
 FAMILIES: Final[dict[str, str]] = {
     "accesses": "tests.fuzz.accesses",
     "models": "tests.fuzz.models",
+    "operators": "tests.fuzz.operators",
     "schedules": "tests.fuzz.schedules",
     "texts": "tests.fuzz.texts",
 }

@@ -13,7 +13,9 @@ from tests.fuzz.runner import Report, Worker, answer, numbers
 from eutectic.support.errors import CodegenError
 
 
-@pytest.mark.parametrize("family", [pytest.param(f, marks=[pytest.mark.slow] * (f == "models")) for f in FAMILIES])
+@pytest.mark.parametrize(
+    "family", [pytest.param(f, marks=[pytest.mark.slow] * (f in ("models", "operators"))) for f in FAMILIES]
+)
 def test_a_case_of_each_family(family: str):
     number = next(numbers(0, family))
     found = outcome(family, number)
