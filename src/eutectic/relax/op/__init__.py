@@ -143,6 +143,7 @@ from eutectic.relax.op.unary import (
     tanh,
     trunc,
 )
+from eutectic.support.door import open_doors
 
 __all__ = [
     "abs",
@@ -259,3 +260,5 @@ __all__ = [
 ]
 
 install_operators()
+
+open_doors(globals())
