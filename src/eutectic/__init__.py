@@ -37,4 +37,4 @@ __all__ = [
     "topi",
 ]
 
-open_doors(globals())
+open_doors(globals(), places=True)

@@ -41,12 +41,13 @@ _LIBRARIES: Final = ("site-packages", "dist-packages", "<", str(Path(inspect.__f
 _NOTES: Final = 6  # arguments that are listed
 
 
-def open_doors(namespace: dict[str, Any], leave: Collection[str] = ()) -> None:
+def open_doors(namespace: dict[str, Any], leave: Collection[str] = (), *, places: bool = False) -> None:
     """Put a door before every function and class of ours that a package exports.
 
     Args:
         namespace: The globals of the package, with `__all__`.
         leave: Names that stay as they are: what looks at the frame of its caller.
+        places: Whether errors that know no place in the user's source get that of the call.
     """
     prefix = str(namespace["__name__"]).removeprefix("eutectic.")
     for name in namespace["__all__"]:
@@ -55,17 +56,35 @@ def open_doors(namespace: dict[str, Any], leave: Collection[str] = ()) -> None:
             continue
         public = f"{prefix}.{name}"
         if isinstance(found, types.FunctionType):
-            namespace[name] = door(found, public)
+            namespace[name] = door(found, public, places=places)
         elif isinstance(found, type):
             _door_of_class(found, public)
 
 
-def door(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def open_methods(cls: type, name: str, leave: Collection[str] = ()) -> None:
+    """Put a door before the public methods that a class defines itself.
+
+    Args:
+        cls: The class.
+        name: What messages call it.
+        leave: Names that stay as they are.
+    """
+    for key, found in list(vars(cls).items()):
+        if key.startswith("_") or key in leave:
+            continue
+        if isinstance(found, types.FunctionType):
+            setattr(cls, key, door(found, f"{name}.{key}"))
+        elif isinstance(found, staticmethod):
+            setattr(cls, key, staticmethod(door(found.__func__, f"{name}.{key}")))
+
+
+def door(function: Callable[..., Any], name: str, *, places: bool = False) -> Callable[..., Any]:
     """A function behind a door.
 
     Args:
         function: The function.
         name: What messages call it.
+        places: Whether errors that know no place in the user's source get that of the call.
     """
     if hasattr(function, "__public_name__"):
         return function
@@ -74,7 +93,9 @@ def door(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     def enter(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except EutecticError:
+        except EutecticError as error:
+            if places and error.at is None:
+                error.at = caller_excerpt()
             raise
         except RAW as error:
             refusal = explained(function, name, args, kwargs, error)
