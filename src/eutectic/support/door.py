@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from eutectic.support.annotations import accepts, described, hints_of
 from eutectic.support.errors import ArgumentError, EutecticError, Excerpt, InternalError
-from eutectic.support.shown import kind_of, shown
+from eutectic.support.shown import clipped, kind_of, shown
 from eutectic.support.spelling import did_you_mean
 
 # What Python raises when a value is not what the code expects.
@@ -110,12 +110,14 @@ def door(function: Callable[..., Any], name: str, *, places: bool = False) -> Ca
 def _door_of_class(cls: type, name: str) -> None:
     if issubclass(cls, (BaseException, enum.Enum)) or getattr(cls, "_is_protocol", False):
         return
-    if dataclasses.is_dataclass(cls):
-        if "__post_init__" in vars(cls):
-            setattr(cls, "__post_init__", _door_of_fields(vars(cls)["__post_init__"], name.rpartition(".")[0]))  # noqa: B010
+    owner = next((base for base in cls.__mro__ if "__post_init__" in vars(base)), None)
+    if owner is not None and dataclasses.is_dataclass(cls):
+        check = vars(owner)["__post_init__"]
+        setattr(owner, "__post_init__", _door_of_fields(check, name.rpartition(".")[0]))  # noqa: B010
+    made = inspect.unwrap(getattr(cls, "__init__"))  # noqa: B009 - mypy takes the attribute for a call's
+    if not isinstance(made, types.FunctionType) or not made.__module__.startswith("eutectic."):
         return
-    made = vars(cls).get("__init__") or getattr(cls, "__init__", None)
-    if isinstance(made, types.FunctionType) and made.__module__.startswith("eutectic."):
+    if made.__code__.co_filename != "<string>":  # where a dataclass gets its own from, which only stores
         setattr(cls, "__init__", door(made, name))  # noqa: B010 - mypy takes an assignment for an override
 
 
@@ -239,7 +241,7 @@ def _message(error: BaseException) -> str:
         return ""
     line = linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno).strip()
     # of a statement over several lines the first is not always the one that is counted
-    return str(error.args[0]) if line.startswith("raise") and error.args else ""
+    return clipped(str(error.args[0])) if line.startswith("raise") and error.args else ""
 
 
 def _raw(error: BaseException) -> str:

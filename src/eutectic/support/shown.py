@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 MOST: Final = 80  # characters of a value; a message is read, not searched
+SENTENCE: Final = 400
 _ITEMS: Final = 6  # of a container
 
 
@@ -75,3 +76,8 @@ def kind_of(value: Any) -> str:
         return "a torch.Tensor"
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def clipped(text: str) -> str:
+    """A sentence with somebody's values in it, cut where nobody reads on."""
+    return text if len(text) <= SENTENCE else f"{text[:SENTENCE]}... ({len(text)} characters)"

@@ -69,19 +69,14 @@ TEXTS: dict[str, Callable[[], Any]] = {
 def test_whole_text(name: str, golden: Any, capfd: pytest.CaptureFixture[str]):
     with pytest.raises(EutecticError) as caught:
         TEXTS[name]()
-    golden(
-        re.sub(
-            r"(--> |at )[^\n]*?(test_torch_refusals.py):\d+",
-            r"\1\2",
-            re.sub(r"(?m)^ +(\d+ )?\|", "  |", str(caught.value)),
-        )
-    )
+    text = re.sub(r"(--> |at )\S*(test_torch_refusals.py):\d+", r"\1\2", str(caught.value))
+    golden(re.sub(r"(?m)^ +(\d+ )?\|", "  |", text))
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_decision_by_data(capfd: pytest.CaptureFixture[str]):
     """torch prints the graph that it has so far; its message is shown, with the line and what to do."""
-    with pytest.raises(FrontendError, match="torch.export cannot export the model: .*data-dependent") as caught:
+    with pytest.raises(FrontendError, match=r"torch\.export cannot export the model: .*data-dependent") as caught:
         eutectic.compile(Decides().eval(), (X,))
     text = str(caught.value)
     assert "if x.sum() > 0:" in text
