@@ -7,6 +7,7 @@ from eutectic.driver.compiled import CompiledModel
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.transform import PassContext
 from eutectic.runtime.tensor import cpu
+from eutectic.support.door import open_doors
 from eutectic.support.errors import EutecticAdvice, EutecticError
 from eutectic.support.registry import get_global_func, register_global_func
 
@@ -35,3 +36,5 @@ __all__ = [
     "tir",
     "topi",
 ]
+
+open_doors(globals(), places=True)

@@ -4,6 +4,7 @@ from eutectic.arith.analyzer import Analyzer
 from eutectic.arith.bounds import bounds, exact_bounds, modular_set
 from eutectic.arith.interval import INF, Interval, ModularSet
 from eutectic.arith.proofs import lower_bound, prove_equal, prove_unequal, simplify
+from eutectic.support.door import open_doors
 
 __all__ = [
     "INF",
@@ -18,3 +19,5 @@ __all__ = [
     "prove_unequal",
     "simplify",
 ]
+
+open_doors(globals())

@@ -15,38 +15,20 @@ TVMError = Exception
 __all__ = ["IRModule", "TVMError", "build", "compile", "cpu", "cuda", "device", "gpu"]
 
 
-def compile(mod: IRModule | Function | PrimFunc, target: Any = None, **options: Any) -> Any:
-    """Compile a program to native code.
+def compile(mod: IRModule | Function | PrimFunc, target: Any = None, *args: Any, **options: Any) -> Any:
+    """Compile a program to native code; the same as `eutectic.build`.
 
     Args:
         mod: A module, a graph function, or a tensor program.
         target: What for; None takes the current target, else this machine.
-        options: Those of `relax.build`, for a module with graph functions.
-
-    Returns:
-        What `relax.build` gives, when there is a graph function; else tensor programs to be called with their
-        results as last arguments.
-
-    Raises:
-        CodegenError: an option is not known, or something cannot be compiled.
-        TypeError: an option that tensor programs do not have.
+        args: Further arguments of `eutectic.build`.
+        options: Its options.
 
     Reference: TVM tvm.compile.
     """
-    from eutectic.driver.build import build as build_graph  # heavy: loads the backends
-    from eutectic.driver.build_prim_func import build as build_programs
+    from eutectic.driver.build import build as build_any  # heavy: loads the backends
 
-    functions = [func for _, func in mod.functions_items()] if isinstance(mod, IRModule) else [mod]
-    if any(isinstance(func, Function) for func in functions):
-        assert not isinstance(mod, PrimFunc)
-        return build_graph(mod, target, **options)
-    chosen = {key: value for key, value in options.items() if value not in (None, "default")}
-    if chosen:
-        raise TypeError(f"tensor programs are compiled without options, got {', '.join(chosen)}")
-    assert not isinstance(mod, Function)
-    return build_programs(mod, target)
+    return build_any(mod, target, *args, **options)
 
 
-def build(mod: IRModule | Function | PrimFunc, target: Any = None, **options: Any) -> Any:
-    """The same as `compile`, under its older name."""
-    return compile(mod, target, **options)
+build = compile

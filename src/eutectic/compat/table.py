@@ -84,7 +84,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.target": ("eutectic.target",),
     "tvm.te": ("eutectic.te",),
     "tvm.testing": ("eutectic.compat.testing",),
-    "tvm.tir": ("eutectic.compat.schedule", "eutectic.tir"),
+    "tvm.tir": ("eutectic.compat.schedule", "eutectic.tir", "eutectic.compat.root"),
     "tvm.tir.schedule": ("eutectic.compat.schedule", "eutectic.tir.schedule"),
     "tvm.tir.transform": ("eutectic.tir.transform",),
     "tvm.tirx": ("eutectic.tir",),

@@ -1,13 +1,15 @@
-"""relax.build: a module as an executable of native functions."""
+"""build: a module as native functions; of graph functions, of tensor programs, or of both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from eutectic.backend.llvm.machine import machine_of
+from eutectic.driver.build_prim_func import Programs
+from eutectic.driver.build_prim_func import build as build_programs
 from eutectic.driver.compiled import ArraySignature
 from eutectic.driver.inspect import InspectableCode
 from eutectic.driver.link import link
@@ -21,9 +23,12 @@ from eutectic.relax.struct_info import ObjectStructInfo
 from eutectic.relax.transform import BindParams
 from eutectic.runtime.executable import Executable
 from eutectic.runtime.vm import VirtualMachine
+from eutectic.support.door import open_doors
 from eutectic.support.errors import CodegenError
+from eutectic.support.shown import kind_of, shown
 from eutectic.support.spelling import did_you_mean
 from eutectic.target import Target
+from eutectic.tir.function import PrimFunc
 from eutectic.tir.transform.check_bounds import checked_module
 
 __all__ = ["VMExecutable", "VirtualMachine", "build", "get_pipeline", "register_pipeline"]
@@ -47,17 +52,15 @@ def register_pipeline(name: str) -> Callable[[Pipeline], Pipeline]:
     return register
 
 
-def get_pipeline(name: str = "default") -> Pass:
+def get_pipeline(name: Any = "default") -> Pass:
     """The pipeline of a name.
 
     Raises:
         CodegenError: there is none.
     """
-    if name not in _PIPELINES:
+    if not isinstance(name, str) or name not in _PIPELINES:
         known = sorted(_PIPELINES)
-        raise CodegenError(
-            f"unknown pipeline {name!r}", help=did_you_mean(name, known) or f"known are {', '.join(known)}"
-        )
+        raise CodegenError(f"unknown pipeline {shown(name)}", help=_near(name, known, f"known are {', '.join(known)}"))
     return _PIPELINES[name]()
 
 
@@ -69,20 +72,29 @@ class VMExecutable(InspectableCode):
         target: What it was compiled for.
         functions: Linked functions by name; none when the target is not this machine.
         native: Its kernels and plans.
+        programs: Tensor programs that can be called by name; each is compiled when it is called first.
     """
 
     def __init__(
-        self, module: IRModule, target: Target, functions: Mapping[str, Executable], native: NativeCode
+        self,
+        module: IRModule,
+        target: Target,
+        functions: Mapping[str, Executable],
+        native: NativeCode,
+        programs: Programs | None = None,
     ) -> None:
         self.module, self.target, self.functions, self.native = module, target, dict(functions), native
+        self.programs = programs or Programs({}, target, native.threads)
         self._signatures = {name: _signature(module[name]) for name in functions}
 
     def function_names(self) -> list[str]:
         """Names of the functions."""
-        return [name for name, _ in _entries(self.module)]
+        return [*(name for name, _ in _entries(self.module)), *self.programs.funcs]
 
     def parameters(self, name: str) -> list[str]:
         """Names of the parameters of a function."""
+        if name in self.programs.funcs:
+            return [param.name for param in self.programs.funcs[name].params]
         return [param.name_hint for param in self.module[name].params]
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
@@ -93,12 +105,14 @@ class VMExecutable(InspectableCode):
         return self["main"](*args)
 
     def invoke(self, name: str, args: Sequence[Any]) -> Any:
-        """Results of a function for arrays: an array or a tuple.
+        """Results of a function for arrays: an array or a tuple; a tensor program gives None, and writes its own.
 
         Raises:
             CallError: an argument does not fit.
             CodegenError: the code is not for this machine.
         """
+        if name in self.programs.funcs:
+            return self.programs[name](*args)
         results = self._loaded(name).run(args)
         return self._signatures[name].unflatten(results, tuple(args), {})
 
@@ -148,7 +162,7 @@ class VMExecutable(InspectableCode):
 
 
 def build(
-    mod: IRModule | Function,
+    mod: IRModule | Function | PrimFunc,
     target: str | Target | None = None,
     params: Mapping[str, Any] | None = None,
     relax_pipeline: str | Pass | None = "default",
@@ -158,11 +172,11 @@ def build(
     system_lib: bool | None = None,
     threads: int | None = None,
     bounds: str = "checked",
-) -> VMExecutable:
-    """Compile a module to native code.
+) -> Any:
+    """Compile graph functions, tensor programs, or a module of both to native code.
 
     Args:
-        mod: Graph functions and tensor programs.
+        mod: A graph function, a tensor program, or a module of them.
         target: What for; None takes the current target, else this machine.
         params: Values of parameters of `main`, by name.
         relax_pipeline: Name of a pipeline, a pass, or None to run none; by default operators are fused.
@@ -176,23 +190,33 @@ def build(
             corrupts memory.
 
     Returns:
-        What `VirtualMachine` runs. Code for another machine than this one can only be read: `show("asm")`.
+        With a graph function: a `VMExecutable`, which `VirtualMachine` runs; tensor programs with a symbol of their
+        own can be called by name there, too. Code for another machine than this one can only be read: `show("asm")`.
+        With tensor programs only: `NativeFunctions`, called with the results as last arguments.
 
     Raises:
-        CodegenError: an option is not known, or something cannot be compiled.
+        CodegenError: there is nothing to build, an option is not known, or something cannot be compiled.
         OutOfBoundsError: an access of a tensor program leaves its buffer whenever it is executed.
 
-    Reference: TVM relax.build; unlike there the default pipeline fuses (tvm-bugs B28).
+    Reference: TVM tvm.compile, relax.build, tir.build; unlike there the default pipeline fuses (tvm-bugs B28).
     """
     if exec_mode not in EXEC_MODES:
-        raise CodegenError(f"unknown exec_mode {exec_mode!r}", help=f"one of {', '.join(EXEC_MODES)}")
+        known = ", ".join(EXEC_MODES)
+        raise CodegenError(
+            f"unknown exec_mode {shown(exec_mode)}", help=_near(exec_mode, EXEC_MODES, f"one of {known}")
+        )
     if tir_pipeline not in (None, "default"):
-        raise CodegenError(f"unknown tir_pipeline {tir_pipeline!r}", help="only the default one exists")
+        raise CodegenError(f"unknown tir_pipeline {shown(tir_pipeline)}", help="only the default one exists")
     if system_lib:
         raise CodegenError("system libraries cannot be made", help="leave system_lib out")
-    if isinstance(mod, Function):
-        mod = IRModule.from_expr(mod)
     chosen = Target(target) if target is not None else Target.current() or Target("llvm")
+    mod, has_graph = _module(mod)
+    if not has_graph:
+        if params or relax_pipeline not in (None, "default"):
+            option = "params" if params else "relax_pipeline"
+            raise CodegenError(f"tensor programs are built without {option}", help="it is for graph functions")
+        return build_programs(mod, chosen, threads=threads, bounds=bounds)
+    programs = Programs(_symbols(mod), chosen, threads, bounds)
     if params:
         mod = BindParams("main", {name: _array(value) for name, value in params.items()})(mod)
     mod = checked_module(mod, bounds)
@@ -201,7 +225,42 @@ def build(
         lowered = pipeline(mod) if pipeline is not None else mod
     native = NativeCode(chosen, threads, one_by_one=exec_mode == "interpreted")
     names = [name for name, _ in _entries(lowered)] if machine_of(chosen).is_host else []
-    return VMExecutable(lowered, chosen, {name: link(lowered, {}, name, native) for name in names}, native)
+    return VMExecutable(lowered, chosen, {name: link(lowered, {}, name, native) for name in names}, native, programs)
+
+
+def _module(mod: Any) -> tuple[IRModule, bool]:
+    """What is to be built as a module, and whether it has graph functions.
+
+    Raises:
+        CodegenError: it is something else, or has nothing to build.
+    """
+    if isinstance(mod, PrimFunc):
+        return IRModule({str(mod.attr("global_symbol") or "main"): mod}), False
+    if isinstance(mod, Function):
+        return IRModule.from_expr(mod), True
+    if not isinstance(mod, IRModule):
+        raise CodegenError(
+            f"build takes an IRModule, a relax.Function or a tir.PrimFunc, got {kind_of(mod)}",
+            help="models of torch are compiled by eutectic.compile(model, inputs)",
+        )
+    functions = [function for _, function in mod.functions_items()]
+    has_graph = any(isinstance(function, Function) for function in functions)
+    if not has_graph and not any(isinstance(function, PrimFunc) for function in functions):
+        raise CodegenError("the module has neither graph functions nor tensor programs: there is nothing to build")
+    return mod, has_graph
+
+
+def _symbols(mod: IRModule) -> dict[str, PrimFunc]:
+    """The tensor programs of a module that have a symbol of their own: those that can be called from outside."""
+    return {
+        gv.name_hint: function
+        for gv, function in mod.functions_items()
+        if isinstance(function, PrimFunc) and function.attr("global_symbol")
+    }
+
+
+def _near(name: Any, known: Iterable[str], otherwise: str) -> str:
+    return (did_you_mean(name, known) if isinstance(name, str) else None) or otherwise
 
 
 def _entries(mod: IRModule) -> list[tuple[str, Function]]:
@@ -222,3 +281,6 @@ def _array(value: Any) -> Any:
     if isinstance(value, np.ndarray) or hasattr(value, "numpy"):
         return value
     return np.asarray(value)
+
+
+open_doors(globals(), places=True)

@@ -1,4 +1,4 @@
-"""Tensor programs as native functions that Python calls: `build(func)(a, b, out)`."""
+"""Tensor programs as native functions that Python calls: `build(func)(a, b, out)`; `eutectic.build` comes here."""
 
 from __future__ import annotations
 
@@ -138,6 +138,30 @@ class NativeFunctions:
     def __call__(self, *args: Any) -> None:
         """Call the only function, or the one called `main`."""
         self.main(*args)
+
+
+class Programs:
+    """Tensor programs that are compiled when they are asked for.
+
+    Args:
+        funcs: They, by name.
+        target: The machine of this process.
+        threads: Threads of a call.
+        bounds: As for `NativePrimFunc`.
+    """
+
+    def __init__(
+        self, funcs: Mapping[str, PrimFunc], target: Target, threads: int | None, bounds: str = "checked"
+    ) -> None:
+        self.funcs, self._target, self._threads, self._bounds = dict(funcs), target, threads, bounds
+        self._built: dict[str, NativePrimFunc] = {}
+
+    def __getitem__(self, name: str) -> NativePrimFunc:
+        """A program as native code; two threads that ask at once may both compile it, and either serves."""
+        if name not in self._built:
+            func = self.funcs[name]
+            self._built[name] = NativePrimFunc(func, self._target, self._threads, name, bounds=self._bounds)
+        return self._built[name]
 
 
 def build(

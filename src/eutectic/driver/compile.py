@@ -24,6 +24,8 @@ from eutectic.relax.expr import Function
 from eutectic.relax.struct_info import ObjectStructInfo
 from eutectic.support.config import default_threads
 from eutectic.support.errors import CodegenError, EutecticError, FrontendError, PassError
+from eutectic.support.shown import shown
+from eutectic.support.spelling import did_you_mean
 from eutectic.target import Target
 from eutectic.tir.transform.check_bounds import checked_module
 
@@ -71,7 +73,8 @@ def compile(
     """
     start = time.perf_counter()
     if precision not in PRECISIONS:
-        raise PassError(f"unknown precision {precision!r}", help=f"one of {', '.join(PRECISIONS)}")
+        near = did_you_mean(str(precision), PRECISIONS)
+        raise PassError(f"unknown precision {shown(precision)}", help=near or f"one of {', '.join(PRECISIONS)}")
     threads = threads if threads is not None else default_threads()
     if threads is not None and threads < 1:
         raise PassError(f"threads={threads}: expected a positive number, or None")

@@ -7,6 +7,8 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from eutectic.support.shown import shown
+
 FLOATS: Final = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2")
 SIGNED: Final = ("int8", "int16", "int32", "int64")
 UNSIGNED: Final = ("uint8", "uint16", "uint32", "uint64")
@@ -40,7 +42,7 @@ def to_numpy(dtype: str) -> np.dtype[Any]:
         ValueError: the name is not a known dtype.
     """
     if dtype not in KNOWN:
-        raise ValueError(f"unknown dtype {dtype!r}; known: {', '.join(sorted(KNOWN))}")
+        raise ValueError(f"unknown dtype {shown(dtype)}; known: {', '.join(sorted(KNOWN))}")
     found: np.dtype[Any] = np.dtype(_EXTRA.get(dtype, dtype))
     return found
 

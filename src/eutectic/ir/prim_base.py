@@ -17,6 +17,7 @@ import numpy as np
 from eutectic.ir.dtype import is_float, is_integer
 from eutectic.ir.node import Node, field, init_field, node
 from eutectic.ir.prim_type import Type
+from eutectic.support.shown import shown
 
 OPERATORS: Final[dict[str, Callable[..., PrimExpr]]] = {}
 
@@ -267,7 +268,7 @@ def as_prim(value: PrimExpr | int | float | Any, dtype: str = "int64") -> PrimEx
         return FloatImm(dtype, float(number)) if is_float(dtype) else IntImm(dtype, number)
     if isinstance(value, (float, numbers.Real)):
         return FloatImm(dtype if is_float(dtype) else "float32", float(value))
-    raise TypeError(f"expected an integer or a scalar expression, got {type(value).__name__}: {value!r}")
+    raise TypeError(f"expected an integer or a scalar expression, got {type(value).__name__}: {shown(value)}")
 
 
 def match_operands(a: Operand, b: Operand, what: str) -> tuple[PrimExpr, PrimExpr]:

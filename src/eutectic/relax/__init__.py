@@ -40,6 +40,7 @@ from eutectic.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from eutectic.support.door import open_doors
 
 __all__ = [
     "Binding",
@@ -102,3 +103,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_FROM_DRIVER})
+
+
+open_doors(globals())

@@ -25,6 +25,7 @@ from eutectic.relax.struct_info import (
 )
 from eutectic.support.errors import InternalError, UnsupportedTypeError
 from eutectic.support.plain_memory import as_array, is_torch
+from eutectic.support.shown import shown
 
 
 @node("relax.Var")
@@ -401,7 +402,7 @@ def convert(value: Any) -> Expr:
         return Constant(value)
     if isinstance(value, (list, tuple)):
         return Tuple(tuple(convert(item) for item in value))
-    raise TypeError(f"cannot use a {type(value).__name__} as a graph value: {value!r}")
+    raise TypeError(f"cannot use a {type(value).__name__} as a graph value: {shown(value)}")
 
 
 def extern(name: str, struct_info: StructInfo | None = None) -> ExternFunc:

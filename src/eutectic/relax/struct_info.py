@@ -11,6 +11,7 @@ from eutectic.ir.node import field, init_field, node
 from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, StructInfo, as_shape
 from eutectic.support.errors import TypeInferenceError
+from eutectic.support.shown import shown
 from eutectic.support.spelling import did_you_mean
 
 __all__ = [
@@ -81,13 +82,13 @@ class TensorStructInfo(StructInfo):
             init_field(self, "dtype", "")
         init_field(self, "dtype", str(self.dtype))
         if self.dtype and self.dtype not in KNOWN:
-            raise TypeInferenceError(f"unknown dtype {self.dtype!r}", help=did_you_mean(self.dtype, KNOWN))
+            raise TypeInferenceError(f"unknown dtype {shown(self.dtype)}", help=did_you_mean(self.dtype, KNOWN))
         for axis, size in enumerate(self.dims or ()):
             checked_extent(size, f"axis {axis} of a tensor")
         rank = _rank(self.shape)
         if rank is not None:
             if self.ndim not in (-1, rank):
-                raise TypeInferenceError(f"shape of rank {rank} given together with ndim={self.ndim}")
+                raise TypeInferenceError(f"shape of rank {rank} given together with ndim={shown(self.ndim)}")
             init_field(self, "ndim", rank)
 
     @property

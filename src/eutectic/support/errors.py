@@ -100,6 +100,12 @@ def _rebuild(
     return error
 
 
+class ArgumentError(EutecticError, TypeError, ValueError):
+    """An argument of a public function is not what it takes: which one, what was expected, what was given."""
+
+    default_code = "E0100"
+
+
 class FrontendError(EutecticError):
     """A model cannot be imported."""
 

@@ -1,5 +1,8 @@
 """What we compile for."""
 
+from eutectic.support.door import open_doors
 from eutectic.target.target import KINDS, Target, TargetKind
 
 __all__ = ["KINDS", "Target", "TargetKind"]
+
+open_doors(globals())

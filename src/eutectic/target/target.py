@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eutectic.support.errors import CodegenError
+from eutectic.support.shown import kind_of
 from eutectic.support.spelling import did_you_mean
 
 KINDS: Final = ("llvm", "cuda", "c")
@@ -62,8 +63,13 @@ class Target:
         elif isinstance(target, Mapping):
             options = {str(key): _text(value) for key, value in target.items() if key != "kind"}
             kind = str(target.get("kind", "llvm"))
-        else:
+        elif isinstance(target, str):
             kind, options = _parse(target)
+        else:
+            raise CodegenError(
+                f"a target is text, a dict or a Target, got {kind_of(target)}",
+                help='such as "llvm" or "llvm -libs=dnnl"',
+            )
         if kind not in KINDS:
             raise CodegenError(
                 f"unknown target {kind!r}", help=did_you_mean(kind, KINDS) or f"one of {', '.join(KINDS)}"

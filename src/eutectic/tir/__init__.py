@@ -32,6 +32,7 @@ from eutectic.ir.prim_expr import (
     Var,
 )
 from eutectic.ir.prim_type import PointerType, PrimType, TupleType, Type
+from eutectic.support.door import open_doors
 from eutectic.tir import transform
 from eutectic.tir.block import DETECT_ACCESS, Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion, decl_buffer
@@ -309,3 +310,5 @@ __all__ = [
     "undef",
     "verify_well_formed",
 ]
+
+open_doors(globals())

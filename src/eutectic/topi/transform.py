@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 from eutectic.arith.proofs import prove_unequal, simplify
 from eutectic.ir.prim_expr import IntImm, PrimExpr, as_prim
 from eutectic.ir.prim_logic import Select
+from eutectic.support.shown import shown
 from eutectic.te import Tensor
 from eutectic.te.tensor import sizes_of
 from eutectic.tir.op import if_then_else
@@ -25,6 +26,8 @@ from eutectic.topi.shapes import (
     static,
     unravel,
 )
+
+_MOST_PIECES: Final = 1 << 16  # of an axis that has fewer elements: the others are empty
 
 
 def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
@@ -233,8 +236,8 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) 
     size = ary.shape[along]
     if isinstance(indices_or_sections, (int, IntImm)):
         total, parts = static(size), int(indices_or_sections)
-        if total is None or parts < 1:
-            raise ValueError(f"axis {along} of {sizes_text(ary.shape)} cannot be cut into {parts} pieces")
+        if total is None or not 1 <= parts <= max(total, _MOST_PIECES):
+            raise ValueError(f"axis {along} of {sizes_text(ary.shape)} cannot be cut into {shown(parts)} pieces")
         step = -(-total // parts)
         cuts: list[Any] = [min(i * step, total) for i in range(1, parts)]
     else:

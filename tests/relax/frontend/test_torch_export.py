@@ -46,10 +46,21 @@ BAD: dict[str, tuple[Any, Any, type[Exception], str]] = {
         torch.relu,
         (rand(1, 3),),
         FrontendError,
-        "expected a torch.nn.Module or a torch.export.ExportedProgram, got builtin_function_or_method",
+        "expected a torch.nn.Module or a torch.export.ExportedProgram, got the function relu",
     ),
-    "no inputs": (nn.Linear(3, 3), None, FrontendError, "a torch module needs example inputs"),
-    "lone tensor": (nn.Linear(3, 3), rand(1, 3), FrontendError, "example inputs must be a tuple, got Tensor"),
+    "no inputs": (
+        nn.Linear(3, 3),
+        None,
+        FrontendError,
+        "a torch module needs example inputs, and none are given for Linear",
+    ),
+    "lone tensor": (
+        nn.Linear(3, 3),
+        rand(1, 3),
+        FrontendError,
+        "the example inputs must be a tuple with an entry per input, got a torch.Tensor: "
+        "torch.Tensor of shape (1, 3) and dtype float32",
+    ),
     "object": (
         nn.Linear(3, 3),
         (object(),),

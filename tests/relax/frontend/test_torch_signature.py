@@ -86,7 +86,11 @@ ERRORS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     ),
     "missing": ((rand(2, 3), {"shift": [rand(3)]}), {"bias": rand(3)}, "argument factor is missing"),
     "missing keyword": ((rand(2, 3), {"shift": [rand(3)]}, 4), {}, "argument bias is missing"),
-    "unknown": ((rand(2, 3), {"shift": [rand(3)]}, 4), {"bias": rand(3), "z": 1}, "argument z is unknown"),
+    "unknown": (
+        (rand(2, 3), {"shift": [rand(3)]}, 4),
+        {"bias": rand(3), "z": 1},
+        "argument z is unknown: the model takes x, more, factor, bias",
+    ),
     "twice": ((rand(2, 3), {"shift": [rand(3)]}, 4), {"bias": rand(3), "x": 1}, "argument x is given twice"),
     "too many": ((rand(2, 3), {"shift": [rand(3)]}, 4, rand(3), 1), {}, "the model takes 4 arguments, got 5"),
     "tree": (

@@ -26,6 +26,7 @@ from eutectic.relax.analysis.uses import (
     used_vars,
 )
 from eutectic.relax.analysis.well_formed import problems_of, verify, well_formed
+from eutectic.support.door import open_doors
 
 __all__ = [
     "BaseCheckResult",
@@ -56,3 +57,5 @@ __all__ = [
     "verify",
     "well_formed",
 ]
+
+open_doors(globals())

@@ -47,6 +47,7 @@ from eutectic.relax.dpl.remarks import FusionRemark, Member, Refusal
 from eutectic.relax.dpl.rewrite import rewrite_bindings, rewrite_call
 from eutectic.relax.dpl.rewriter import ExprPatternRewriter, OrRewriter, PatternMatchingRewriter, TupleRewriter
 from eutectic.relax.dpl.sequence import PatternContext, PatternSeq
+from eutectic.support.door import open_doors
 
 __all__ = [
     "AndPattern",
@@ -104,3 +105,5 @@ __all__ = [
     "rewrite_call",
     "wildcard",
 ]
+
+open_doors(globals())

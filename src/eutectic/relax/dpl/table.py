@@ -11,6 +11,7 @@ from eutectic.relax.dpl.pattern import DFPattern
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.expr import Call, Var
 from eutectic.support.errors import PatternError
+from eutectic.support.shown import shown
 from eutectic.support.spelling import did_you_mean
 
 
@@ -65,7 +66,7 @@ class FusionPattern:
 
     def __post_init__(self) -> None:
         if not self.name or not isinstance(self.name, str):
-            raise PatternError(f"a fusion pattern needs a name, got {self.name!r}")
+            raise PatternError(f"a fusion pattern needs a name, got {shown(self.name)}")
         if not isinstance(self.pattern, DFPattern):
             raise PatternError(f"fusion pattern {self.name}: expected a pattern, got {type(self.pattern).__name__}")
         if self.annotation_patterns is None:

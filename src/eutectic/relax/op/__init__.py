@@ -146,6 +146,7 @@ from eutectic.relax.op.unary import (
     tanh,
     trunc,
 )
+from eutectic.support.door import open_doors
 
 __all__ = [
     "abs",
@@ -263,3 +264,5 @@ __all__ = [
 ]
 
 install_operators()
+
+open_doors(globals())

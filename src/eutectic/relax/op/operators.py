@@ -56,6 +56,8 @@ def _field(self: Expr, index: int) -> TupleGetItem:
     if index >= _MOST_FIELDS:
         raise IndexError(f"field {index} of a tuple of unknown length")
     count = len(info.fields) if isinstance(info, TupleStructInfo) else 0
+    if info is not None and index >= count:
+        raise IndexError(f"field {index} of a tuple with {count} fields")  # how Python knows the end when it unpacks
     return TupleGetItem(self, index + count if index < 0 else index)
 
 

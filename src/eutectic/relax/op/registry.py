@@ -22,6 +22,7 @@ from eutectic.relax.base import Expr, StructInfo
 from eutectic.relax.expr import Call, const, convert, describe_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.errors import TypeInferenceError
+from eutectic.support.shown import clipped
 
 Fusion = Literal["elementwise", "broadcast", "injective", "reduction", "out_fusible", "opaque"]
 Infer = Callable[[Call], StructInfo]
@@ -151,8 +152,8 @@ def _check_arity(definition: OpDef, c: Call) -> None:
 def refuse(c: Call, message: str, *, help: str | None = None) -> NoReturn:
     """Raise a `TypeInferenceError` with the user's source line and the types of all arguments."""
     span = c.span or caller_span()
-    notes = [f"argument {i} has type {describe(arg)}" for i, arg in enumerate(c.args)]
-    raise TypeInferenceError(message, at=span.excerpt() if span else None, notes=notes, help=help)
+    notes = [clipped(f"argument {i} has type {describe(arg)}") for i, arg in enumerate(c.args)]
+    raise TypeInferenceError(clipped(message), at=span.excerpt() if span else None, notes=notes, help=help)
 
 
 def describe(arg: Any) -> str:

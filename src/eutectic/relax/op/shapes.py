@@ -19,6 +19,7 @@ from eutectic.relax.expr import Call
 from eutectic.relax.op.registry import refuse, short_name
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.errors import TypeInferenceError
+from eutectic.support.shown import clipped
 from eutectic.support.spelling import did_you_mean
 
 Dims: TypeAlias = tuple[PrimExpr, ...]
@@ -36,7 +37,7 @@ _SYMBOLS: Final = {
 def reject(message: str, *, help: str | None = None) -> NoReturn:
     """Raise a `TypeInferenceError` about an option, before there is a call to speak of."""
     span = caller_span()
-    raise TypeInferenceError(message, at=span.excerpt() if span else None, help=help)
+    raise TypeInferenceError(clipped(message), at=span.excerpt() if span else None, help=help)
 
 
 def tensor_info(dims: Iterable[PrimExpr | int] | None, dtype: str, ndim: int = -1) -> TensorStructInfo:

@@ -25,6 +25,7 @@ from eutectic.relax.transform.normalize import Normalize
 from eutectic.relax.transform.remove_identity_ops import RemoveIdentityOps
 from eutectic.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from eutectic.relax.transform.run_codegen import RunCodegen
+from eutectic.support.door import open_doors
 
 __all__ = [
     "AllocateWorkspace",
@@ -58,3 +59,5 @@ __all__ = [
     "function_pass",
     "has_leaking_intermediate_variables",
 ]
+
+open_doors(globals())

@@ -20,6 +20,7 @@ from eutectic.script.parser.relax import FunctionOptions, RelaxParser
 from eutectic.script.parser.source import Source, definition_at
 from eutectic.script.parser.tir import TirParser
 from eutectic.support.errors import EutecticError, ScriptError, WellFormedError
+from eutectic.support.shown import kind_of
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.well_formed import verify_well_formed
 
@@ -166,6 +167,8 @@ def _function_decorator(function: Any, name: str, check: bool, frame: FrameType)
 
 
 def _class_module(cls: type, frame: FrameType, check: bool) -> IRModule:
+    if not isinstance(cls, type):
+        raise ScriptError(f"@I.ir_module decorates classes, got {kind_of(cls)}", help="write it above a class")
     captured = [_captured(item.function) for item in vars(cls).values() if isinstance(item, PendingFunction)]
     names: list[Any] = [*captured, dict(frame.f_locals), frame.f_globals]
     file = frame.f_code.co_filename

@@ -1,5 +1,6 @@
 """Schedules: programs transformed by primitives that prove that they keep what is computed."""
 
+from eutectic.support.door import open_methods
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.schedule.handles import BlockRV, ExprRV, LoopRV
 from eutectic.tir.schedule.primitive import PRIMITIVES, Primitive, primitive
@@ -20,3 +21,6 @@ __all__ = [
     "Trace",
     "primitive",
 ]
+
+open_methods(Schedule, "tir.Schedule", leave=("perform",))
+open_methods(Trace, "tir.Trace")

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from eutectic.support.errors import InternalError
+from eutectic.support.door import RAW, explained
+from eutectic.support.errors import EutecticError, InternalError, ScheduleError
 
 if TYPE_CHECKING:
     from eutectic.tir.schedule.edit import Edit
@@ -63,7 +64,15 @@ class Primitive(Generic[P, R]):
 
     def __call__(self, schedule: Performs, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run on a schedule."""
-        made: R = schedule.perform(self, args, kwargs)
+        try:
+            made: R = schedule.perform(self, args, kwargs)
+        except EutecticError:
+            raise
+        except RAW as error:
+            refusal = explained(self.function, self.name, args, kwargs, error, ScheduleError, self.signature)
+            if refusal is None:
+                raise
+            raise refusal from error
         return made
 
 

@@ -151,7 +151,13 @@ class Trace:
                 decision = decision_provider(inst, given, decision)
             if decision is not None:
                 given["decision"] = decision
-            known.update(zip(inst.outputs, _call(sch, inst.kind, given), strict=True))
+            made = _call(sch, inst.kind, given)
+            if len(made) != len(inst.outputs):
+                raise ScheduleError(
+                    f"{inst.kind} in the trace names {len(inst.outputs)} results, and gives {len(made)}",
+                    help="the trace was made on a program of another form",
+                )
+            known.update(zip(inst.outputs, made, strict=True))
 
     @staticmethod
     def apply_json_to_schedule(json_obj: Any, sch: Schedule) -> None:
@@ -160,9 +166,9 @@ class Trace:
         Raises:
             ScheduleError: it is no such trace, or an instruction cannot be done.
         """
-        made: Any = json.loads(json_obj) if isinstance(json_obj, str) else json_obj
         known: dict[str, Handle] = {}
         try:
+            made: Any = json.loads(json_obj) if isinstance(json_obj, str) else json_obj
             insts, decisions = made
             chosen = {int(number): decision for number, decision in decisions}
             steps = [
@@ -184,6 +190,12 @@ def _call(sch: Schedule, kind: str, given: Mapping[str, Any]) -> list[Handle]:
     if found is None:
         raise ScheduleError(f"no schedule primitive is called {kind}", help=did_you_mean(kind, PRIMITIVES))
     args, kwargs = _split(found, given)
+    try:
+        found.signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ScheduleError(
+            f"{kind} in the trace cannot be called: {error}", help=f"it takes {', '.join(found.signature.parameters)}"
+        ) from error
     return handles_in(found(sch, *args, **kwargs))
 
 
@@ -193,7 +205,7 @@ def _split(found: Primitive[Any, Any], given: Mapping[str, Any]) -> tuple[list[A
     for name, value in given.items():
         parameter = found.signature.parameters.get(name)
         if parameter is not None and parameter.kind is Parameter.VAR_POSITIONAL:
-            args = list(value)
+            args = list(value) if isinstance(value, list | tuple) else [value]
         else:
             kwargs[name] = value
     return args, kwargs

@@ -1,5 +1,6 @@
 """Passes over tensor programs: the way from blocks to flat loops; names as in `tvm.tir.transform`."""
 
+from eutectic.support.door import open_doors
 from eutectic.tir.transform.compact_buffer_allocation import CompactBufferAllocation, compact_buffer_allocation
 from eutectic.tir.transform.convert_ssa import ConvertSSA, convert_ssa
 from eutectic.tir.transform.flatten_buffer import FlattenBuffer, flatten_buffer
@@ -44,3 +45,5 @@ __all__ = [
     "unroll_loop",
     "vectorize_loop",
 ]
+
+open_doors(globals())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,10 @@ from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.symbols import finite
 from eutectic.support.errors import CallError
 from eutectic.support.plain_memory import as_array
+from eutectic.support.shown import shown
+from eutectic.support.spelling import did_you_mean
 
+_SHOWN: Final = 6  # items of a container in a message
 Size: TypeAlias = int | sympy.Expr
 Sizes: TypeAlias = dict[sympy.Expr, int]
 
@@ -46,9 +49,9 @@ class Number:
         if type(given) is type(self.value) and (given == self.value or given is self.value):
             return
         raise CallError(
-            f"argument {self.name} is {given!r}, but the model was compiled for {self.value!r}",
+            f"argument {self.name} is {shown(given)}, but the model was compiled for {shown(self.value)}",
             notes=["numbers, text and None are part of the compiled program"],
-            help=f"compile the model again with {self.name}={given!r}, or pass it as a tensor",
+            help=f"compile the model again with {self.name}={shown(given)}, or pass it as a tensor",
         )
 
 
@@ -203,6 +206,15 @@ class Arguments:
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         rest = dict(kwargs)
+        takes = self._all_names()
+        unknown = [name for name in rest if name not in takes]
+        if unknown:
+            near = did_you_mean(unknown[0], takes)
+            raise CallError(
+                f"argument {unknown[0]} is unknown: the model takes {', '.join(takes) or 'none'}",
+                help=near
+                or f"it was compiled for {', '.join(takes) or 'no arguments'}; other names of forward were not given",
+            )
         values = list(args[: self._count])
         for name in self._names[len(values) : self._count]:
             if name not in rest:
@@ -223,8 +235,7 @@ class Arguments:
                 raise CallError(f"argument {name} is missing", help=f"the model takes {', '.join(self._all_names())}")
         for name in rest:
             if name not in self._keywords:
-                why = "given twice" if name in self._names[: self._count] else "unknown"
-                raise CallError(f"argument {name} is {why}", help=f"the model takes {', '.join(self._all_names())}")
+                raise CallError(f"argument {name} is given twice", help=f"the model takes {', '.join(takes)}")
         return tuple(values), {name: rest[name] for name in self._keywords}
 
     def _all_names(self) -> list[str]:
@@ -278,12 +289,17 @@ def _plain_sizes(shape: tuple[Any, ...]) -> tuple[Size, ...]:
 
 
 def _shape_of_tree(tree: Any) -> str:
-    """The containers of a value, without its tensors."""
+    """The containers of a value, without its tensors; the first of many."""
     if isinstance(tree, dict):
-        return "{" + ", ".join(f"{key!r}: {_shape_of_tree(item)}" for key, item in tree.items()) + "}"
+        entries = [f"{shown(key)}: {_shape_of_tree(item)}" for key, item in list(tree.items())[:_SHOWN]]
+        return "{" + ", ".join(entries) + _more(len(tree)) + "}"
     if isinstance(tree, (list, tuple)):
-        inner = ", ".join(map(_shape_of_tree, tree))
+        inner = ", ".join(map(_shape_of_tree, tree[:_SHOWN])) + _more(len(tree))
         if hasattr(tree, "_fields"):
             return f"{type(tree).__name__}({inner})"
         return f"[{inner}]" if isinstance(tree, list) else f"({inner})"
     return "value" if pytree.tree_structure(tree) == pytree.tree_structure(0) else type(tree).__name__
+
+
+def _more(count: int) -> str:
+    return f", and {count - _SHOWN} more" if count > _SHOWN else ""

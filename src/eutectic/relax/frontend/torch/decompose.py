@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import torch
 from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
 
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.table import key_of
+from eutectic.relax.frontend.torch.tracing import tracing
 
 ROUNDS: Final = 5  # of taking operators without converter apart
 _Done = dict[frozenset[str], ExportedProgram]
 _DONE: Final[WeakKeyDictionary[ExportedProgram, _Done]] = WeakKeyDictionary()
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence what torch's own export code warns about itself; nothing else."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
-        yield
 
 
 def functional(program: ExportedProgram, custom: Collection[str] = ()) -> ExportedProgram:
@@ -37,20 +29,24 @@ def functional(program: ExportedProgram, custom: Collection[str] = ()) -> Export
         program: The program as exported.
         custom: Keys of converters given by the user, whose operators stay whole.
     """
-    done = _DONE.setdefault(program, {})
     names = frozenset(custom)
-    if names not in done:
-        # Beneath autograd torch leaves operators whole that it takes apart for the sake of their gradients.
-        with quiet(), torch.inference_mode():
-            done[names] = _taken_apart(program.run_decompositions({}), names)
-    return done[names]
+    with tracing():
+        done = _DONE.setdefault(program, {})
+        if names not in done:
+            # Beneath autograd torch leaves operators whole that it takes apart for the sake of their gradients.
+            with torch.inference_mode():
+                done[names] = _taken_apart(program.run_decompositions({}), names)
+        return done[names]
 
 
 def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedProgram:
     known: Mapping[Any, Any] | None = None
+    whole: set[Any] = set()
     for _ in range(ROUNDS):
         unknown = {
-            target for target in _operators(program) if str(target) not in TABLE and not key_of(str(target), custom)
+            target
+            for target in _operators(program) - whole
+            if str(target) not in TABLE and not key_of(str(target), custom)
         }
         if not unknown:
             break
@@ -59,8 +55,19 @@ def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedP
         steps.update(_more(target for target in unknown if target not in steps))
         if not steps:
             break
-        program = program.run_decompositions(steps)
+        fresh = program.run_decompositions(steps)
+        if _has_effects(fresh):
+            # The parts have checks with effects, which nothing here can do: the operator is refused by its own name.
+            whole |= {target for target in steps if _has_effects(program.run_decompositions({target: steps[target]}))}
+            steps = {target: rule for target, rule in steps.items() if target not in whole}
+            fresh = program.run_decompositions(steps) if steps else program
+        program = fresh
     return program
+
+
+def _has_effects(program: ExportedProgram) -> bool:
+    """Whether torch passes a token through the program to keep operators with effects in order."""
+    return any(spec.kind is InputKind.TOKEN for spec in program.graph_signature.input_specs)
 
 
 def _operators(program: ExportedProgram) -> set[Any]:

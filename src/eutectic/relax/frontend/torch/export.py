@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -14,15 +15,18 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from eutectic.ir.span import Span
-from eutectic.relax.frontend.torch.decompose import quiet
 from eutectic.relax.frontend.torch.dtypes import dtype_name, to_tensor
+from eutectic.relax.frontend.torch.dynamic import check_dynamic_shapes, check_inputs
 from eutectic.relax.frontend.torch.spans import is_user_file
+from eutectic.relax.frontend.torch.tracing import tracing
 from eutectic.relax.frontend.torch.training import refuse_training_mode
 from eutectic.support.errors import ExportFailedError, FrontendError, UnsupportedTypeError
 from eutectic.support.plain_memory import plain
+from eutectic.support.shown import kind_of, shown
 
 _ADVERT: Final = "The error above occurred when calling torch.export.export"
 _LINES: Final = 3  # of torch's message that are shown
+_WIDTH: Final = 240  # of one of them
 
 
 def export_model(
@@ -53,11 +57,13 @@ def export_model(
         return model
     module = _module(model)
     examples = _examples(module, args, kwargs)
+    check_inputs(module, *examples)
+    check_dynamic_shapes(module, dynamic_shapes, *examples)
     refuse_training_mode(module)
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         _check_tensor(tensor, f"parameter {name}" if isinstance(tensor, nn.Parameter) else f"buffer {name}")
     try:
-        with quiet(), torch.no_grad():
+        with tracing():
             return torch.export.export(module, *examples, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         raise _explained(error) from error
@@ -82,9 +88,28 @@ def _module(model: Any) -> nn.Module:
             f"expected a torch.nn.Module, got the class {inner.__name__}", help=f"pass an object: {inner.__name__}(...)"
         )
     raise FrontendError(
-        f"expected a torch.nn.Module or a torch.export.ExportedProgram, got {type(inner).__name__}",
-        help="wrap a function in the forward of a module" if callable(inner) else None,
+        f"expected a torch.nn.Module or a torch.export.ExportedProgram, got {_told(inner)}", help=_instead(inner)
     )
+
+
+def _told(given: Any) -> str:
+    name = getattr(given, "__name__", None)
+    if callable(given) and isinstance(name, str) and not isinstance(given, type):
+        return f"the function {name}"
+    return kind_of(given)
+
+
+def _instead(given: Any) -> str:
+    """What to do for the things that are given in place of a model most often."""
+    if isinstance(given, (str, Path)):
+        return "load the model first: make the module and call its load_state_dict, or torch.export.load(path)"
+    if isinstance(given, Mapping):
+        return "these are weights without a model: make the module and call its load_state_dict"
+    if isinstance(given, torch.Tensor):
+        return "the model comes first, then its example inputs: eutectic.compile(model, (x,))"
+    if callable(given):
+        return "make a module of it: class Model(torch.nn.Module), with the function as its forward"
+    return "pass model.eval(), where model is an object of a class of torch.nn.Module"
 
 
 def _examples(
@@ -98,11 +123,18 @@ def _examples(
     """
     if args is None and not kwargs:
         raise FrontendError(
-            "a torch module needs example inputs", help="pass a tuple of them, such as (torch.randn(1, 3, 224, 224),)"
+            f"a torch module needs example inputs, and none are given for {type(module).__name__}",
+            help="pass a tuple of them after the model, such as (torch.randn(1, 3, 224, 224),)",
         )
     if args is not None and not isinstance(args, (tuple, list)):
         raise FrontendError(
-            f"example inputs must be a tuple, got {type(args).__name__}", help="write (x,) for a single input x"
+            f"the example inputs must be a tuple with an entry per input, got {kind_of(args)}: {shown(args)}",
+            help="write (x,) for a single input x; inputs by name are given as kwargs={...}",
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise FrontendError(
+            f"the example keyword arguments must be a dict, got {kind_of(kwargs)}: {shown(kwargs)}",
+            help='write kwargs={"mask": mask}',
         )
     given = (tuple(args or ()), dict(kwargs or {}))
     leaves, spec = pytree.tree_flatten(given)
@@ -146,19 +178,50 @@ def _check_tensor(tensor: torch.Tensor, name: str) -> None:
     dtype_name(tensor.dtype, name)
 
 
+# Words of torch's messages -> what to do. Asked in order.
+_CURES: Final = (
+    (
+        ("data-dependent", "Data dependent", "data dependent"),
+        "the model decides by the values of a tensor: use torch.where for both cases, or torch.cond, or compile the "
+        "cases as models of their own",
+    ),
+    (
+        ("Constraints violated", "marked dynamic", "was inferred to be a constant", "not in the range"),
+        "the model needs that size as it is: leave it out of dynamic_shapes, or give its Dim the range that is named",
+    ),
+    (("not linked with support for cuda", "CUDA"), "only the CPU is compiled for: take the .cuda() and devices out"),
+    (
+        ("not a known type", "Unsupported input type", "not a supported"),
+        "let forward take and return tensors, numbers, None, and tuples, lists and dicts of them",
+    ),
+)
+_OTHERWISE: Final = "call the model itself on these inputs: if that fails, too, the model or its inputs are wrong"
+
+
 def _explained(error: Exception) -> ExportFailedError:
     """torch's error with the innermost line of the user's model and the first lines of its message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and _ADVERT not in line]
-    lines = lines or [type(error).__name__]
+    lines = [line for line in lines if not line.startswith(("Caused by: (", "For more information"))]
     frames = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
         if is_user_file(frame.f_code.co_filename)
     ]
     at = Span(*frames[-1]).excerpt() if frames else None
+    whole = str(error)
+    cure = next((cure for words, cure in _CURES if any(word in whole for word in words)), _OTHERWISE)
     return ExportFailedError(
-        f"torch.export cannot export the model: {lines[0]}",
+        f"torch.export cannot export the model: {_said(error, lines)}",
         at=at,
-        notes=lines[1:_LINES],
-        help="torch's own error, with all details, is the cause of this one",
+        notes=[line[:_WIDTH] for line in lines[1:_LINES]],
+        help=f"{cure}; torch's own error, with all details, is the cause of this one",
     )
+
+
+def _said(error: Exception, lines: Sequence[str]) -> str:
+    """The first sentence of torch's message; Python's own errors say little without their names."""
+    first = lines[0] if lines else ""
+    if len(first) > _WIDTH:
+        first = f"{first[:_WIDTH].rsplit(' ', 1)[0]} ..."
+    is_pythons = type(error).__module__ == "builtins" and not isinstance(error, RuntimeError)
+    return f"{type(error).__name__}: {first}".rstrip(": ") if is_pythons or not first else first

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from operator import getitem
 from typing import Any, Final
 
@@ -35,9 +36,27 @@ _CHECKS: Final = (
     "sym_constrain_range",
 )
 _ASSERTIONS: Final = ("aten._assert_async.msg", "aten._assert_async.default")  # of values that only the run knows
-_READS: Final = ("aten.item.default", "aten._local_scalar_dense.default")
 # Regions that torch wraps -> the place of the wrapped graph among the arguments.
 _REGIONS: Final = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
+
+
+_DATA: Final = (
+    "it gives a number or a size that depends on the values of a tensor, as .item(), .tolist(), int() and bool() "
+    "do, and what is compiled is compiled before there are values"
+)
+
+
+@dataclass(frozen=True)
+class _NoValue:
+    """Stands for a number that has no value when compiling.
+
+    Attributes:
+        node: The node that it comes from.
+        reason: Why whatever uses it is refused.
+    """
+
+    node: fx.Node
+    reason: str
 
 
 class Importer:
@@ -55,6 +74,7 @@ class Importer:
         self.env: dict[fx.Node, Any] = {}
         self.unsupported = Unsupported()
         self._assertions: list[tuple[fx.Node, Expr, str]] = []
+        self._sizes: frozenset[Any] = frozenset()
 
     def run(self, graph: fx.Graph) -> None:
         """Convert every node that is not a placeholder or the output.
@@ -62,7 +82,13 @@ class Importer:
         Raises:
             UnsupportedOperatorError: some nodes cannot be converted; lists all of them.
         """
+        self._sizes = free_symbols(node.meta.get("val") for node in graph.nodes if node.op == "placeholder")
         self._walk(graph)
+        output = next(node for node in graph.nodes if node.op == "output")
+        for node in output.all_input_nodes:
+            found = self.env.get(node)
+            if isinstance(found, _NoValue) and found.reason is _DATA:
+                self.unsupported.add(found.node, _DATA)
         self.unsupported.raise_if_any()
 
     def _walk(self, graph: fx.Graph) -> None:
@@ -73,14 +99,12 @@ class Importer:
 
     def _convert(self, node: fx.Node) -> Any:
         value = node.meta.get("val")
-        if operator_name(node) in _READS:
-            if any(not _is_check(user) for user in node.users):
-                self.unsupported.add(node, "a number is read out of a tensor, which only the run of the model knows")
-            return None
+        if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)) and self._is_of_data(node):
+            return _NoValue(self._origin(node), _DATA)
         if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
             return self.symbols.size(value)
         if isinstance(value, (torch.SymBool, torch.SymFloat)):
-            return None
+            return _NoValue(node, "it takes a number that is computed from sizes, and is not an integer")
         context = Context(node, span_of(node), self.block_builder, self.env, self.symbols)
         try:
             if operator_name(node) in _ASSERTIONS:
@@ -89,11 +113,25 @@ class Importer:
             if node.target is getitem:
                 return self._checked(node, context.emit(made) if not _is_leaf(made) else made)
             return made if isinstance(made, list) else self._checked(node, made)
+        except _OfData as error:
+            self.unsupported.add(error.node, _DATA)
         except Refused as refused:
             self.unsupported.add(node, str(refused))
         except TypeInferenceError as error:
             self.unsupported.add(node, error.message)
         return self._stand_in(node)
+
+    def _is_of_data(self, node: fx.Node) -> bool:
+        """Whether the value or the shape of a node has symbols that are sizes of no input."""
+        return not free_symbols([node.meta.get("val")]) <= self._sizes
+
+    def _origin(self, node: fx.Node) -> fx.Node:
+        """The node that made the first number of data that a node depends on."""
+        while True:
+            before = next((item for item in node.all_input_nodes if self._is_of_data(item)), None)
+            if before is None:
+                return node
+            node = before
 
     def _dispatch(self, node: fx.Node, context: Context) -> Any:
         name = operator_name(node)
@@ -143,7 +181,10 @@ class Importer:
         if isinstance(arg, fx.Node):
             if arg not in self.env:
                 raise Refused(f"it reads {arg.target}, which has no value")
-            return self.env[arg]
+            found = self.env[arg]
+            if isinstance(found, _NoValue):
+                raise _OfData(found.node) if found.reason is _DATA else Refused(found.reason)
+            return found
         if isinstance(arg, (list, tuple)):
             return [self._operand(item) for item in arg]
         return arg
@@ -196,6 +237,27 @@ class Importer:
             return self.info(value, "")
         except FrontendError:
             return ObjectStructInfo()
+
+
+class _OfData(Refused):
+    """A node uses a number that depends on data: the operator that gave it is what is refused."""
+
+    def __init__(self, node: fx.Node) -> None:
+        super().__init__(_DATA)
+        self.node = node
+
+
+def free_symbols(values: Iterable[Any]) -> frozenset[Any]:
+    """The symbols of torch in numbers and in shapes of tensors."""
+    found: set[Any] = set()
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found |= free_symbols(value.shape)
+        elif isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+            found |= value.node.expr.free_symbols
+        elif isinstance(value, (list, tuple)):
+            found |= free_symbols(value)
+    return frozenset(found)
 
 
 def operator_name(node: fx.Node) -> str:

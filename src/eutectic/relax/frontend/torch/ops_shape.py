@@ -327,7 +327,9 @@ def meshgrid(ctx: Context, tensors: list[Expr], *, indexing: str = "ij") -> list
 def diff(
     ctx: Context, x: Expr, n: int = 1, dim: int = -1, prepend: Expr | None = None, append: Expr | None = None
 ) -> Expr:
-    """Differences of neighbours."""
+    """Differences of neighbours; of none the tensor itself, without what is to be put at its ends."""
+    if n == 0:
+        return x
     axis = axis_of(dim, ndim_of(x))
     parts = [part for part in (prepend, x, append) if part is not None]
     x = x if len(parts) == 1 else ctx.call(concat, parts, axis)

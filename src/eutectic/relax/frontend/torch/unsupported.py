@@ -19,9 +19,13 @@ class Unsupported:
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], list[str]] = {}
         self._first: Excerpt | None = None
+        self._nodes: set[fx.Node] = set()
 
     def add(self, node: fx.Node, reason: str) -> None:
         """Note one node; `reason` is empty when the operator has no converter at all."""
+        if node in self._nodes:
+            return
+        self._nodes.add(node)
         span = span_of(node)
         self._found.setdefault((_name(node), reason), []).append(place_of(node))
         if self._first is None and span is not None and span.file:
@@ -52,6 +56,8 @@ def _name(node: fx.Node) -> str:
     target = node.target
     if target is getitem and isinstance(node.args[0], fx.Node):
         return _name(node.args[0])
+    if str(target) == "with_effects" and len(node.args) > 1:
+        return str(node.args[1])  # the operator that torch keeps in order
     return target if isinstance(target, str) else str(target)
 
 

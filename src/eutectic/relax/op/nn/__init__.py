@@ -64,6 +64,7 @@ from eutectic.relax.op.nn.pool import (
     max_pool2d,
     max_pool3d,
 )
+from eutectic.support.door import open_doors
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -109,3 +110,5 @@ __all__ = [
     "softmax",
     "softplus",
 ]
+
+open_doors(globals())
