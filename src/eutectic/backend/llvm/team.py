@@ -21,6 +21,7 @@ from eutectic.backend.llvm.types import memory_bytes, register_type
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, mul
 from eutectic.ir.visit import post_order
+from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
@@ -163,6 +164,7 @@ class _TeamEmitter(StatementEmitter):
 
     # ---- what the team does together
 
+    @deep
     def uniform(self, stmt: Stmt, last: bool) -> None:
         """Emit a statement that every thread of the team comes to; `last` if nothing follows that depends on it."""
         if not has_parallel(stmt):

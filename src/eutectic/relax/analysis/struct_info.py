@@ -19,6 +19,7 @@ from eutectic.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from eutectic.support.deep import deep
 from eutectic.support.errors import TypeInferenceError
 
 
@@ -51,6 +52,7 @@ def substitute_info(info: StructInfo, values: Mapping[ScalarVar, PrimExpr]) -> S
     return _map_shapes(fresh, lambda dims: tuple(simplify(d) for d in dims))  # type: ignore[arg-type]  # rewrite keeps the class
 
 
+@deep
 def leaf_infos(infos: Iterable[StructInfo]) -> list[StructInfo]:
     """Struct infos with tuples replaced by their fields, nested ones too."""
     out: list[StructInfo] = []
@@ -86,6 +88,7 @@ def defined_symbolic_vars(infos: Iterable[StructInfo | None]) -> list[ScalarVar]
     return list(found.values())
 
 
+@deep
 def _all_dims(info: StructInfo | None) -> list[PrimExpr]:
     match info:
         case TensorStructInfo():
@@ -100,6 +103,7 @@ def _all_dims(info: StructInfo | None) -> list[PrimExpr]:
             return []
 
 
+@deep
 def _map_shapes(info: StructInfo, f: Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...] | None]) -> StructInfo:
     """`info` with `f` applied to each known shape and scalar; None erases it but keeps rank and dtype."""
     match info:
@@ -128,6 +132,7 @@ def erase_to_well_defined(info: StructInfo, in_scope: Iterable[ScalarVar]) -> St
     return _map_shapes(info, keep)
 
 
+@deep
 def struct_info_base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
     """Whether every value described by `derived` is described by `base`."""
     if isinstance(base, ObjectStructInfo):
@@ -182,6 +187,7 @@ def _check_dims(
     return BaseCheckResult.PASS if all(prove_equal(x, y) for x, y in pairs) else BaseCheckResult.FAIL_L2
 
 
+@deep
 def struct_info_lca(a: StructInfo, b: StructInfo) -> StructInfo:
     """The most specific struct info that covers both."""
     if struct_info_base_check(a, b) is BaseCheckResult.PASS:
@@ -234,6 +240,7 @@ def derive_call_ret_struct_info(signature: FuncStructInfo, call: Call) -> Struct
     return erase_to_well_defined(result, [v for v in _scalars(result) if v not in loose]) if loose else result
 
 
+@deep
 def bind_sizes(param: StructInfo, arg: StructInfo, bound: dict[ScalarVar, PrimExpr]) -> None:
     """Bind the symbolic scalars that stand alone in `param` to the sizes of `arg`; first use wins."""
     match param, arg:

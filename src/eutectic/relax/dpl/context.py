@@ -34,6 +34,7 @@ from eutectic.relax.dpl.pattern import (
 from eutectic.relax.dpl.sequence import PatternContext
 from eutectic.relax.expr import Binding, Call, DataflowBlock, DataflowVar, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.support.deep import deep
 from eutectic.support.errors import PatternError
 
 Matches: TypeAlias = dict[DFPattern, Any]
@@ -196,6 +197,7 @@ def _parts(pattern: DFPattern) -> list[DFPattern]:
     return list(found)
 
 
+@deep
 def _same_value(pattern: DFPattern) -> list[DFPattern]:
     """A pattern and those parts that are compared with the same value."""
     match pattern:
@@ -225,6 +227,7 @@ def _same_value_groups(nodes: Sequence[DFPattern]) -> dict[DFPattern, int]:
     return {node: find(owner[node]) for node in nodes}
 
 
+@deep
 def _names_operation(pattern: DFPattern) -> bool:
     return any(isinstance(part, _OPERATIONS) for part in _same_value(pattern)) or (
         isinstance(pattern, OrPattern) and _names_operation(pattern.left) and _names_operation(pattern.right)

@@ -43,6 +43,7 @@ from eutectic.relax.expr import (
 from eutectic.relax.struct_info import TupleStructInfo
 from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
 from eutectic.relax.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from eutectic.support.deep import deep
 from eutectic.support.errors import PatternError
 
 CallRewriter: TypeAlias = Callable[[Expr, Matches], Expr]
@@ -115,6 +116,7 @@ def rewrite_bindings(context: PatternContext, rewriter: BindingsRewriter, functi
     return rewrite_function(function, lambda run: propose_context(run, context, rewriter), what)
 
 
+@deep
 def describe_pattern(pattern: DFPattern) -> str:
     """What a pattern looks for, by the operator at its root."""
     match pattern:
@@ -266,6 +268,7 @@ class _Round:
             return body
         return SeqExpr(blocks, body.body, struct_info=body.struct_info, span=body.span)
 
+    @deep
     def _block(self, block: BindingBlock) -> BindingBlock:
         inside = [self._inside(binding) for binding in block.bindings]
         is_dataflow = isinstance(block, DataflowBlock)
@@ -313,6 +316,7 @@ def _pure_runs(bindings: Sequence[Binding]) -> Iterator[tuple[list[Binding], boo
 # ---- strategies
 
 
+@deep
 def propose_matches(run: Run, pattern: DFPattern, rewriter: CallRewriter, also: Sequence[DFPattern] = ()) -> None:
     """Propose a replacement for each value that matches, in program order.
 
@@ -343,6 +347,7 @@ def propose_matches(run: Run, pattern: DFPattern, rewriter: CallRewriter, also: 
         _propose_tuples(run, pattern, rewriter, also)
 
 
+@deep
 def _has_tuple(pattern: DFPattern) -> bool:
     if isinstance(pattern, OrPattern):
         return _has_tuple(pattern.left) or _has_tuple(pattern.right)
