@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby, product
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from eutectic.ir.module import IRModule
@@ -22,7 +23,7 @@ from eutectic.relax.analysis.uses import bound_vars, users_of, walk_bindings
 from eutectic.relax.analysis.well_formed import problems_of
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
-from eutectic.relax.dpl.context import Matches, match_bindings
+from eutectic.relax.dpl.context import Matches, Search
 from eutectic.relax.dpl.match import Matcher, match_expr, required_ops
 from eutectic.relax.dpl.pattern import CallPattern, DFPattern, ExprPattern, ExternFuncPattern, OrPattern, TuplePattern
 from eutectic.relax.dpl.run import Run
@@ -47,7 +48,7 @@ from eutectic.support.deep import deep
 from eutectic.support.errors import PatternError
 
 CallRewriter: TypeAlias = Callable[[Expr, Matches], Expr]
-BindingsRewriter: TypeAlias = Callable[[Matches, dict[Var, Expr]], Mapping[Var, Expr]]
+BindingsRewriter: TypeAlias = Callable[[Matches, Mapping[Var, Expr]], Mapping[Var, Expr]]
 
 MAX_ROUNDS: Final = 100  # and one more for each binding of the function
 MAX_GROWTH: Final = 100  # how many times longer a function may get
@@ -397,21 +398,27 @@ def _parts_of(value: Any, chosen: Sequence[Var]) -> list[Any]:
 def propose_context(run: Run, context: PatternContext, rewriter: BindingsRewriter) -> None:
     """Propose replacements for the matches of a context, until none is left or all were declined."""
     declined: set[frozenset[Any]] = set()
-    while len(declined) < MAX_DECLINED:
-        for matches in match_bindings(context, run.open(), run.read_outside):
+    is_done = False
+    while not is_done:  # what was replaced last may make earlier bindings match
+        search, values = Search(context, run.open(), run.read_outside), run.values()
+        is_done = True
+        for matches in search.solutions():
             key = frozenset(matches.values())
             if key in declined:
                 continue
-            proposed = rewriter(dict(matches), run.values())
+            proposed = rewriter(dict(matches), MappingProxyType(values))
             if not isinstance(proposed, Mapping):
                 raise PatternError(
                     f"the rewriter returned {type(proposed).__name__}, not a mapping of variables to new values",
                     help="return {} to leave the match alone",
                 )
-            if run.accept(proposed):
-                break
-            declined.add(key)
-            if len(declined) >= MAX_DECLINED:
-                return
-        else:
-            return
+            if not run.accept(proposed):
+                declined.add(key)
+                if len(declined) >= MAX_DECLINED:
+                    return
+                continue
+            is_done = False
+            replaced = [var for var in proposed if values.get(var) is not None and var in run.replaced]
+            search.remove(replaced)
+            for var in replaced:
+                del values[var]

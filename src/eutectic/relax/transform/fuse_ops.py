@@ -31,7 +31,7 @@ from eutectic.relax.transform.grouping import Group, emit_call, order_units, out
 from eutectic.tir.function import PrimFunc
 
 MAX_DEPTH: Final = "relax.FuseOps.max_depth"
-register_config_key(MAX_DEPTH, 256)
+register_config_key(MAX_DEPTH, 128)
 
 
 @dataclass(frozen=True)
