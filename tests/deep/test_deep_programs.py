@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.deep.programs import GRAPHS, SIZE, TENSOR_PROGRAMS, expected, graph, tensor_program
 
 import eutectic
 from eutectic import IRModule
@@ -19,7 +20,6 @@ from eutectic.relax.interpret import Interpreter
 from eutectic.script import from_source
 from eutectic.support.errors import ScriptError
 from eutectic.tir.interpret import run_module
-from tests.deep.programs import GRAPHS, SIZE, TENSOR_PROGRAMS, expected, graph, tensor_program
 
 FAST, SLOW = 1200, 10_000  # the limit of Python is 1000
 PASSES = (
@@ -105,7 +105,7 @@ def check_tensor_program(kind: str, count: int) -> None:
     if kind in ("sequence", "let"):
         assert structural_equal(from_source(text), mod)
     else:  # Python does not parse what is nested as deep, which its own message says
-        with pytest.raises(ScriptError, match="nested|levels of indentation|too deep|too many"):
+        with pytest.raises(ScriptError, match=r"nested|levels of indentation|too deep|too many|characters"):
             from_source(text)
     want = expected(kind, count, X)
     interpreted, native = np.zeros(16, "float32"), np.zeros(16, "float32")

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.house.test_house import SOURCES, SRC
 
 # path -> functions that call themselves, and why they do not need room.

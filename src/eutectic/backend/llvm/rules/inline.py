@@ -97,7 +97,9 @@ class _Inlining:
         for key in keys:
             for source in self.sources(key):
                 self.readers[source].discard(key)
-        readers = [self.readers.pop(key) for key in keys][0]
+        readers = self.readers[keys[0]]
+        for key in keys:
+            del self.readers[key]
         for reader in sorted(readers, key=self.place.__getitem__):
             self.stages[reader] = _inlined(stages, self.stages[reader])
             self.loads[reader] = _by_buffer(self.stages[reader])
