@@ -21,6 +21,7 @@ import numpy as np
 import eutectic
 from eutectic import IRModule, relax
 from eutectic.relax import dpl, op
+from eutectic.relax.base import dims
 from eutectic.relax.transform import AnnotateTIROpPattern, FuseOps, FuseTIR, LegalizeOps
 from eutectic.script import from_source
 
@@ -31,7 +32,7 @@ PERIOD = 20  # operators between two matches of the pattern that is rewritten
 def chain(count: int, scale: float = 2.0) -> IRModule:
     """A graph function of `count` operators, one after another."""
     bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo(relax.ShapeExpr((4, 8)), "float32"))
+    x = relax.Var("x", relax.TensorStructInfo(relax.ShapeExpr(dims((4, 8))), "float32"))
     with bb.function("main", [x]):
         with bb.dataflow():
             value: Any = bb.emit(op.multiply(x, relax.const(scale, "float32")))

@@ -124,3 +124,14 @@ def test_tensor_programs(kind: str):
 @pytest.mark.parametrize("kind", TENSOR_PROGRAMS)
 def test_tensor_programs_five_times_as_long(kind: str):
     check_tensor_program(kind, SLOW)
+
+
+def test_tuples_of_one_tuple_twice():
+    """A type that doubles with each line is shared, not written out."""
+    count = 200
+    lines = [f"    y{i + 1} = (y{i}, y{i})" for i in range(count)]
+    head = '# from tvm.script import relax as R\n@R.function\ndef main(y0: R.Tensor((4,), dtype="float32")):'
+    first, second = (from_source("\n".join([head, *lines, f"    return y{count}\n"])) for _ in range(2))
+    assert well_formed(IRModule({"main": first}))
+    assert structural_hash(first) == structural_hash(second)
+    assert first.ret_struct_info == second.ret_struct_info

@@ -81,7 +81,16 @@ def _scalars(info: StructInfo) -> list[ScalarVar]:
 def defined_symbolic_vars(infos: Iterable[StructInfo | None]) -> list[ScalarVar]:
     """Symbolic scalars that stand alone as a size somewhere, so that a value defines them."""
     found: dict[int, ScalarVar] = {}
-    for info in infos:
+    seen: set[int] = set()
+    todo = list(infos)[::-1]
+    while todo:
+        info = todo.pop()
+        if id(info) in seen:
+            continue
+        seen.add(id(info))
+        if isinstance(info, TupleStructInfo):
+            todo.extend(reversed(info.fields))
+            continue
         for dim in _all_dims(info):
             if isinstance(dim, ScalarVar):
                 found.setdefault(id(dim), dim)
@@ -103,9 +112,16 @@ def _all_dims(info: StructInfo | None) -> list[PrimExpr]:
             return []
 
 
+_Change = Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...] | None]
+
+
 @deep
-def _map_shapes(info: StructInfo, f: Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...] | None]) -> StructInfo:
-    """`info` with `f` applied to each known shape and scalar; None erases it but keeps rank and dtype."""
+def _map_shapes(info: StructInfo, f: _Change, done: dict[int, StructInfo] | None = None) -> StructInfo:
+    """`info` with `f` applied to each known shape and scalar; None erases it but keeps rank and dtype.
+
+    What `info` shares stays shared, and is looked at once: `done` has it by its id.
+    """
+    done = {} if done is None else done
     match info:
         case TensorStructInfo() if info.dims is not None:
             sizes = f(info.dims)
@@ -116,7 +132,9 @@ def _map_shapes(info: StructInfo, f: Callable[[tuple[PrimExpr, ...]], tuple[Prim
             value = f((info.value,))
             return PrimStructInfo(info.dtype, None if value is None else value[0])
         case TupleStructInfo():
-            return TupleStructInfo(tuple(_map_shapes(part, f) for part in info.fields))
+            if id(info) not in done:
+                done[id(info)] = TupleStructInfo(tuple(_map_shapes(part, f, done) for part in info.fields))
+            return done[id(info)]
         case _:
             return info
 
@@ -135,7 +153,7 @@ def erase_to_well_defined(info: StructInfo, in_scope: Iterable[ScalarVar]) -> St
 @deep
 def struct_info_base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
     """Whether every value described by `derived` is described by `base`."""
-    if isinstance(base, ObjectStructInfo):
+    if base is derived or isinstance(base, ObjectStructInfo):
         return BaseCheckResult.PASS
     if isinstance(derived, ObjectStructInfo):
         return BaseCheckResult.FAIL_L2
