@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +93,45 @@ def test_what_is_not_a_file_is_a_miss(folder: Path, tmp_path: Path):
     write("b", ENTRY)  # cannot be written, which is no error
     assert read("b") is None
     assert not [path for path in folder.iterdir() if path.name.startswith(".new")]
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(os.path.relpath(path))  # the whole path may be longer than such a name can be
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("make", [_pipe, _socket, _folder, _device, _loop])
+def test_an_entry_that_is_no_file_is_a_miss_at_once(folder: Path, make: Callable[[Path], None]):
+    """It is neither waited for nor read without end; in a thread, so that a failure does not hang the tests."""
+    folder.mkdir(mode=0o700)
+    make(file_of(folder, "a"))
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.extend((read("a"), entries())), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert found == [None, []]
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    assert [read("a") for _ in range(50)] == [None] * 50
+    assert not before or len(os.listdir("/proc/self/fd")) <= before + 5
+    write("a", ENTRY)
+    assert read("a") == (None if make is _folder else ENTRY)
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o720, 0o702])

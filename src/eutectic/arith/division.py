@@ -33,6 +33,7 @@ from eutectic.arith.polynomial import (
     write,
 )
 from eutectic.ir.prim_expr import FloorDiv, FloorMod
+from eutectic.support.deep import deep
 
 DIV: Final = "tir.FloorDiv"
 MOD: Final = "tir.FloorMod"
@@ -84,6 +85,7 @@ class Division:
                     break
         return top
 
+    @deep
     def _divide(self, top: Polynomial, bottom: Polynomial) -> tuple[Polynomial, Polynomial]:
         """Quotient and remainder."""
         key = (frozenset(top.items()), frozenset(bottom.items()))

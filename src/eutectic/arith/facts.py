@@ -20,6 +20,7 @@ from eutectic.arith.polynomial import (
     times_monomial,
 )
 from eutectic.ir.prim_expr import Cast, SizeVar, Var
+from eutectic.support.deep import deep
 
 Merge = Callable[[Polynomial], Polynomial]
 SPLIT_DEPTH: Final = 3  # nested minima and maxima that a proof looks into
@@ -106,6 +107,7 @@ class Facts:
             self._intervals[atom] = found
         return found
 
+    @deep
     def _derived(self, atom: Atom) -> Interval:
         expr = atom.expr
         if isinstance(expr, Var):
@@ -153,6 +155,7 @@ class Facts:
             found = self._classes[atom] = self._derived_residue(atom)
         return found
 
+    @deep
     def _derived_residue(self, atom: Atom) -> ModularSet:
         value = self.of_atom(atom).value
         if value is not None:
@@ -211,6 +214,7 @@ class Facts:
         rising = (c > 0) == (sign.lo >= 0)
         return times_monomial(low if rising else high, rest, c)
 
+    @deep
     def _by_cases(self, p: Polynomial, merge: Merge, depth: int) -> bool:
         """A minimum is one of its operands, and not above either."""
         for atom in atoms_of(p):

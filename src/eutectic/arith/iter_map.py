@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 from eutectic.arith.analyzer import Analyzer, RangeLike
 from eutectic.arith.interval import Interval
 from eutectic.ir.prim_expr import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Sub, Var, as_prim
+from eutectic.support.deep import deep
 
 Check: TypeAlias = Literal["bijective", "surjective", "none"]
 IterRange: TypeAlias = "RangeLike | tuple[int, int]"  # a tuple is (min, extent)
@@ -170,6 +171,7 @@ def iter_map_simplify(
     return [under.simplify(iter_sum_to_expr(item, found, index.dtype)) for item, index in pairs]
 
 
+@deep
 def iter_sum_to_expr(item: IterSum, input_iters: Mapping[Var, tuple[int, int]], dtype: str) -> PrimExpr:
     """A sum of digits as an expression."""
     total: PrimExpr = IntImm(dtype, item.base)
@@ -245,6 +247,7 @@ def subspace_divide(found: IterMap, sub_iters: Sequence[Var]) -> list[tuple[Iter
     return pairs
 
 
+@deep
 def _kind(mark: IterMark, inner: set[Var]) -> set[bool]:
     if isinstance(mark.source, Var):
         return {mark.source in inner}
@@ -275,6 +278,7 @@ def _under(ranges: Mapping[Var, tuple[int, int]], analyzer: Analyzer | None) -> 
     return under
 
 
+@deep
 def _parse(expr: PrimExpr, ranges: Mapping[Var, tuple[int, int]]) -> IterSum:
     match expr:
         case IntImm():

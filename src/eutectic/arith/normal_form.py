@@ -58,6 +58,7 @@ from eutectic.ir.prim_expr import (
     cast,
 )
 from eutectic.ir.visit import map_fields, post_order
+from eutectic.support.deep import deep
 
 MAX_OPERANDS = 8  # operands of one flattened minimum or maximum
 MAX_SHIFT = 62
@@ -79,6 +80,7 @@ class Normalizer:
     _alive: list[Node] = field(default_factory=list)
     _divisions: dict[str, Division] = field(default_factory=dict)
 
+    @deep
     def form(self, expr: PrimExpr) -> Polynomial:
         """The sum that `expr` is."""
         if id(expr) not in self._forms:
@@ -335,6 +337,7 @@ class Normalizer:
     def _child(self, part: Node) -> Node:
         return self.written(part) if isinstance(part, PrimExpr) and id(part) in self._forms else part
 
+    @deep
     def _key(self, value: object) -> object:
         if isinstance(value, tuple):
             return tuple(self._key(part) for part in value)

@@ -31,6 +31,7 @@ from eutectic.ir.prim_expr import (
     floormod,
     mul,
 )
+from eutectic.support.deep import deep
 
 Atom: TypeAlias = tuple[object, ...]
 Monomial: TypeAlias = tuple[Atom, ...]
@@ -84,6 +85,7 @@ def _difference(a: PrimExpr, b: PrimExpr) -> Polynomial:
     return _sum(_polynomial(a, atoms), _scaled(_polynomial(b, atoms), -1))
 
 
+@deep
 def _polynomial(expr: PrimExpr, atoms: _Atoms) -> Polynomial:
     match expr:
         case IntImm():
@@ -108,6 +110,7 @@ def _polynomial(expr: PrimExpr, atoms: _Atoms) -> Polynomial:
             return atoms.one(_identity(expr), expr)
 
 
+@deep
 def _identity(item: object) -> Atom:
     """A key that only expressions of one value share; a call equals itself alone, as it may have effects."""
     if isinstance(item, tuple):
@@ -206,6 +209,7 @@ def _order(monomial: Monomial, atoms: _Atoms) -> tuple[int, str]:
     return (-len(monomial), " ".join(names))
 
 
+@deep
 def lower_bound(expr: PrimExpr) -> int | None:
     """The smallest value, counting every `SizeVar` and shape variable as at least zero; None when unknown."""
     match expr:

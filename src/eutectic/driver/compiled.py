@@ -12,6 +12,7 @@ from eutectic.ir.module import IRModule
 from eutectic.relax.base import StructInfo
 from eutectic.relax.struct_info import TupleStructInfo
 from eutectic.runtime.executable import Direct, Executable, KernelTime
+from eutectic.support.deep import deep
 from eutectic.support.errors import CallError
 from eutectic.support.plain_memory import as_array
 from eutectic.support.spelling import did_you_mean
@@ -137,6 +138,7 @@ def _as_array(value: Any, name: str) -> Any:
     return as_array(value, f"argument {name}") if is_tensor else value
 
 
+@deep
 def _nest(info: StructInfo, results: Any) -> Any:
     if isinstance(info, TupleStructInfo):
         return tuple(_nest(part, results) for part in info.fields)

@@ -18,6 +18,7 @@ from eutectic.relax.analysis.struct_info import free_symbolic_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Call, Function, MatchCast, Var
+from eutectic.support.deep import deep
 from eutectic.support.registry import register_global_func
 from eutectic.target import Target
 
@@ -57,6 +58,7 @@ def without_composites(region: Function) -> Function:
     return made
 
 
+@deep
 def _emit(builder: BlockBuilder, function: Function, known: dict[Var, Expr]) -> Expr:
     """Emit the bindings of a function whose parameters are known; gives its result."""
     local: dict[Var, Function] = {}

@@ -39,6 +39,7 @@ from eutectic.relax.interpret import Interpreter, apply_op, check_value
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.runtime.executable import Executable, Instruction, Param, Size
 from eutectic.runtime.instructions import Bind, CallFunction, CallRegion, Literal, Operand
+from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 
 Region = Callable[[Sequence[Any], Sequence[Any]], None]
@@ -140,6 +141,7 @@ class _Linker:
         copied = [slot for slot in results if slot in self.shared or slot in self.constants]
         return Executable(params, self.instructions, self.count, self.constants, results, copied)
 
+    @deep
     def results_of(self, value: Operand, info: StructInfo | None) -> list[int]:
         """Slots of the tensors of a result, nested tuples flattened."""
         if not isinstance(info, TupleStructInfo):
@@ -206,6 +208,7 @@ class _Linker:
             case _:
                 self.tuples[var] = self.operand(value)
 
+    @deep
     def operand(self, expr: Any) -> Operand:
         match expr:
             case Var():
@@ -342,6 +345,7 @@ class _Linker:
         self.instructions.append(Bind("match_cast", source, slot, check))
 
 
+@deep
 def _tuple_of(info: Any, slots: Mapping[tuple[int, ...], int], path: tuple[int, ...]) -> Operand:
     """The slots of a tuple's tensors, nested like the tuple."""
     if path in slots:
@@ -364,6 +368,7 @@ def _static(info: TensorStructInfo) -> tuple[int, ...]:
     return info.static_shape
 
 
+@deep
 def _slots_in(operands: Sequence[Operand]) -> list[int]:
     out: list[int] = []
     for operand in operands:

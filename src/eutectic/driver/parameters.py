@@ -15,6 +15,7 @@ from eutectic.relax.expr import PrimValue, Tuple, Var, VarBinding
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.runtime.executable import Param, Size, TensorParam
 from eutectic.runtime.params import ScalarParam, ShapeParam, TupleParam
+from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 
 
@@ -48,6 +49,7 @@ def bound(bounds: Mapping[str, Any], name: str) -> int | None:
     return getattr(found, "value", found)
 
 
+@deep
 def parameter(name: str, info: StructInfo | None, sizes: Sizes) -> Param:
     """What the runtime checks of an argument.
 
@@ -90,6 +92,7 @@ def unpack(whole: Var) -> Unpacked:
     parts: list[tuple[Var, tuple[int, ...]]] = []
     bindings: list[VarBinding] = []
 
+    @deep
     def build(name: str, info: Any, path: tuple[int, ...], own: Var | None) -> Expr:
         match info:
             case TupleStructInfo():

@@ -58,6 +58,7 @@ from eutectic.ir.prim_logic import (
     logical_or,
 )
 from eutectic.ir.prim_vector import Broadcast, Ramp, Shuffle, broadcast
+from eutectic.support.deep import deep
 
 __all__ = [
     "DECIDE",
@@ -336,6 +337,7 @@ def maximum(a: Operand, b: Operand) -> PrimExpr:
 OPERATORS.update(add=add, sub=sub, mul=mul, neg=neg, div=div, floordiv=floordiv, floormod=floormod)
 
 
+@deep
 def evaluate(expr: PrimExpr, values: dict[Var, int]) -> int:
     """Value of an integer expression under an assignment; conditions give 0 or 1.
 

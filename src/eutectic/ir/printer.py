@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eutectic.ir.node import Node, fields_of
+from eutectic.support.deep import deep
 
 _PRINTERS: list[Callable[..., str]] = []
 _VIEWS: dict[str, tuple[str, Callable[[Any], str]]] = {}
@@ -29,6 +30,7 @@ def render(item: object, **options: Any) -> str:
     return plain(item)
 
 
+@deep
 def plain(item: object) -> str:
     """Constructor-like text, for nodes that have no surface syntax."""
     if isinstance(item, Node):

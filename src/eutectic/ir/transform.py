@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 
 from eutectic.ir.instrument import PassInstrument
 from eutectic.ir.module import IRModule
+from eutectic.support.deep import carried
 from eutectic.support.errors import EutecticError, PassError
 from eutectic.support.spelling import did_you_mean
 
@@ -68,7 +69,7 @@ class PassContext:
         PassError: `config` has an unknown key.
     """
 
-    _local: ClassVar[threading.local] = threading.local()
+    _local: ClassVar[threading.local] = carried(threading.local())
 
     def __init__(
         self,

@@ -51,6 +51,7 @@ from eutectic.relax.expr import (
 )
 from eutectic.relax.op.registry import infer_call, op_def
 from eutectic.relax.struct_info import FuncStructInfo, ObjectStructInfo
+from eutectic.support.deep import deep
 from eutectic.support.errors import TypeInferenceError, WellFormedError
 
 Leaf: TypeAlias = Var | Constant | ShapeExpr | PrimValue | StringImm | DataTypeImm | ExternFunc
@@ -268,6 +269,7 @@ class BlockBuilder:
 
     # ---- normal form
 
+    @deep
     def normalize(self, expr: Expr) -> Expr:
         """`expr` in normal form, with struct info; nested calls get bindings in the current block."""
         match expr:

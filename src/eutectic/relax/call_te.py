@@ -16,6 +16,7 @@ from eutectic.relax.expr import Call, DataTypeImm, PrimValue, StringImm, describ
 from eutectic.relax.expr import Tuple as TupleExpr
 from eutectic.relax.op.call_packed import call_tir
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.support.deep import deep
 from eutectic.support.errors import TypeInferenceError
 from eutectic.te import Tensor, create_prim_func, placeholder
 from eutectic.tir.function import PrimFunc
@@ -89,6 +90,7 @@ class _Arguments:
         """Several arguments."""
         return [self.one(value) for value in values]
 
+    @deep
     def one(self, value: Any) -> Any:
         """One argument."""
         match value:

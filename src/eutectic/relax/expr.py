@@ -23,6 +23,7 @@ from eutectic.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from eutectic.support.deep import deep
 from eutectic.support.errors import InternalError, UnsupportedTypeError
 from eutectic.support.plain_memory import as_array, is_torch
 from eutectic.support.shown import shown
@@ -390,6 +391,7 @@ def _elements(value: Any) -> np.ndarray[Any, Any]:
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 
+@deep
 def convert(value: Any) -> Expr:
     """`value` as an expression: numbers, strings, sequences and arrays become the node that holds them."""
     if isinstance(value, (Expr, GlobalVar, Op)):
@@ -422,6 +424,7 @@ def get_shape_of(expr: Expr) -> Expr:
     raise ValueError(f"the shape of {expr} is not known")
 
 
+@deep
 def describe_info(info: StructInfo | None) -> str:
     """The type of a value in one line, as the text form writes it."""
     match info:

@@ -32,6 +32,7 @@ from eutectic.relax.expr import (
     VarBinding,
 )
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.support.deep import deep
 
 C = TypeVar("C", bound=type)
 
@@ -89,6 +90,7 @@ def mutator(cls: C) -> C:
 class PyExprVisitor:
     """Walks expressions without changing them; override any `visit_*` method."""
 
+    @deep
     def visit_expr(self, expr: Any) -> None:
         """Visit one expression through the method of its kind."""
         getattr(self, _method_of(expr))(expr)
@@ -197,6 +199,7 @@ class PyExprMutator:
 
     # ---- expressions
 
+    @deep
     def visit_expr(self, expr: Any) -> Any:
         """Rewrite one expression through the method of its kind."""
         return getattr(self, _method_of(expr))(expr)

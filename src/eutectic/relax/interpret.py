@@ -35,6 +35,7 @@ from eutectic.relax.expr import (
 )
 from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo, tensor
+from eutectic.support.deep import deep
 from eutectic.support.errors import CallError, CodegenError
 from eutectic.support.registry import get_global_func
 from eutectic.tir.function import PrimFunc
@@ -100,6 +101,7 @@ class Interpreter:
                 values[binding.var] = value
         return self.evaluate(body.body, values, sizes)
 
+    @deep
     def evaluate(self, expr: Any, values: dict[Var, Any], sizes: dict[ScalarVar, int]) -> Any:
         """Value of an expression whose variables are known."""
         match expr:
@@ -180,6 +182,7 @@ class Interpreter:
         return made[0] if len(made) == 1 else made
 
 
+@deep
 def _allocate(info: StructInfo, name: str) -> Any:
     """Memory for a result."""
     if isinstance(info, TupleStructInfo):
@@ -234,6 +237,7 @@ def _scalar(value: PrimExpr, sizes: Mapping[ScalarVar, int]) -> Any:
     return evaluate(value, dict(sizes))
 
 
+@deep
 def check_value(value: Any, info: StructInfo | None, sizes: dict[ScalarVar, int], name: str) -> None:
     """Check a value against a struct info and bind the symbolic sizes it defines.
 
@@ -293,6 +297,7 @@ def _bind_scalar(wanted: PrimExpr, given: Any, sizes: dict[ScalarVar, int], name
         raise CallError(f"{name} must be {expected}, got {given}")
 
 
+@deep
 def concrete(info: StructInfo, sizes: Mapping[ScalarVar, int]) -> StructInfo:
     """`info` with its symbolic sizes evaluated."""
     match info:

@@ -26,6 +26,7 @@ from eutectic.relax.analysis.struct_info import free_symbolic_vars
 from eutectic.relax.expr import Function
 from eutectic.relax.interpret import Interpreter
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticAdvice, EutecticError, PassError
 from eutectic.support.registry import get_global_func
 from eutectic.tir.analysis.flops import count_flops
@@ -118,6 +119,7 @@ def _run_program(mod: IRModule, name: str, *arrays: Any) -> None:
         run_module(mod, name, *arrays)
 
 
+@deep
 def _leaves(value: Any) -> list[Any]:
     if isinstance(value, tuple):
         return [leaf for part in value for leaf in _leaves(part)]

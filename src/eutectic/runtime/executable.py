@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from eutectic.support.deep import deep
 from eutectic.support.errors import CallError
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -69,6 +70,7 @@ class TensorParam:
     rank: int
     ranges: Mapping[str, tuple[int, int | None]]
 
+    @deep
     def check(self, value: Any, sizes: Sizes) -> Array:
         """The argument as a C-contiguous array.
 

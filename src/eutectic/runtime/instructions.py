@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eutectic.runtime.executable import Direct, Size, Sizes, Slots
+from eutectic.support.deep import deep
 
 Operand: TypeAlias = "int | tuple[Operand, ...] | Literal"
 
@@ -33,6 +34,7 @@ def resolve(size: Size, sizes: Mapping[str, int]) -> int:
     return sizes[size] if isinstance(size, str) else size(sizes)
 
 
+@deep
 def fetch(operand: Operand, slots: Slots, sizes: Sizes) -> Any:
     """Value of an operand."""
     if isinstance(operand, int):

@@ -10,6 +10,7 @@ import numpy as np
 
 from eutectic.runtime.benchmark import BenchmarkResult, measure
 from eutectic.runtime.tensor import Device, Tensor, cpu
+from eutectic.support.deep import deep
 from eutectic.support.errors import CallError
 from eutectic.support.plain_memory import as_array
 from eutectic.support.spelling import did_you_mean
@@ -211,12 +212,14 @@ class VirtualMachine:
         self._check(name)
         return self.executable.profile(name, [_plain(arg) for arg in self._in_order(name, args, named)])
 
+    @deep
     def _wrap(self, result: Any) -> Any:
         if isinstance(result, tuple):
             return tuple(self._wrap(part) for part in result)
         return Tensor(result, self.device) if isinstance(result, np.ndarray) else result
 
 
+@deep
 def _plain(value: Any) -> Any:
     """An argument as an array, a number, or a tuple of those."""
     if isinstance(value, Tensor):

@@ -14,6 +14,7 @@ from eutectic.script.parser.entry import parse_definition
 from eutectic.script.parser.environment import Environment, Namespace
 from eutectic.script.parser.source import Source, parse_text
 from eutectic.script.printer.metadata import Metadata
+from eutectic.support.deep import deep
 
 _IMPORTS: Final = {"tvm.script", "eutectic.script", "tvm", "eutectic", "__future__"}
 
@@ -94,6 +95,7 @@ def _namespaces() -> dict[str, Namespace]:
 _CACHE: dict[str, Namespace] = {}
 
 
+@deep
 def _members(module: ModuleType) -> dict[str, Any]:
     """What a namespace module offers: what it exports, or else what it defines; modules inside become namespaces."""
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]

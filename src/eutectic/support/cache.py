@@ -7,6 +7,7 @@ readers see all of it or nothing. The folder belongs to the user alone, or it is
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -77,9 +78,7 @@ def read(key: str) -> Entry | None:
         return None
     path = folder / f"{key}{_SUFFIX}"
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            data = file.read()
+        data, _ = _read_file(path)
         with contextlib.suppress(OSError):
             os.utime(path)
     except OSError:
@@ -113,7 +112,7 @@ def entries() -> list[EntryInfo]:
     out = []
     for path in _files(folder):
         try:
-            found, data = path.stat(), path.read_bytes()
+            data, found = _read_file(path)
         except OSError:
             continue
         key = path.name.removesuffix(_SUFFIX)
@@ -131,10 +130,30 @@ def clear() -> tuple[int, int]:
     count = size = 0
     for path in _files(usable_folder()):
         with contextlib.suppress(OSError):
-            size += path.stat().st_size
+            size += path.lstat().st_size
             path.unlink()
             count += 1
     return count, size
+
+
+def _read_file(path: Path) -> tuple[bytes, os.stat_result]:
+    """The bytes of a file and what is known of it.
+
+    A pipe or a device could keep us waiting, so that only plain files are read, and opening does not wait either.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+    descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a plain file", str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(), found
+    finally:
+        os.close(descriptor)
 
 
 def _files(folder: Path | None) -> list[Path]:
@@ -174,7 +193,7 @@ def _keep_small(folder: Path) -> None:
     found = []
     for path in _files(folder):
         with contextlib.suppress(OSError):
-            item = path.stat()
+            item = path.lstat()
             found.append((item.st_mtime, item.st_size, path))
     total = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):

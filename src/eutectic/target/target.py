@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from eutectic.support.deep import carried
 from eutectic.support.errors import CodegenError
 from eutectic.support.shown import kind_of
 from eutectic.support.spelling import did_you_mean
@@ -15,7 +16,7 @@ from eutectic.support.spelling import did_you_mean
 KINDS: Final = ("llvm", "cuda", "c")
 LIBRARIES: Final = ("dnnl",)
 _OPTIONS: Final = ("libs", "mcpu", "mattr", "mtriple", "num-cores", "keys", "arch", "max_num_threads", "opt-level")
-_ACTIVE = threading.local()
+_ACTIVE = carried(threading.local())
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from eutectic.ir.prim_expr import (
     TruncMod,
     Var,
 )
+from eutectic.support.deep import deep
 from eutectic.tir import op as _op
 from eutectic.tir.transform.statement_mutator import operands_of
 
@@ -117,6 +118,7 @@ def _names(inputs: Sequence[Var]) -> dict[Var, str]:
     return found
 
 
+@deep
 def _text(expr: PrimExpr, names: Mapping[Var, str], dtype: str, level: int) -> str:
     match expr:
         case Var():
@@ -224,6 +226,7 @@ def _output(value: Any, dtype: str) -> PrimExpr:
     raise ValueError(f"{value!r} is no index")
 
 
+@deep
 def _value(tree: ast.expr, inputs: Mapping[str, Var]) -> Any:
     match tree:
         case ast.Name(id=name) if name in inputs:

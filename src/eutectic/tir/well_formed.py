@@ -12,6 +12,7 @@ from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import PrimExpr, Var, element_dtype, lanes_of
 from eutectic.ir.transform import register_verifier
 from eutectic.ir.visit import post_order
+from eutectic.support.deep import deep
 from eutectic.support.errors import WellFormedError
 from eutectic.tir.block import DETECT_ACCESS, Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion, access_dtype
@@ -296,6 +297,7 @@ class _Verifier:
         if not is_integer(element_dtype(expr.dtype)):
             raise self.fault(f"{what} is {expr.dtype}, not an integer")
 
+    @deep
     def expr(self, root: Node) -> None:
         """Check an expression: everything in it is visible here."""
         for item in post_order(root, enter=lambda n: not isinstance(n, (Let, Buffer))):

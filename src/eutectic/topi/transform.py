@@ -28,6 +28,7 @@ from eutectic.topi.shapes import (
 )
 
 _MOST_PIECES: Final = 1 << 16  # of an axis that has fewer elements: the others are empty
+_TRIED_IN_TURN: Final = 8  # parts of a concatenation that are asked for an element one after another
 
 
 def transpose(a: Tensor, axes: Sequence[int] | None = None) -> Tensor:
@@ -172,14 +173,19 @@ def concatenate(a_tuple: Sequence[Tensor], axis: int = 0) -> Tensor:
     for x in a_tuple:
         ends.append(simplify(ends[-1] + x.shape[along]) if ends else x.shape[along])
 
+    def part(k: int, at: tuple[PrimExpr, ...]) -> PrimExpr:
+        here = at[along] - ends[k - 1] if k else at[along]
+        return a_tuple[k](*at[:along], here, *at[along + 1 :])
+
+    def between(first: int, last: int, at: tuple[PrimExpr, ...]) -> PrimExpr:
+        """The element when it is in one of the parts from `first` to `last`; many are halved, few tried in turn."""
+        if first == last:
+            return part(first, at)
+        middle = first if last - first < _TRIED_IN_TURN else (first + last) // 2
+        return if_then_else(at[along] < ends[middle], between(first, middle, at), between(middle + 1, last, at))
+
     def element(*at: PrimExpr) -> PrimExpr:
-        value: PrimExpr | None = None
-        for k in reversed(range(len(a_tuple))):
-            here = at[along] - ends[k - 1] if k else at[along]
-            found = a_tuple[k](*at[:along], here, *at[along + 1 :])
-            value = found if value is None else if_then_else(at[along] < ends[k], found, value)
-        assert value is not None
-        return value
+        return between(0, len(a_tuple) - 1, at)
 
     return stage([*first.shape[:along], ends[-1], *first.shape[along + 1 :]], element, "T_concat", "injective")
 

@@ -272,7 +272,7 @@ def test_deep_graphs_take_linear_time():
     start = time.perf_counter()
     after = fuse(mod)
     assert time.perf_counter() - start < 10
-    assert len(calls(after)) == 12
+    assert len(calls(after)) == 24
 
 
 # ---- sizes

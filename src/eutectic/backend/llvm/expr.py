@@ -41,6 +41,7 @@ from eutectic.ir.prim_expr import (
     lanes_of,
 )
 from eutectic.ir.visit import post_order
+from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.expr import Let
@@ -132,6 +133,7 @@ class ExprEmitter:
 
     # ---- values
 
+    @deep
     def value(self, expr: PrimExpr) -> str:
         """The register or constant with the value of an expression, of type `register_type(expr.dtype)`."""
         match expr:
@@ -315,6 +317,7 @@ class ExprEmitter:
 
     # ---- indices
 
+    @deep
     def index(self, expr: PrimExpr) -> str:
         """The value of a scalar integer expression in 64 bits."""
         match expr:

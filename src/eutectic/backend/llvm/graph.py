@@ -20,6 +20,7 @@ from eutectic.relax.analysis.struct_info import free_symbolic_vars, leaf_infos, 
 from eutectic.relax.base import ShapeExpr
 from eutectic.relax.expr import Call, Constant, PrimValue, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 from eutectic.tir.function import PrimFunc
 
@@ -144,6 +145,7 @@ class _Planner:
 
     # ---- values
 
+    @deep
     def _value(self, var: Var | None, expr: Any) -> Value:
         match expr:
             case Var():
@@ -299,6 +301,7 @@ def _put(value: PrimExpr, sizes: Mapping[Any, Any]) -> PrimExpr:
     return simplify(made)
 
 
+@deep
 def _nest(info: Any, tensors: Any) -> Value:
     if isinstance(info, TupleStructInfo):
         return tuple(_nest(part, tensors) for part in info.fields)
@@ -306,6 +309,7 @@ def _nest(info: Any, tensors: Any) -> Value:
     return found
 
 
+@deep
 def _leaves(value: Value, path: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], Tensor]]:
     """The tensors in a value, each with its path."""
     if isinstance(value, Tensor):

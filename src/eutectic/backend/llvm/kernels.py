@@ -32,6 +32,7 @@ from eutectic.ir.prim_expr import (
     Var,
 )
 from eutectic.ir.structural import structural_digest
+from eutectic.support.deep import deep
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.transform import lower
 
@@ -119,6 +120,7 @@ def _from_entry(func: PrimFunc, symbol: str, entry: store.Entry) -> Built | None
     return Built(symbol, func, shape_variables(func), tuple(spaces), parallel, entry.blob, True)
 
 
+@deep
 def _to_json(size: PrimExpr, symbols: list[Var]) -> Any:
     """A size as JSON data; None when it has parts that are not kept."""
     match size:
@@ -135,6 +137,7 @@ def _to_json(size: PrimExpr, symbols: list[Var]) -> Any:
             return None
 
 
+@deep
 def _from_json(data: Any, symbols: list[Var]) -> PrimExpr:
     if isinstance(data, int):
         return IntImm("int64", data)

@@ -6,6 +6,8 @@ import re
 from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.binding.ffi import ObjectRef
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from eutectic.backend.llvm.machine import Machine, target_machine
 from eutectic.support.errors import CodegenError
@@ -18,7 +20,7 @@ def _optimized(text: str, machine: Machine) -> tuple[Any, Any]:
     """
     maker = target_machine(machine)
     try:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, llvm.create_context())  # constants and types stay as long as their context
         module.verify()
     except RuntimeError as error:
         raise CodegenError(
@@ -29,8 +31,20 @@ def _optimized(text: str, machine: Machine) -> tuple[Any, Any]:
     options.loop_vectorization = options.slp_vectorization = False
     options.loop_interleaving = options.loop_unrolling = False
     builder = llvm.create_pass_builder(maker, options)
-    builder.getModulePassManager().run(module, builder)
+    passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    _free(passes)
     return module, maker
+
+
+def _free(passes: Any) -> None:
+    """Give back the memory of a pipeline, 80 KiB; llvmlite 0.50 does not, as one of its base classes hides the other's.
+
+    `ModulePassManager` inherits `_dispose` from `ObjectRef`, where it does nothing, before `NewPassManager`.
+    """
+    if type(passes)._dispose is ObjectRef._dispose:
+        NewPassManager._dispose(passes)
+    passes.close()
 
 
 def object_code(text: str, machine: Machine) -> bytes:

@@ -263,8 +263,8 @@ def _meet(a: Tensor, b: Tensor) -> bool:
         return False
     if a.home != "arena":
         return a.number == b.number
-    sizes = [(tensor.offset, tensor.bytes) for tensor in (a, b)]
-    if any(not isinstance(offset, IntImm) or not isinstance(size, IntImm) for offset, size in sizes):
+    known = [item.value for tensor in (a, b) for item in (tensor.offset, tensor.bytes) if isinstance(item, IntImm)]
+    if len(known) < 4:
         return True
-    (low_a, size_a), (low_b, size_b) = [(int(str(offset)), int(str(size))) for offset, size in sizes]
+    low_a, size_a, low_b, size_b = known
     return bool(low_a < low_b + size_b and low_b < low_a + size_a)

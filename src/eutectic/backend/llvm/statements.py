@@ -13,6 +13,7 @@ from eutectic.backend.llvm import memory
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.types import memory_bytes, memory_type
 from eutectic.ir.prim_expr import IntImm, Var
+from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 from eutectic.tir.stmt import (
     Allocate,
@@ -40,6 +41,7 @@ class StatementEmitter(ExprEmitter):
         """A pointer to memory that is too large, or of unknown size, for the stack."""
         raise CodegenError(f"memory {stmt.buffer_var.name} is too large for the stack")
 
+    @deep
     def statement(self, stmt: Stmt) -> None:
         """Emit a statement for one thread."""
         match stmt:

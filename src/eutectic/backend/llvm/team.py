@@ -19,8 +19,10 @@ from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.statements import StatementEmitter
 from eutectic.backend.llvm.types import memory_bytes, register_type
 from eutectic.ir.dtype import is_integer
+from eutectic.ir.node import children
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, mul
 from eutectic.ir.visit import post_order
+from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
@@ -102,7 +104,8 @@ class _TeamEmitter(StatementEmitter):
         super().__init__(FunctionText(), machine.lanes())
         self.func, self.name, self.machine = func, name, machine
         self.workspaces: list[Workspace] = []
-        self.together = has_parallel(func.body)
+        self.parallel = _with_parallel_loops(func.body)
+        self.together = id(func.body) in self.parallel
         self.shared_by_team = self.together  # whether the statement at hand is outside of parallel loops
         self.messages: dict[str, str] = {}  # by text
         self.wraps = has_checks(func.body)
@@ -163,9 +166,10 @@ class _TeamEmitter(StatementEmitter):
 
     # ---- what the team does together
 
+    @deep
     def uniform(self, stmt: Stmt, last: bool) -> None:
         """Emit a statement that every thread of the team comes to; `last` if nothing follows that depends on it."""
-        if not has_parallel(stmt):
+        if id(stmt) not in self.parallel:
             self._alone(lambda: self.statement(stmt))
             self._barrier(last)
             return
@@ -321,9 +325,14 @@ def _span(buffer: Buffer) -> PrimExpr:
     return reduce(add, steps, one)
 
 
-def has_parallel(stmt: Stmt) -> bool:
-    """Whether a statement contains a parallel loop."""
-    return any(isinstance(part, For) and part.kind == ForKind.PARALLEL for part in post_order(stmt))
+def _with_parallel_loops(body: Stmt) -> set[int]:
+    """The ids of the statements of a program that are parallel loops or contain any."""
+    found: set[int] = set()
+    for part in post_order(body):
+        is_parallel = isinstance(part, For) and part.kind == ForKind.PARALLEL
+        if is_parallel or any(id(child) in found for child in children(part)):
+            found.add(id(part))
+    return found
 
 
 def _as_int64(value: PrimExpr) -> PrimExpr:

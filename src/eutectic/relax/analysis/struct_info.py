@@ -19,6 +19,7 @@ from eutectic.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from eutectic.support.deep import deep
 from eutectic.support.errors import TypeInferenceError
 
 
@@ -51,6 +52,7 @@ def substitute_info(info: StructInfo, values: Mapping[ScalarVar, PrimExpr]) -> S
     return _map_shapes(fresh, lambda dims: tuple(simplify(d) for d in dims))  # type: ignore[arg-type]  # rewrite keeps the class
 
 
+@deep
 def leaf_infos(infos: Iterable[StructInfo]) -> list[StructInfo]:
     """Struct infos with tuples replaced by their fields, nested ones too."""
     out: list[StructInfo] = []
@@ -79,13 +81,23 @@ def _scalars(info: StructInfo) -> list[ScalarVar]:
 def defined_symbolic_vars(infos: Iterable[StructInfo | None]) -> list[ScalarVar]:
     """Symbolic scalars that stand alone as a size somewhere, so that a value defines them."""
     found: dict[int, ScalarVar] = {}
-    for info in infos:
+    seen: set[int] = set()
+    todo = list(infos)[::-1]
+    while todo:
+        info = todo.pop()
+        if id(info) in seen:
+            continue
+        seen.add(id(info))
+        if isinstance(info, TupleStructInfo):
+            todo.extend(reversed(info.fields))
+            continue
         for dim in _all_dims(info):
             if isinstance(dim, ScalarVar):
                 found.setdefault(id(dim), dim)
     return list(found.values())
 
 
+@deep
 def _all_dims(info: StructInfo | None) -> list[PrimExpr]:
     match info:
         case TensorStructInfo():
@@ -100,8 +112,16 @@ def _all_dims(info: StructInfo | None) -> list[PrimExpr]:
             return []
 
 
-def _map_shapes(info: StructInfo, f: Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...] | None]) -> StructInfo:
-    """`info` with `f` applied to each known shape and scalar; None erases it but keeps rank and dtype."""
+_Change = Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...] | None]
+
+
+@deep
+def _map_shapes(info: StructInfo, f: _Change, done: dict[int, StructInfo] | None = None) -> StructInfo:
+    """`info` with `f` applied to each known shape and scalar; None erases it but keeps rank and dtype.
+
+    What `info` shares stays shared, and is looked at once: `done` has it by its id.
+    """
+    done = {} if done is None else done
     match info:
         case TensorStructInfo() if info.dims is not None:
             sizes = f(info.dims)
@@ -112,7 +132,9 @@ def _map_shapes(info: StructInfo, f: Callable[[tuple[PrimExpr, ...]], tuple[Prim
             value = f((info.value,))
             return PrimStructInfo(info.dtype, None if value is None else value[0])
         case TupleStructInfo():
-            return TupleStructInfo(tuple(_map_shapes(part, f) for part in info.fields))
+            if id(info) not in done:
+                done[id(info)] = TupleStructInfo(tuple(_map_shapes(part, f, done) for part in info.fields))
+            return done[id(info)]
         case _:
             return info
 
@@ -128,9 +150,10 @@ def erase_to_well_defined(info: StructInfo, in_scope: Iterable[ScalarVar]) -> St
     return _map_shapes(info, keep)
 
 
+@deep
 def struct_info_base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
     """Whether every value described by `derived` is described by `base`."""
-    if isinstance(base, ObjectStructInfo):
+    if base is derived or isinstance(base, ObjectStructInfo):
         return BaseCheckResult.PASS
     if isinstance(derived, ObjectStructInfo):
         return BaseCheckResult.FAIL_L2
@@ -182,6 +205,7 @@ def _check_dims(
     return BaseCheckResult.PASS if all(prove_equal(x, y) for x, y in pairs) else BaseCheckResult.FAIL_L2
 
 
+@deep
 def struct_info_lca(a: StructInfo, b: StructInfo) -> StructInfo:
     """The most specific struct info that covers both."""
     if struct_info_base_check(a, b) is BaseCheckResult.PASS:
@@ -234,6 +258,7 @@ def derive_call_ret_struct_info(signature: FuncStructInfo, call: Call) -> Struct
     return erase_to_well_defined(result, [v for v in _scalars(result) if v not in loose]) if loose else result
 
 
+@deep
 def bind_sizes(param: StructInfo, arg: StructInfo, bound: dict[ScalarVar, PrimExpr]) -> None:
     """Bind the symbolic scalars that stand alone in `param` to the sizes of `arg`; first use wins."""
     match param, arg:

@@ -21,6 +21,7 @@ from eutectic.relax.expr import (
 )
 from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import FuncStructInfo
+from eutectic.support.deep import deep
 
 
 def remove_all_unused(function: Function) -> Function:
@@ -32,6 +33,7 @@ def remove_all_unused(function: Function) -> Function:
     return Function(function.params, body, function.ret_struct_info, function.is_pure, function.attrs, function.span)
 
 
+@deep
 def _trim(body: SeqExpr, known: set[ScalarVar]) -> SeqExpr:
     """Walk backwards, keeping what is live: values that are read, and casts that define sizes in use.
 
@@ -84,6 +86,7 @@ def _is_pure(binding: Binding) -> bool:
     return not contains_impure_call(binding.value)
 
 
+@deep
 def contains_impure_call(expr: Expr) -> bool:
     """Whether evaluating `expr` may have side effects; the body of a function value does not count."""
     match expr:

@@ -9,32 +9,40 @@ from eutectic.ir.node import Node
 from eutectic.ir.visit import post_order
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Binding, BindingBlock, DataflowBlock, Function, If, SeqExpr, Var
+from eutectic.support.deep import deep
 
 
 def walk_blocks(body: Expr) -> Iterator[BindingBlock]:
     """All blocks of a body, each followed by those in branches of its conditionals; not nested functions."""
-    if not isinstance(body, SeqExpr):
-        return
-    for block in body.blocks:
-        yield block
-        for binding in block.bindings:
-            if isinstance(binding.value, If):
-                yield from walk_blocks(binding.value.true_branch)
-                yield from walk_blocks(binding.value.false_branch)
+    todo: list[Expr | BindingBlock] = [body]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, SeqExpr):
+            todo.extend(reversed(item.blocks))
+        elif isinstance(item, BindingBlock):
+            yield item
+            todo.extend(branch for binding in reversed(item.bindings) for branch in reversed(_branches(binding)))
+
+
+def _branches(binding: Binding) -> tuple[Expr, ...]:
+    value = binding.value
+    return (value.true_branch, value.false_branch) if isinstance(value, If) else ()
 
 
 def walk_bindings(function: Function) -> Iterator[Binding]:
     """All bindings of a function in the order of execution: those of branches before the conditional's own."""
-    yield from _walk_body(function.body)
-
-
-def _walk_body(body: Expr) -> Iterator[Binding]:
-    for block in body.blocks if isinstance(body, SeqExpr) else ():
-        for binding in block.bindings:
-            if isinstance(binding.value, If):
-                yield from _walk_body(binding.value.true_branch)
-                yield from _walk_body(binding.value.false_branch)
-            yield binding
+    todo: list[tuple[Expr | Binding, bool]] = [(function.body, False)]
+    while todo:
+        item, done = todo.pop()
+        if isinstance(item, Binding):
+            if done or not isinstance(item.value, If):
+                yield item
+            else:
+                todo.append((item, True))
+                todo.extend((branch, False) for branch in reversed(_branches(item)))
+        elif isinstance(item, SeqExpr):
+            bindings = [binding for block in item.blocks for binding in block.bindings]
+            todo.extend((binding, False) for binding in reversed(bindings))
 
 
 def used_vars(expr: Node) -> list[Var]:
@@ -51,6 +59,7 @@ def users_of(function: Function) -> dict[Var, list[Var | None]]:
     """For each variable the variables bound to values that read it; None stands for a result of a body."""
     users: dict[Var, list[Var | None]] = {}
 
+    @deep
     def body(expr: SeqExpr) -> None:
         for block in expr.blocks:
             for binding in block.bindings:

@@ -28,6 +28,7 @@ from eutectic.relax.expr import (
     TupleGetItem,
     Var,
 )
+from eutectic.support.deep import deep
 from eutectic.support.errors import WellFormedError
 
 _LITERALS = (Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm, ExternFunc, GlobalVar, Op)
@@ -94,6 +95,7 @@ class _Checker:
         if self.check_struct_info and var.struct_info is None:
             self.say(f"{var.name_hint} has no struct info")
 
+    @deep
     def seq(self, expr: Any) -> None:
         if not isinstance(expr, SeqExpr):
             self.say(f"a body is a {type(expr).__name__}, not a SeqExpr")
@@ -150,6 +152,7 @@ class _Checker:
         else:
             self.argument(call.op, f"the callee of {name}")
 
+    @deep
     def argument(self, arg: Any, what: str) -> None:
         match arg:
             case Var():

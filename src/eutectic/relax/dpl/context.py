@@ -6,7 +6,7 @@ each choice back when a later pattern cannot be placed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -34,6 +34,7 @@ from eutectic.relax.dpl.pattern import (
 from eutectic.relax.dpl.sequence import PatternContext
 from eutectic.relax.expr import Binding, Call, DataflowBlock, DataflowVar, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.support.deep import deep
 from eutectic.support.errors import PatternError
 
 Matches: TypeAlias = dict[DFPattern, Any]
@@ -91,9 +92,7 @@ def match_bindings(
         No two patterns have the same variable. An outermost pattern and the conditions
         put on it (`has_dtype`, `where`, ...) count as one.
     """
-    plan = _Plan(context)
-    if plan.steps:
-        yield from _Search(plan, _Uses(bindings, read_outside)).solutions()
+    yield from Search(context, bindings, read_outside).solutions()
 
 
 # ---- the patterns
@@ -196,6 +195,7 @@ def _parts(pattern: DFPattern) -> list[DFPattern]:
     return list(found)
 
 
+@deep
 def _same_value(pattern: DFPattern) -> list[DFPattern]:
     """A pattern and those parts that are compared with the same value."""
     match pattern:
@@ -225,6 +225,7 @@ def _same_value_groups(nodes: Sequence[DFPattern]) -> dict[DFPattern, int]:
     return {node: find(owner[node]) for node in nodes}
 
 
+@deep
 def _names_operation(pattern: DFPattern) -> bool:
     return any(isinstance(part, _OPERATIONS) for part in _same_value(pattern)) or (
         isinstance(pattern, OrPattern) and _names_operation(pattern.left) and _names_operation(pattern.right)
@@ -249,7 +250,7 @@ class _Uses:
         self._names: dict[Var, list[Var]] = {}
         self._slots: dict[Var, tuple[list[Any], list[Any]]] = {}
         self._read_outside = read_outside
-        self.readers: dict[int, list[Var]] = {}
+        self.readers: dict[int, dict[Var, None]] = {}
         appeared: dict[Var, None] = {}
         for binding in bindings:
             if isinstance(binding, VarBinding) and isinstance(binding.value, Var):
@@ -260,11 +261,18 @@ class _Uses:
                 continue
             self._slots[binding.var] = self._operands(binding)
             for operand in self.operands(binding.var):
-                self.readers.setdefault(id(operand), []).append(binding.var)
+                self.readers.setdefault(id(operand), {})[binding.var] = None
                 if isinstance(operand, Var):
                     appeared[operand] = None
             appeared[binding.var] = None
         self.order = list(appeared)
+
+    def remove(self, var: Var) -> None:
+        """Take a binding away."""
+        for operand in self.operands(var):
+            self.readers[id(operand)].pop(var, None)
+        self.values.pop(var, None)
+        self._slots.pop(var, None)
 
     def _root(self, item: Any) -> Any:
         return self._alias.get(item, item) if isinstance(item, Var) else item
@@ -312,9 +320,11 @@ class _Uses:
 
 
 def _fields(items: Sequence[Any]) -> Iterator[Any]:
-    for item in items:
+    todo = list(reversed(items))
+    while todo:
+        item = todo.pop()
         if isinstance(item, Tuple):
-            yield from _fields(item.fields)
+            todo.extend(reversed(item.fields))
         else:
             yield item
 
@@ -322,32 +332,51 @@ def _fields(items: Sequence[Any]) -> Iterator[Any]:
 # ---- the search
 
 
-class _Search:
-    """Backtracking over the steps of a plan."""
+class Search:
+    """Backtracking over the steps of a plan; takes the arguments of `match_bindings`.
 
-    def __init__(self, plan: _Plan, uses: _Uses) -> None:
-        self.plan, self.uses = plan, uses
-        self.state = Matcher(uses.values)
+    Bindings may be taken away between two solutions: the search goes on where it is, without them.
+    """
+
+    def __init__(
+        self, context: PatternContext, bindings: Sequence[Binding], read_outside: Callable[[Var], bool]
+    ) -> None:
+        self.plan, self.uses = _Plan(context), _Uses(bindings, read_outside)
+        self.state = Matcher(self.uses.values)
         self.placed: dict[int, Any] = {}
+        self._removals = 0
+
+    def remove(self, variables: Iterable[Var]) -> None:
+        """Take bindings away; their variables are opaque from now on."""
+        for var in variables:
+            self.uses.remove(var)
+        self._removals += 1
 
     def solutions(self) -> Iterator[Matches]:
         """Every way to place all groups."""
-        for _ in self._place(0):
-            yield {pattern: self.placed[group] for pattern, group in self.plan.group_of.items()}
+        for candidate in self._candidates(self.plan.steps[0]) if self.plan.steps else ():
+            seen = -1
+            while seen != self._removals:  # what is left after a removal may match at the same place
+                seen = self._removals
+                for _ in self._place(0, [candidate]):
+                    yield {pattern: self.placed[group] for pattern, group in self.plan.group_of.items()}
 
-    def _place(self, number: int) -> Solutions:
+    def _place(self, number: int, first: Sequence[Any] | None = None) -> Solutions:
         if number == len(self.plan.steps):
             if self._shapes_agree():
                 yield
             return
-        step = self.plan.steps[number]
-        for candidate in self._candidates(step):
+        step, seen = self.plan.steps[number], self._removals
+        for candidate in self._candidates(step) if first is None else first:
+            if self._removals != seen:
+                return
             if isinstance(candidate, Var) and any(candidate is other for other in self.placed.values()):
                 continue
             self.placed[step.group] = candidate
             if self._edges_hold(step.group) and self._shapes_agree():
                 for _ in self.state.solve_all(step.tops, [candidate] * len(step.tops)):
-                    yield from self._place(number + 1)
+                    if self._removals == seen:
+                        yield from self._place(number + 1)
             del self.placed[step.group]
 
     def _candidates(self, step: _Step) -> list[Any]:
@@ -359,7 +388,7 @@ class _Search:
         if self.plan.group_of[producer] == step.group:
             reader = self.placed[self.plan.group_of[consumer]]
             return self.uses.operands(reader) if index == -1 else self.uses.at(reader, index)
-        return self.uses.readers.get(id(self.placed[self.plan.group_of[producer]]), [])
+        return list(self.uses.readers.get(id(self.placed[self.plan.group_of[producer]]), ()))
 
     def _edges_hold(self, group: int) -> bool:
         for producer, consumer, index, only_use in self.plan.edges:

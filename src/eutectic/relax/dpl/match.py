@@ -46,6 +46,7 @@ from eutectic.relax.dpl.pattern import (
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.expr import Call, Constant, DataflowVar, ExternFunc, Function, Tuple, TupleGetItem, Var
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.support.deep import deep
 from eutectic.support.errors import PatternError
 
 Solutions: TypeAlias = Iterator[None]
@@ -69,6 +70,7 @@ def match_expr(
     return None
 
 
+@deep
 def required_ops(pattern: DFPattern) -> frozenset[str]:
     """Operators that every match must contain; lets a search skip patterns that cannot match."""
     match pattern:
@@ -90,6 +92,7 @@ def required_ops(pattern: DFPattern) -> frozenset[str]:
             return frozenset()
 
 
+@deep
 def most_calls(pattern: DFPattern) -> int:
     """No match of the pattern has more calls than this."""
     match pattern:
@@ -109,6 +112,7 @@ def most_calls(pattern: DFPattern) -> int:
             return 0
 
 
+@deep
 def root_ops(pattern: DFPattern) -> frozenset[str] | None:
     """Operators that the call at the root of a match can be of; None when it can be any value."""
     match pattern:
@@ -405,6 +409,7 @@ def _has_attr(expr: Any, key: str, wanted: Any) -> bool:
     return found is not ABSENT and bool(plain_attr(found) == plain_attr(wanted))
 
 
+@deep
 def attr_of(expr: Any, key: str) -> Any:
     """Attribute `key` of a call, function or operator, or `ABSENT`."""
     if isinstance(expr, Op):
@@ -415,6 +420,7 @@ def attr_of(expr: Any, key: str) -> Any:
     return attr_of(expr.op, key) if isinstance(expr, Call) and isinstance(expr.op, Op) else ABSENT
 
 
+@deep
 def plain_attr(value: Any) -> Any:
     """An attribute with constants as Python numbers and lists as tuples."""
     value = freeze(value)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby, product
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from eutectic.ir.module import IRModule
@@ -22,7 +23,7 @@ from eutectic.relax.analysis.uses import bound_vars, users_of, walk_bindings
 from eutectic.relax.analysis.well_formed import problems_of
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
-from eutectic.relax.dpl.context import Matches, match_bindings
+from eutectic.relax.dpl.context import Matches, Search
 from eutectic.relax.dpl.match import Matcher, match_expr, required_ops
 from eutectic.relax.dpl.pattern import CallPattern, DFPattern, ExprPattern, ExternFuncPattern, OrPattern, TuplePattern
 from eutectic.relax.dpl.run import Run
@@ -43,10 +44,11 @@ from eutectic.relax.expr import (
 from eutectic.relax.struct_info import TupleStructInfo
 from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
 from eutectic.relax.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from eutectic.support.deep import deep
 from eutectic.support.errors import PatternError
 
 CallRewriter: TypeAlias = Callable[[Expr, Matches], Expr]
-BindingsRewriter: TypeAlias = Callable[[Matches, dict[Var, Expr]], Mapping[Var, Expr]]
+BindingsRewriter: TypeAlias = Callable[[Matches, Mapping[Var, Expr]], Mapping[Var, Expr]]
 
 MAX_ROUNDS: Final = 100  # and one more for each binding of the function
 MAX_GROWTH: Final = 100  # how many times longer a function may get
@@ -115,6 +117,7 @@ def rewrite_bindings(context: PatternContext, rewriter: BindingsRewriter, functi
     return rewrite_function(function, lambda run: propose_context(run, context, rewriter), what)
 
 
+@deep
 def describe_pattern(pattern: DFPattern) -> str:
     """What a pattern looks for, by the operator at its root."""
     match pattern:
@@ -266,6 +269,7 @@ class _Round:
             return body
         return SeqExpr(blocks, body.body, struct_info=body.struct_info, span=body.span)
 
+    @deep
     def _block(self, block: BindingBlock) -> BindingBlock:
         inside = [self._inside(binding) for binding in block.bindings]
         is_dataflow = isinstance(block, DataflowBlock)
@@ -313,6 +317,7 @@ def _pure_runs(bindings: Sequence[Binding]) -> Iterator[tuple[list[Binding], boo
 # ---- strategies
 
 
+@deep
 def propose_matches(run: Run, pattern: DFPattern, rewriter: CallRewriter, also: Sequence[DFPattern] = ()) -> None:
     """Propose a replacement for each value that matches, in program order.
 
@@ -343,6 +348,7 @@ def propose_matches(run: Run, pattern: DFPattern, rewriter: CallRewriter, also: 
         _propose_tuples(run, pattern, rewriter, also)
 
 
+@deep
 def _has_tuple(pattern: DFPattern) -> bool:
     if isinstance(pattern, OrPattern):
         return _has_tuple(pattern.left) or _has_tuple(pattern.right)
@@ -392,21 +398,27 @@ def _parts_of(value: Any, chosen: Sequence[Var]) -> list[Any]:
 def propose_context(run: Run, context: PatternContext, rewriter: BindingsRewriter) -> None:
     """Propose replacements for the matches of a context, until none is left or all were declined."""
     declined: set[frozenset[Any]] = set()
-    while len(declined) < MAX_DECLINED:
-        for matches in match_bindings(context, run.open(), run.read_outside):
+    is_done = False
+    while not is_done:  # what was replaced last may make earlier bindings match
+        search, values = Search(context, run.open(), run.read_outside), run.values()
+        is_done = True
+        for matches in search.solutions():
             key = frozenset(matches.values())
             if key in declined:
                 continue
-            proposed = rewriter(dict(matches), run.values())
+            proposed = rewriter(dict(matches), MappingProxyType(values))
             if not isinstance(proposed, Mapping):
                 raise PatternError(
                     f"the rewriter returned {type(proposed).__name__}, not a mapping of variables to new values",
                     help="return {} to leave the match alone",
                 )
-            if run.accept(proposed):
-                break
-            declined.add(key)
-            if len(declined) >= MAX_DECLINED:
-                return
-        else:
-            return
+            if not run.accept(proposed):
+                declined.add(key)
+                if len(declined) >= MAX_DECLINED:
+                    return
+                continue
+            is_done = False
+            replaced = [var for var in proposed if values.get(var) is not None and var in run.replaced]
+            search.remove(replaced)
+            for var in replaced:
+                del values[var]

@@ -52,6 +52,7 @@ from eutectic.relax.expr import (
     VarBinding,
     describe_info,
 )
+from eutectic.support.deep import deep
 from eutectic.support.errors import PatternError
 from eutectic.support.spelling import did_you_mean
 
@@ -372,6 +373,7 @@ class _FunctionPattern:
             raise PatternError("pattern gives back a parameter, which would match everything")
         self.root = self._with_conditions(root)
 
+    @deep
     def pattern_of(self, expr: Any) -> DFPattern:
         """Pattern of one value."""
         match expr:
@@ -444,6 +446,7 @@ def _instantiate(function: Function, operands: Sequence[Expr | None]) -> Expr:
         if operand is not None and operand.struct_info is not None and param.struct_info is not None:
             bind_sizes(param.struct_info, operand.struct_info, sizes)
 
+    @deep
     def expr(item: Any) -> Any:
         match item:
             case Var():

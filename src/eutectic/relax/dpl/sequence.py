@@ -6,6 +6,8 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from eutectic.support.deep import carried
+
 if TYPE_CHECKING:
     from eutectic.relax.dpl.pattern import DFPattern
     from eutectic.relax.expr import DataflowBlock, Var
@@ -18,7 +20,7 @@ class PatternContext:
         incremental: Whether the edges of the enclosing context are kept too.
     """
 
-    _local: ClassVar[threading.local] = threading.local()
+    _local: ClassVar[threading.local] = carried(threading.local())
 
     def __init__(self, incremental: bool = False) -> None:
         outer = current_context() if incremental else None

@@ -21,6 +21,7 @@ from eutectic.ir.span import Span, caller_span
 from eutectic.relax.base import Expr, StructInfo
 from eutectic.relax.expr import Call, const, convert, describe_info
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.support.deep import deep
 from eutectic.support.errors import TypeInferenceError
 from eutectic.support.shown import clipped
 
@@ -86,6 +87,7 @@ def _arrays(value: Any) -> Iterator[Any]:
             yield from _arrays(item)
 
 
+@deep
 def _own(result: Any, given: tuple[Any, ...]) -> Any:
     """Numbers of NumPy as arrays, views as copies; everything else as it is."""
     if isinstance(result, tuple) and any(isinstance(item, (np.ndarray, np.generic)) for item in result):

@@ -18,6 +18,7 @@ from eutectic.relax.base import ShapeExpr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.registry import refuse, short_name
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.support.deep import deep
 from eutectic.support.errors import TypeInferenceError
 from eutectic.support.shown import clipped
 from eutectic.support.spelling import did_you_mean
@@ -52,6 +53,7 @@ def like(info: TensorStructInfo, dtype: str | None = None) -> TensorStructInfo:
     return TensorStructInfo(info.shape, info.dtype if dtype is None else dtype, info.vdevice, info.ndim)
 
 
+@deep
 def size_text(size: PrimExpr) -> str:
     """A size as people write it."""
     if isinstance(size, IntImm):

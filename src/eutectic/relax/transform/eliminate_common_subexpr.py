@@ -14,6 +14,7 @@ from eutectic.relax.base import Expr
 from eutectic.relax.expr import BindingBlock, Call, DataflowVar, Function, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.transform.infra import FunctionPass
+from eutectic.support.deep import deep
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class _Sharer(PyExprMutator):
         return isinstance(binding.var, DataflowVar) or not self.builder_.current_block_is_dataflow()
 
 
+@deep
 def _key(value: Any) -> Any:
     """Equal for equal values: operator, operands by identity (constants by content, sizes by symbol), options."""
     match value:

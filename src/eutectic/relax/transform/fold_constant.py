@@ -29,6 +29,7 @@ from eutectic.relax.interpret import Interpreter
 from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
+from eutectic.support.deep import deep
 from eutectic.support.registry import get_global_func
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.interpret import run
@@ -140,6 +141,7 @@ class _Folder(PyExprMutator):
         return size <= max(self._max_bytes, sum(_bytes(arg) for arg in call.args))
 
 
+@deep
 def _known(arg: Expr) -> bool:
     match arg:
         case Constant() | StringImm() | DataTypeImm():
@@ -158,10 +160,12 @@ def _is_symbolic(value: PrimValue) -> bool:
     return not hasattr(value.value, "value")
 
 
+@deep
 def _has_data(arg: Expr) -> bool:
     return isinstance(arg, Constant) or (isinstance(arg, Tuple) and any(map(_has_data, arg.fields)))
 
 
+@deep
 def _bytes(arg: Expr) -> int:
     if isinstance(arg, Constant):
         return int(arg.data.nbytes)

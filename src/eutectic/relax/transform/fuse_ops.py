@@ -31,7 +31,7 @@ from eutectic.relax.transform.grouping import Group, emit_call, order_units, out
 from eutectic.tir.function import PrimFunc
 
 MAX_DEPTH: Final = "relax.FuseOps.max_depth"
-register_config_key(MAX_DEPTH, 256)
+register_config_key(MAX_DEPTH, 128)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class FuseOps(Pass):
 
     Groups are made in dataflow blocks, by the attribute `op_pattern` of the tensor programs
     (`AnnotateTIROpPattern`); a program without one is never fused. A group has one result. `FuseTIR`
-    makes one kernel of each. The option `relax.FuseOps.max_depth` of the context bounds the size of a group.
+    makes one kernel of each. The option `relax.FuseOps.max_depth` of the context bounds the size of a group,
+    by default to 128 calls.
 
     before:                                 after:
         lv = call_tir(conv2d, (x, w))           gv = fused_conv2d_reshape_add_relu(x, w, b)

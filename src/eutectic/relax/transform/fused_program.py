@@ -18,6 +18,7 @@ from eutectic.relax.analysis.struct_info import substitute
 from eutectic.relax.base import ShapeExpr, ShapeStructInfo, StructInfo
 from eutectic.relax.expr import Call, Function, MatchCast, Tuple, TupleGetItem, Var, describe_info
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from eutectic.support.deep import deep
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.expr import Let
@@ -144,6 +145,7 @@ class _Maker:
 
     # ---- graph values
 
+    @deep
     def input(self, info: StructInfo | None, name: str, path: Path) -> Value:
         """What a parameter of the function is within the program."""
         match info:
@@ -166,6 +168,7 @@ class _Maker:
                     self.symbols[part] = replace(part)
         return tuple(substitute(dim, self.symbols) for dim in dims)  # type: ignore[misc]  # an expression stays one
 
+    @deep
     def value(self, expr: Any, what: str) -> Value:
         """The buffers that hold a value."""
         match expr:

@@ -31,6 +31,7 @@ from eutectic.relax.expr import (
     VarBinding,
 )
 from eutectic.relax.struct_info import TupleStructInfo
+from eutectic.support.deep import deep
 
 
 @dataclass
@@ -169,6 +170,7 @@ class _Outliner:
         self.remap[binding.var] = fresh = kind(binding.var.name_hint, value.struct_info, binding.var.span)
         return VarBinding(fresh, value)
 
+    @deep
     def value(self, expr: Any) -> Any:
         match expr:
             case Var():

@@ -31,6 +31,7 @@ from eutectic.relax.expr import (
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticAdvice
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.trusted import trust
@@ -211,6 +212,7 @@ def _name(op: Any) -> str:
     return op.name if isinstance(op, Op) else str(op)
 
 
+@deep
 def _is_known(info: StructInfo | None) -> bool:
     """Whether shapes and dtypes are written down, those of fields too."""
     match info:
@@ -240,6 +242,7 @@ def _with_info(made: Any, call: Call) -> Any:
     return replace(made, sinfo_args=(info,), struct_info=info, span=span)
 
 
+@deep
 def _agree(a: StructInfo | None, b: StructInfo | None) -> bool:
     if isinstance(a, TupleStructInfo) and isinstance(b, TupleStructInfo):
         return len(a.fields) == len(b.fields) and all(map(_agree, a.fields, b.fields))
@@ -271,6 +274,7 @@ class _Template:
         return _rebuilt(self.result, known, call)
 
 
+@deep
 def _rebuilt(expr: Expr, known: dict[int, Expr], call: Call) -> Expr:
     """An expression with other leaves; calls get the span of what they come from."""
     if id(expr) in known:

@@ -35,6 +35,7 @@ from eutectic.relax.transform.grouping import (
     ordered_outputs,
     outline,
 )
+from eutectic.support.deep import deep
 
 _LONGEST_NAME = 160
 
@@ -212,6 +213,7 @@ class _Merge(PyExprMutator):
         return region_function(function.params, bindings, outputs, symbol, codegen)
 
 
+@deep
 def _remapped(expr: Expr, remap: Mapping[Var, Var]) -> Expr:
     match expr:
         case Var():

@@ -17,6 +17,7 @@ from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.script.parser.environment import Environment, Namespace, Scopes
 from eutectic.script.parser.source import Source
+from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticError, ScriptError
 from eutectic.support.spelling import did_you_mean
 
@@ -369,6 +370,7 @@ class Evaluator:
                 if all(self.value(test) for test in first.ifs):
                     yield from self._loops(node, rest)
 
+    @deep
     def unpack(self, target: ast.expr, value: Any, into: dict[str, Any]) -> None:
         """Give the names of a target their parts of a Python value."""
         if isinstance(target, ast.Name):

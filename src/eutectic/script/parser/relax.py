@@ -46,6 +46,7 @@ from eutectic.script.parser.syntax import (
     without_docstring,
 )
 from eutectic.script.statements import Dataflow, FuncAttrs, MatchCastOf, Output
+from eutectic.support.deep import deep
 
 _LOOPS: Final = "graph functions have no loops; write a @T.prim_func, or unroll in Python around BlockBuilder"
 
@@ -198,6 +199,7 @@ class RelaxParser:
 
     # ---- statements
 
+    @deep
     def _statements(self, statements: Sequence[ast.stmt], blocks: list[BindingBlock], attrs: dict[str, Any]) -> None:
         for index, statement in enumerate(statements):
             if self._block is not None:

@@ -11,6 +11,7 @@ from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.relax.base import StructInfo
 from eutectic.script.annotations import Annotation, Deferred, is_symbol, resolve_type, texts_in
 from eutectic.script.parser.evaluate import Evaluator
+from eutectic.support.deep import deep
 from eutectic.support.errors import ScriptError
 from eutectic.support.spelling import did_you_mean
 
@@ -75,6 +76,7 @@ class Symbols:
                 getattr(error, "message", str(error)), at=at, help=getattr(error, "help", None)
             ) from error
 
+    @deep
     def types_in(self, value: Any, node: ast.AST, *, define: bool = False) -> Any:
         """`value` with annotations in it, also in lists and tuples, as struct info."""
         if isinstance(value, (Annotation, Deferred)):

@@ -8,8 +8,10 @@ from typing import Any
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import const, convert
 from eutectic.script.parser.source import Source
+from eutectic.support.deep import deep
 
 
+@deep
 def as_value(value: Any) -> Expr:
     """What a script gives for a graph value, as an expression."""
     if isinstance(value, (bool, int, float)):
@@ -19,6 +21,7 @@ def as_value(value: Any) -> Expr:
     return convert(value)
 
 
+@deep
 def is_graph_tuple(value: Any) -> bool:
     """Whether a Python tuple or list holds nothing but graph values and tuples of them."""
     return isinstance(value, (tuple, list)) and all(isinstance(v, Expr) or is_graph_tuple(v) for v in value)
@@ -70,6 +73,7 @@ def is_output(node: ast.expr) -> bool:
     return isinstance(name, ast.Attribute) and name.attr == "output"
 
 
+@deep
 def bound_names(statement: ast.stmt) -> list[str]:
     """Names that a statement binds."""
     match statement:

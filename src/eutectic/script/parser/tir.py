@@ -36,6 +36,7 @@ from eutectic.script.tir_statements import (
     Remap,
     Where,
 )
+from eutectic.support.deep import deep
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.complete import complete
 from eutectic.tir.function import PrimFunc
@@ -155,6 +156,7 @@ class TirParser:
         made: Stmt = self.guard(node, lambda: wrap(rest))
         return made
 
+    @deep
     def statement(self, node: ast.stmt, done: list[Stmt]) -> Wrap | None:
         """Parse one statement: append what it is to `done`, or return what it makes of the rest."""
         match node:

@@ -54,6 +54,7 @@ from eutectic.ir.prim_expr import (
     truncdiv,
     truncmod,
 )
+from eutectic.support.deep import deep
 
 # How tightly an operator binds in Python.
 OR, AND, NOT, COMPARISON, SUM, PRODUCT = 1, 2, 3, 4, 5, 6
@@ -104,6 +105,7 @@ class PrimPrinter:
         self._name = name
         self.plain_dtype = plain_dtype
 
+    @deep
     def text(self, expr: Any, level: int = 0) -> str:
         """An expression, in parentheses when it binds less tightly than `level`."""
         match expr:

@@ -45,6 +45,7 @@ from eutectic.relax.struct_info import (
 from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.names import Names
 from eutectic.script.printer.prim import float_text, prim_text
+from eutectic.support.deep import deep
 
 INDENT = "    "
 # Calls whose result the caller states; they have forms of their own.
@@ -125,6 +126,7 @@ class RelaxPrinter:
         outputs = [self.var(b.var) for b in block.bindings if not isinstance(b.var, DataflowVar)]
         return ["with R.dataflow():", *(INDENT + line for line in [*lines, f"R.output({', '.join(outputs)})"])]
 
+    @deep
     def binding(self, binding: Binding) -> list[str]:
         """Lines of one binding."""
         value = binding.value
@@ -165,6 +167,7 @@ class RelaxPrinter:
         self._symbols[id(var)] = var
         return self.names.of(var, var.name)
 
+    @deep
     def expr(self, expr: Any) -> str:
         """An expression in one line."""
         match expr:
@@ -272,6 +275,7 @@ class RelaxPrinter:
             options.append(f"tir_vars={self.expr(call.args[2])}")
         return f"R.{name.removeprefix('relax.')}({target}, {self.expr(call.args[1])}, {', '.join(options)})"
 
+    @deep
     def attr(self, value: Any) -> str:
         """An option or annotation as a Python literal."""
         match value:
@@ -299,6 +303,7 @@ class RelaxPrinter:
 
     # ---- struct info
 
+    @deep
     def info(self, info: Any) -> str:
         """Struct info as an annotation."""
         match info:

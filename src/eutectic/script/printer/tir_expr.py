@@ -14,6 +14,7 @@ from eutectic.ir.structural import structural_equal
 from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.names import Names
 from eutectic.script.printer.prim import PrimPrinter, float_text, quoted
+from eutectic.support.deep import deep
 from eutectic.tir import op as intrinsics
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.expr import Let
@@ -154,6 +155,7 @@ class TirExprPrinter(PrimPrinter):
 
     # ---- types and annotations
 
+    @deep
     def type_text(self, given: Type) -> str:
         """A type as an annotation."""
         match given:
@@ -173,6 +175,7 @@ class TirExprPrinter(PrimPrinter):
             return self.type_text(var.type_annotation)
         return f"T.{var.dtype}(is_size_var=True)" if isinstance(var, SizeVar) else f"T.{var.dtype}"
 
+    @deep
     def attr(self, value: Any) -> str:
         """An annotation as a Python literal; constants that are nodes keep their dtype."""
         match value:

@@ -23,6 +23,7 @@ from eutectic.ir.prim_expr import (
     lanes_of,
     logical_not,
 )
+from eutectic.support.deep import deep
 from eutectic.tir.analysis.lanes import of_lane
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
@@ -195,6 +196,7 @@ class _Walk:
 
     # ---- statements
 
+    @deep
     def stmt(self, stmt: Stmt, scope: Scope) -> None:
         self.visits = 0
         match stmt:

@@ -40,6 +40,7 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
+from eutectic.support.deep import deep
 from eutectic.tir.access import Domains, relax
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
@@ -183,6 +184,7 @@ class _Walk:
         self.private: set[Var] = set()
         self.known: dict[Buffer, list[tuple[PrimExpr | None, ...]]] = {}
 
+    @deep
     def stmt(self, stmt: Stmt, at: _Place) -> None:
         match stmt:
             case SeqStmt():
@@ -415,6 +417,7 @@ def is_commutative_update(stmt: BufferStore) -> bool:
     return loads[0].buffer is stmt.buffer and loads[0].predicate is None and all(_same(a, b) for a, b in pairs)
 
 
+@deep
 def _same(a: PrimExpr, b: PrimExpr) -> bool:
     if a is b:
         return True

@@ -7,11 +7,13 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import BinaryExpr, Call, IntImm, element_dtype, lanes_of
 from eutectic.ir.visit import post_order
+from eutectic.support.deep import deep
 from eutectic.tir.block import Block
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.stmt import BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
 
 
+@deep
 def count_flops(item: PrimFunc | IRModule) -> int:
     """Floating-point operations of one run: arithmetic and intrinsic calls on floats count one per lane each.
 
@@ -27,6 +29,7 @@ def count_flops(item: PrimFunc | IRModule) -> int:
     return _statement(item.body)
 
 
+@deep
 def _statement(stmt: Stmt) -> int:
     match stmt:
         case For():

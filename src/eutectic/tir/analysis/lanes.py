@@ -23,9 +23,11 @@ from eutectic.ir.prim_expr import (
     logical_or,
     mul,
 )
+from eutectic.support.deep import deep
 from eutectic.tir.transform.statement_mutator import binary
 
 
+@deep
 def of_lane(expr: PrimExpr, lane: Var) -> PrimExpr | None:
     """The value of one lane; a scalar has the same in all, and None says that it cannot be written down.
 

@@ -34,6 +34,7 @@ from eutectic.ir.prim_expr import (
     element_dtype,
     lanes_of,
 )
+from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError, InternalError
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.expr import Let
@@ -51,6 +52,7 @@ from eutectic.tir.interpret.scalar import (
     wrapping,
 )
 
+_LEVELS: Final = 4  # of functions, which are three calls each at most, between those that are deep
 _DIVISIONS: Final = (FloorDiv, FloorMod, TruncDiv, TruncMod)
 
 
@@ -63,14 +65,25 @@ class ExprCompiler:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._codes: dict[int, tuple[Node, Code]] = {}  # the node is kept, so that its id stays its own
+        self.height = 0  # of the highest tree of functions made for the present node so far
+        self._codes: dict[int, tuple[Node, Code, int]] = {}  # the node is kept, so that its id stays its own
 
+    @deep
     def code(self, expr: Node) -> Code:
         """The function of an expression."""
         known = self._codes.get(id(expr))
         if known is None:
-            known = self._codes[id(expr)] = (expr, self._make(expr))
+            code, height = self.measured(lambda: self._make(expr))
+            known = self._codes[id(expr)] = (expr, code, height)
+        self.height = max(self.height, known[2])
         return known[1]
+
+    def measured(self, make: Callable[[], Code]) -> tuple[Code, int]:
+        """A function that is made of others, and how high the tree of them is; high ones have room to run."""
+        outside, self.height = self.height, 0
+        code, height = make(), self.height + 1
+        self.height = outside
+        return (deep(code) if height % _LEVELS == 0 else code), height
 
     def codes(self, exprs: Sequence[Node]) -> list[Code]:
         """The functions of several expressions."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from eutectic.ir.prim_expr import And, Call, PrimExpr, Var
 from eutectic.ir.visit import post_order
+from eutectic.support.deep import deep
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.interpret.machine import Code, Compiler, Env, Step
 from eutectic.tir.stmt import (
@@ -88,6 +89,7 @@ def reduction_loops(stmt: BlockRealize, loops: Sequence[For]) -> list[For]:
     return [loop for loop in loops if loop.loop_var in used - spatial]
 
 
+@deep
 def blocks_in_scope(stmt: Stmt, loops: Sequence[For] = ()) -> list[tuple[BlockRealize, tuple[For, ...], bool]]:
     """Blocks in a statement, but not those within others.
 
@@ -144,6 +146,7 @@ def _through(compiler: Compiler, loop: For, once: bool, body: Step) -> Step:
     return run
 
 
+@deep
 def _parts(condition: PrimExpr) -> list[PrimExpr]:
     """The conditions that hold together."""
     if isinstance(condition, And):

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import numbers
 import random
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from eutectic.ir.dtype import KNOWN, from_numpy, is_float
 from eutectic.ir.module import IRModule
-from eutectic.ir.node import children
 from eutectic.ir.prim_expr import PrimExpr, Var, lanes_of
 from eutectic.ir.visit import post_order
 from eutectic.support.errors import CallError, CodegenError
@@ -34,8 +31,6 @@ from eutectic.tir.interpret.stmt import StmtCompiler
 from eutectic.tir.stmt import BufferStore
 
 ORDERS: Final = ("forward", "reverse", "shuffle")
-_FRAMES_PER_NODE: Final = 4
-_DEEPEST: Final = 20_000
 
 
 def run(
@@ -112,7 +107,7 @@ class _Runner:
 
     def enter(self, func: PrimFunc, args: Sequence[Any], name: str) -> Any:
         """Run a function on arguments."""
-        with np.errstate(all="ignore"), _room_for(func):
+        with np.errstate(all="ignore"):
             if func not in self.bodies:
                 compiler = StmtCompiler(self.machine)
                 self.bodies[func] = (compiler, compiler.step(func.body))
@@ -265,31 +260,3 @@ def _written_data(func: PrimFunc) -> set[Var]:
             data = named[data]
             written.add(data)
     return written
-
-
-@contextmanager
-def _room_for(func: PrimFunc) -> Iterator[None]:
-    """Let Python recurse as deep as the function is nested.
-
-    Raises:
-        CodegenError: it is nested too deep.
-    """
-    depth: dict[int, int] = {}
-    for item in post_order(func.body):
-        depth[id(item)] = 1 + max((depth.get(id(child), 0) for child in children(item)), default=0)
-    deepest = depth[id(func.body)]
-    if deepest > _DEEPEST:
-        raise CodegenError(f"the function is nested {deepest} deep; the interpreter takes up to {_DEEPEST}")
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, _FRAMES_PER_NODE * deepest + _stack_depth() + before))
-    try:
-        yield
-    finally:
-        sys.setrecursionlimit(before)
-
-
-def _stack_depth() -> int:
-    depth, frame = 0, sys._getframe()
-    while frame.f_back is not None:
-        depth, frame = depth + 1, frame.f_back
-    return depth

@@ -7,6 +7,7 @@ from typing import Final
 
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Var, lanes_of
+from eutectic.support.deep import deep
 from eutectic.support.errors import CallError, CodegenError, EutecticError, InternalError
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
@@ -49,9 +50,11 @@ class StmtCompiler:
         self.beginnings: dict[BlockRealize, Beginning] = {}
         self.first_values: dict[BlockRealize, Step] = {}  # what stores those of a block, where nothing else is done
 
+    @deep
     def step(self, stmt: Stmt) -> Step:
         """The function of a statement; errors within name the innermost statement."""
-        act = self._make(stmt)
+        act, height = self.exprs.measured(lambda: self._make(stmt))
+        self.exprs.height = max(self.exprs.height, height)
         if isinstance(stmt, SeqStmt):
             return act
 

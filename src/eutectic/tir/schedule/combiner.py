@@ -26,6 +26,7 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
+from eutectic.support.deep import deep
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.op import infinity, max_value, min_value
 from eutectic.tir.stmt import BufferStore
@@ -53,6 +54,7 @@ class Combiner:
     def combined(self, result: PrimExpr, term: PrimExpr) -> PrimExpr:
         """Another result combined with another term."""
 
+        @deep
         def rebuilt(item: PrimExpr) -> PrimExpr:
             if structural_equal(item, self.result):
                 return result

@@ -8,6 +8,7 @@ from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.node import Node, replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, logical_and
 from eutectic.ir.visit import rewrite
+from eutectic.support.deep import deep
 from eutectic.tir.analysis.dependence import TRUE
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.iter_var import Range
@@ -112,6 +113,7 @@ def guarded(body: Stmt, condition: PrimExpr) -> Stmt:
     return IfThenElse(condition, body) if made is None else made
 
 
+@deep
 def _with_predicates(stmt: Stmt, condition: PrimExpr, used: set[Var]) -> Stmt | None:
     """`stmt` with the condition on its outermost blocks; None when something is done outside of these."""
     match stmt:

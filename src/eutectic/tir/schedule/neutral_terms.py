@@ -23,6 +23,7 @@ from eutectic.ir.prim_expr import (
     Var,
     as_prim,
 )
+from eutectic.support.deep import deep
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.interpret.scalar import limits
 from eutectic.tir.op import max_value
@@ -93,6 +94,7 @@ def neutral_of(update: BufferStore, first: PrimExpr, axes: Sequence[Var]) -> Neu
     return Neutral(combiner.kind, tuple(axes))
 
 
+@deep
 def _at(expr: PrimExpr, axes: Collection[Var], kind: str) -> _Known:
     """What an expression is where operands with some axes are filled, and others are anything."""
     match expr:

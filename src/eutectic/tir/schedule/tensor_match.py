@@ -26,6 +26,7 @@ from eutectic.ir.prim_expr import (
     add,
     sub,
 )
+from eutectic.support.deep import deep
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.iter_var import Range
@@ -71,6 +72,7 @@ class Matcher:
         self.places: dict[Buffer, Place] = {}
         self.start: dict[Var, PrimExpr] = {}
 
+    @deep
     def statement(self, mine: Stmt, wanted: Stmt) -> None:
         """Compare a statement of the program with one of the description.
 
@@ -137,6 +139,7 @@ class Matcher:
         """Where the buffer would begin, if the indices were the same from there on."""
         return self.analyzer.simplify(sub(with_values(index, self.start), with_values(target, self.start)))
 
+    @deep
     def value(self, mine: PrimExpr, wanted: PrimExpr) -> None:
         """Compare two values."""
         if mine.dtype != wanted.dtype:
@@ -194,6 +197,7 @@ def _peeled(stmt: Stmt, values: dict[Var, PrimExpr]) -> Stmt:
             return stmt
 
 
+@deep
 def _in_dtype(expr: PrimExpr, dtype: str) -> PrimExpr:
     """An index with the variables that it has, which are of `dtype`, and constants of that dtype too."""
     if isinstance(expr, IntImm):

@@ -11,6 +11,7 @@ from inspect import Parameter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from eutectic.ir.prim_expr import FloatImm, IntImm, StringImm
+from eutectic.support.deep import deep
 from eutectic.support.errors import ScheduleError
 from eutectic.support.spelling import did_you_mean
 from eutectic.tir.index_map import IndexMap
@@ -211,6 +212,7 @@ def _split(found: Primitive[Any, Any], given: Mapping[str, Any]) -> tuple[list[A
     return args, kwargs
 
 
+@deep
 def _mapped(value: Any, known: Mapping[Handle, Handle]) -> Any:
     if isinstance(value, BlockRV | LoopRV | ExprRV):
         return known.get(value, value)
@@ -240,6 +242,7 @@ def _python(inst: Instruction, names: dict[Handle, str]) -> str:
     return f"{outputs} = sch.{inst.kind}({', '.join(parts)})" if outputs else f"sch.{inst.kind}({', '.join(parts)})"
 
 
+@deep
 def _literal(value: Any, names: dict[Handle, str]) -> str:
     if isinstance(value, BlockRV | LoopRV | ExprRV):
         return _named(value, names)
@@ -261,6 +264,7 @@ def _literal(value: Any, names: dict[Handle, str]) -> str:
 # ---- JSON: handles are their names and index maps their text, strings are quoted within
 
 
+@deep
 def _encoded(value: Any, names: dict[Handle, str]) -> Any:
     if isinstance(value, BlockRV | LoopRV | ExprRV):
         return _named(value, names)
@@ -277,6 +281,7 @@ def _encoded(value: Any, names: dict[Handle, str]) -> Any:
     return json.dumps(value) if isinstance(value, str) else value
 
 
+@deep
 def _decoded(value: Any, known: dict[str, Handle]) -> Any:
     if isinstance(value, str):
         if value.startswith(_INDEX_MAP):

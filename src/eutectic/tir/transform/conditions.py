@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from eutectic.ir.prim_expr import And, Call, IntImm, PrimExpr, Var
+from eutectic.support.deep import deep
 from eutectic.tir.expr import Let
 from eutectic.tir.transform.statement_mutator import rewrite_expr
 
 
+@deep
 def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
     """The conditions that hold together when `condition` does."""
     if isinstance(condition, And):

@@ -13,6 +13,7 @@ from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.prim_expr import Add, Call, IntImm, Mul, PrimExpr, Sub, Var, add, mul, sub
 from eutectic.ir.structural import structural_equal
+from eutectic.support.deep import deep
 from eutectic.support.errors import InternalError
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import BufferLoad
@@ -77,6 +78,7 @@ class IndexFacts:
         return condition if alike(condition, made) else made
 
 
+@deep
 def alike(a: PrimExpr, b: PrimExpr) -> bool:
     """Whether two expressions are written alike."""
     if a is b:

@@ -47,6 +47,7 @@ from eutectic.ir.prim_expr import (
     sub,
     with_lanes,
 )
+from eutectic.support.deep import deep
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
 from eutectic.tir.transform.conditions import conjuncts, variables
@@ -117,6 +118,7 @@ class LaneExprs:
 
     # ---- expressions
 
+    @deep
     def expr(self, expr: PrimExpr) -> PrimExpr:
         """The vector of an expression; the expression itself when it is the same in all lanes.
 

@@ -14,6 +14,7 @@ from eutectic.ir.prim_expr import EQ, LE, IntImm, PrimExpr, Select, Var, compare
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.transform import PassContext
 from eutectic.ir.visit import post_order
+from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 from eutectic.tir.analysis.accesses import accesses_of
 from eutectic.tir.analysis.dependence import late
@@ -74,6 +75,7 @@ class _InitLowering(StmtMutator):
         self.memory: dict[Buffer, int] = {}  # declared buffers, with the number of statements above
         self.before: dict[For, list[Stmt]] = {}
 
+    @deep
     def stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
             self.above.append(stmt)

@@ -10,6 +10,7 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.ir.transform import PassContext
+from eutectic.support.deep import deep
 from eutectic.tir.analysis.private_memory import home_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
@@ -83,6 +84,7 @@ class _Placement(StmtMutator):
     homes: dict[For, list[_Memory]] = field(default_factory=dict)
     moving: set[Buffer] = field(default_factory=set)
 
+    @deep
     def stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Allocate):
             decl = stmt.body

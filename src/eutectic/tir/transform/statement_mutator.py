@@ -42,6 +42,7 @@ from eutectic.ir.prim_expr import (
     truncmod,
 )
 from eutectic.ir.visit import map_fields
+from eutectic.support.deep import deep
 from eutectic.support.errors import InternalError
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
@@ -238,6 +239,7 @@ class StmtMutator:
     Subclasses override the method of a kind of statement, or `expr` for the expressions in all of them.
     """
 
+    @deep
     def stmt(self, stmt: Stmt) -> Stmt:
         """The statement that replaces `stmt`."""
         method = _METHODS.get(type(stmt))

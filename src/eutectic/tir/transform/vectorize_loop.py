@@ -8,6 +8,7 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, Mul, Not, PrimExpr, Ramp, Var, broadcast
 from eutectic.ir.transform import PassContext
+from eutectic.support.deep import deep
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.stmt import (
@@ -220,6 +221,7 @@ class _Lanes(StmtMutator):
         return updated(stmt, buffer=wide, body=self.stmt(stmt.body))
 
 
+@deep
 def _is_plain(stmt: Stmt) -> bool:
     """Whether a statement has only stores, which can be masked."""
     match stmt:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from eutectic.backend.llvm.rules.stage import Stage, loads, put
-from eutectic.ir.node import Node
+from eutectic.ir.node import Node, children
 from eutectic.ir.prim_expr import BinaryExpr, Call, IntImm, PrimExpr, Select, Var
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order, rewrite
@@ -30,46 +31,118 @@ def inline(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> list[Sta
         stages: In order.
         intermediates: Buffers that nobody outside reads.
     """
-    found = list(stages)
-    local = {id(buffer) for buffer in intermediates}
-    changed = True
-    while changed:
-        changed = False
-        for i, stage in enumerate(found):
-            if id(stage.output) not in local or stage.init is not None or looks_at_indices(stage.value):
+    return _Inlining(stages, intermediates).run()
+
+
+class _Inlining:
+    """The stages that are left, by the buffer each writes, and who reads whom.
+
+    A stage is looked at again when one of its readers has changed, so that work grows with the number of changes.
+    """
+
+    def __init__(self, stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> None:
+        self.stages = {id(stage.output): stage for stage in stages}
+        self.place = {key: place for place, key in enumerate(self.stages)}
+        self.key = list(self.stages)
+        self.local = {id(buffer) for buffer in intermediates}
+        self.loads = {key: _by_buffer(stage) for key, stage in self.stages.items()}
+        self.readers: dict[int, set[int]] = {}
+        for key in self.stages:
+            for source in self.sources(key):
+                self.readers.setdefault(source, set()).add(key)
+        self.todo = list(range(len(self.key)))  # places, the first of them on top
+        self.waiting = set(self.todo)
+
+    def sources(self, key: int) -> set[int]:
+        """The stages that a stage reads."""
+        return self.loads[key].keys() & self.place.keys()
+
+    def run(self) -> list[Stage]:
+        """Inline until nothing is left to inline, always the first stage that can be.
+
+        Stages in a row that go into one reader, as the parts of a long concatenation do, are put there at once.
+        """
+        row: list[int] = []
+        while self.todo or row:
+            place = heapq.heappop(self.todo) if self.todo else None
+            key = -1 if place is None else self.key[place]
+            if row and (place is None or self.readers.get(key) != self.readers[row[0]]):
+                self.inline(row)
+                row = []
+            if place is None:
                 continue
-            readers = [k for k, other in enumerate(found) if any(r.buffer is stage.output for r in other.reads())]
-            if readers and all(_may_inline(stage, found[k], len(readers)) for k in readers):
-                for k in readers:
-                    found[k] = _inlined(stage, found[k])
-                del found[i]
-                changed = True
-                break
+            self.waiting.discard(place)
+            if key in self.stages and self.may_inline(key):
+                row.append(key)
+                if len(self.readers[key]) > 1:
+                    self.inline(row)
+                    row = []
+        return list(self.stages.values())
+
+    def may_inline(self, key: int) -> bool:
+        """Whether a stage goes into all of its readers."""
+        stage, readers = self.stages[key], self.readers.get(key, set())
+        if key not in self.local or stage.init is not None or not readers or looks_at_indices(stage.value):
+            return False
+        work, guarded = operations(stage.value), _has_guard(stage.value)
+        for reader in readers:
+            places = {_key(load) for load in self.loads[reader][key]}
+            if not _may_inline(stage, self.stages[reader], len(readers), len(places), (work, guarded)):
+                return False
+        return True
+
+    def inline(self, keys: Sequence[int]) -> None:
+        """Put stages into their readers, which are the same, and have the stages looked at again that these read."""
+        stages = [self.stages.pop(key) for key in keys]
+        for key in keys:
+            for source in self.sources(key):
+                self.readers[source].discard(key)
+        readers = self.readers[keys[0]]
+        for key in keys:
+            del self.readers[key]
+        for reader in sorted(readers, key=self.place.__getitem__):
+            self.stages[reader] = _inlined(stages, self.stages[reader])
+            self.loads[reader] = _by_buffer(self.stages[reader])
+            for source in self.sources(reader):
+                self.readers.setdefault(source, set()).add(reader)
+                if self.place[source] not in self.waiting:
+                    self.waiting.add(self.place[source])
+                    heapq.heappush(self.todo, self.place[source])
+
+
+def _by_buffer(stage: Stage) -> dict[int, list[BufferLoad]]:
+    """What a stage reads, by the buffers."""
+    found: dict[int, list[BufferLoad]] = {}
+    for load in stage.reads():
+        found.setdefault(id(load.buffer), []).append(load)
     return found
 
 
 def operations(expr: Node) -> int:
     """Arithmetic on data in an expression; functions such as exp count as many."""
     count = 0
+    on_data: set[int] = set()
     for part in post_order(expr):
+        if isinstance(part, BufferLoad) or any(id(child) in on_data for child in children(part)):
+            on_data.add(id(part))
         if isinstance(part, Call):
             name = str(getattr(part.op, "name", ""))
             count += 0 if name in _FREE else 20
-        elif isinstance(part, (BinaryExpr, Select)) and any(True for _ in loads(part)):
+        elif isinstance(part, (BinaryExpr, Select)) and id(part) in on_data:
             count += 1
     return count
 
 
-def _may_inline(stage: Stage, reader: Stage, readers: int) -> bool:
-    places = {_key(load) for load in reader.reads() if load.buffer is stage.output}
-    work, guarded = operations(stage.value), _has_guard(stage.value)
+def _may_inline(stage: Stage, reader: Stage, readers: int, places: int, value: tuple[int, bool]) -> bool:
+    """Whether a stage goes into one of its readers, which reads it at so many places; `value`: its work and guards."""
+    work, guarded = value
     if reader.init is not None:
         # A value that a reduction reads again and again is computed again and again; and a guard would be in its loop.
         again = len(reader.spatial) + len(reader.reduce) > len(stage.spatial)
         simple = work == 0 and not guarded and _plain_indices(stage.value)
         return simple if again else not guarded and readers == 1
     if work > _MOST_CHEAP:
-        return readers == 1 and len(places) == 1 and len(stage.spatial) >= len(reader.spatial)
+        return readers == 1 and places == 1 and len(stage.spatial) >= len(reader.spatial)
     return readers <= 2 or work <= 1
 
 
@@ -87,39 +160,52 @@ def _plain_indices(expr: PrimExpr) -> bool:
     return all(isinstance(index, (Var, IntImm)) for load in loads(expr) for index in load.indices)
 
 
-def _inlined(stage: Stage, reader: Stage) -> Stage:
-    """The reader with loads of the stage's output replaced by its value."""
-    value = _replace(stage, reader.value)
+def _inlined(stages: Sequence[Stage], reader: Stage) -> Stage:
+    """The reader with loads of the stages' outputs replaced by their values; the stages do not read each other."""
+    value = _replace(stages, reader.value)
     epilogue = reader.epilogue
     if epilogue is not None:
-        epilogue = replace(epilogue, value=_replace(stage, epilogue.value))
-    init = None if reader.init is None else _replace(stage, reader.init)
+        epilogue = replace(epilogue, value=_replace(stages, epilogue.value))
+    init = None if reader.init is None else _replace(stages, reader.init)
     return replace(reader, value=value, init=init, epilogue=epilogue)
 
 
-def _replace(stage: Stage, expr: PrimExpr) -> PrimExpr:
-    mine = [load for load in loads(expr) if load.buffer is stage.output]
-    if not mine:
+def _replace(stages: Sequence[Stage], expr: PrimExpr) -> PrimExpr:
+    by_output = {id(stage.output): stage for stage in stages}
+    mine: dict[int, list[BufferLoad]] = {}
+    for load in loads(expr):
+        if id(load.buffer) in by_output:
+            mine.setdefault(id(load.buffer), []).append(load)
+    table: dict[int, PrimExpr] = {}  # by the loads
+    named: list[tuple[Var, PrimExpr]] = []
+    guarded = _has_guard(expr) if mine else False
+    for buffer, stage in by_output.items():
+        if buffer not in mine:
+            continue
+        shared = _several(mine[buffer]) and operations(stage.value) > 0 and not guarded
+        guarded = guarded or _has_guard(stage.value)
+        values: dict[StructuralKey, PrimExpr] = {}
+        for load in mine[buffer]:
+            key = _key(load)
+            if key not in values:
+                value = _value_at(stage, load)
+                values[key] = Var(f"{stage.name}_value", stage.output.dtype) if shared else value
+                if shared:
+                    named.append((values[key], value))  # type: ignore[arg-type]  # the variable made above
+            table[id(load)] = values[key]
+    if not table:
         return expr
-    names: dict[StructuralKey, Var] = {}
-    values: dict[StructuralKey, PrimExpr] = {}
-    shared = _several(mine) and operations(stage.value) > 0 and not _has_guard(expr)
-    for load in mine:
-        key = _key(load)
-        if key not in values:
-            values[key] = _value_at(stage, load)
-            names[key] = Var(f"{stage.name}_value", stage.output.dtype)
 
     def change(node: Node) -> Node | None:
-        if isinstance(node, BufferLoad) and node.buffer is stage.output:
-            return names[_key(node)] if shared else values[_key(node)]
-        return None
+        if not isinstance(node, BufferLoad) or id(node.buffer) not in by_output:
+            return None
+        found = table.get(id(node))  # none for a load at a place that was loaded from another one
+        return _value_at(by_output[id(node.buffer)], node) if found is None else found
 
     made = rewrite(expr, change)
     assert isinstance(made, PrimExpr)
-    if shared:
-        for key, var in names.items():
-            made = Let(var, values[key], made)
+    for var, value in named:
+        made = Let(var, value, made)
     return made
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from eutectic.ir.prim_expr import Add, Cast, IntImm, Mul, PrimExpr, Sub, Var, add, mul
 from eutectic.ir.visit import post_order
+from eutectic.support.deep import deep
 from eutectic.tir.buffer import Buffer
 
 _INDEX: Final = ("int32", "int64")
@@ -30,6 +31,7 @@ class Linear:
         return self.steps.get(var, 0)
 
 
+@deep
 def linear(expr: PrimExpr, variables: Collection[Var]) -> Linear | None:
     """An integer expression as a linear function of `variables`; None when it is not one."""
     match expr:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eutectic.backend.llvm.rules.stage import Axis
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, floormod, mul
+from eutectic.support.deep import deep
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.stmt import Allocate, DeclBuffer, For, ForKind, IfThenElse, Stmt
 
@@ -27,6 +28,7 @@ def for_(name: str, extent: PrimExpr | int, like: Var, body: Body, kind: str = F
     return For(var, number(0, like), size, kind, body(var))
 
 
+@deep
 def nest(axes: Sequence[Axis], env: dict[Var, PrimExpr], body: Callable[[], Stmt], kind: str = ForKind.SERIAL) -> Stmt:
     """Loops over axes, outermost first, whose variables are noted in `env` while the body is built."""
     if not axes:
@@ -136,6 +138,7 @@ def tile_count(found: Sequence[Piece], like: Var) -> PrimExpr:
     return total
 
 
+@deep
 def tile_at(found: Sequence[Piece], at: PrimExpr, body: Callable[[Piece, PrimExpr], Stmt]) -> Stmt:
     """The tile of a number, counted through all pieces; the body is given its piece and where it begins."""
     piece = found[0]

@@ -34,6 +34,7 @@ from eutectic.backend.llvm.rules.tiling import Tile, choose_tile
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, mul
 from eutectic.ir.visit import rewrite
+from eutectic.support.deep import deep
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.stmt import BufferStore, ForKind, Stmt, seq
 
@@ -381,6 +382,7 @@ class _Tiled:
             kinds.append(ForKind.UNROLLED if small else ForKind.SERIAL)
             left = left // axis.size if small and axis.size else 0
 
+        @deep
         def loops(number_: int) -> Stmt:
             if number_ == len(axes):
                 return each()

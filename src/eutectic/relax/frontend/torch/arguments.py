@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from eutectic.ir.dtype import to_numpy
 from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.symbols import finite
+from eutectic.support.deep import deep
 from eutectic.support.errors import CallError
 from eutectic.support.plain_memory import as_array
 from eutectic.support.shown import shown
@@ -288,6 +289,7 @@ def _plain_sizes(shape: tuple[Any, ...]) -> tuple[Size, ...]:
     return tuple(int(size) if isinstance(size, int) or size.is_Integer else size for size in shape)
 
 
+@deep
 def _shape_of_tree(tree: Any) -> str:
     """The containers of a value, without its tensors; the first of many."""
     if isinstance(tree, dict):

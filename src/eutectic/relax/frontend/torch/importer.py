@@ -22,6 +22,7 @@ from eutectic.relax.frontend.torch.table import Context, Refused, key_of
 from eutectic.relax.frontend.torch.unsupported import Unsupported
 from eutectic.relax.op import checked
 from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
+from eutectic.support.deep import deep
 from eutectic.support.errors import FrontendError, InternalError, TypeInferenceError
 
 UserConverter = Callable[[fx.Node, Context], Any]
@@ -97,6 +98,7 @@ class Importer:
                 continue
             self.env[node] = self._convert(node)
 
+    @deep
     def _convert(self, node: fx.Node) -> Any:
         value = node.meta.get("val")
         if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)) and self._is_of_data(node):
@@ -177,6 +179,7 @@ class Importer:
         output = next(inner for inner in graph.nodes if inner.op == "output")
         return [self._operand(item) for item in output.args[0]]
 
+    @deep
     def _operand(self, arg: Any) -> Any:
         if isinstance(arg, fx.Node):
             if arg not in self.env:

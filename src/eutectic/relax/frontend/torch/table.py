@@ -25,6 +25,7 @@ from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.symbols import Symbols
 from eutectic.relax.op import astype, reshape, shape_to_tensor
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.support.deep import deep
 
 Converter = Callable[..., Any]
 C = TypeVar("C", bound=Converter)
@@ -165,6 +166,7 @@ class Context:
         """The positional arguments of a node as graph values."""
         return [self.lookup(arg) for arg in node.args]
 
+    @deep
     def lookup(self, arg: Any) -> Any:
         """An argument of a node with nodes replaced by their graph values, inside lists too."""
         if isinstance(arg, fx.Node):

@@ -8,6 +8,7 @@ from typing import Final
 from torch import fx
 
 from eutectic.relax.frontend.torch.spans import place_of, span_of
+from eutectic.support.deep import deep
 from eutectic.support.errors import Excerpt, UnsupportedOperatorError
 
 PLACES: Final = 3  # shown per operator
@@ -52,6 +53,7 @@ class Unsupported:
         )
 
 
+@deep
 def _name(node: fx.Node) -> str:
     target = node.target
     if target is getitem and isinstance(node.args[0], fx.Node):
