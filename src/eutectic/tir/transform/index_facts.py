@@ -6,7 +6,7 @@ the normal form of `arith.Analyzer` without asking it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 from eutectic.arith.analyzer import Analyzer
@@ -147,32 +147,26 @@ def written(sums: Linear, dtype: str) -> PrimExpr:
 
 def reads_memory(root: PrimExpr) -> bool:
     """Whether an expression depends on memory, or on data that is not an index."""
-    seen: set[int] = set()
-    stack = [root]
-    while stack:
-        item = stack.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        if isinstance(item, BufferLoad) or not (is_integer(item.dtype) or item.dtype == "bool"):
-            return True
-        stack.extend(operands_of(item))
-    return False
+    return any(
+        isinstance(item, BufferLoad) or not (is_integer(item.dtype) or item.dtype == "bool") for item in _parts(root)
+    )
 
 
 def looks_at_indices(root: PrimExpr) -> bool:
     """Whether an index is checked when an expression is computed, so that no part of it may be left out."""
+    return any(isinstance(item, Call) and getattr(item.op, "name", "") == "tir.checked_index" for item in _parts(root))
+
+
+def _parts(root: PrimExpr) -> Iterator[PrimExpr]:
+    """An expression and all below it, each object once."""
     seen: set[int] = set()
     stack = [root]
     while stack:
         item = stack.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        if isinstance(item, Call) and getattr(item.op, "name", "") == "tir.checked_index":
-            return True
-        stack.extend(operands_of(item))
-    return False
+        if id(item) not in seen:
+            seen.add(id(item))
+            yield item
+            stack.extend(operands_of(item))
 
 
 # ---- walks over statements
