@@ -36,7 +36,10 @@ BOUNDED: dict[str, dict[str, str]] = {
     "relax/frontend/torch/symbols.py": {"Symbols._convert": "sizes as torch writes them"},
     "relax/op/registry.py": {"_arrays": "tuples among the operands of one call"},
     "script/parser/evaluate.py": {"Evaluator._loops": "loops of one comprehension"},
-    "support/annotations.py": dict.fromkeys(("accepts", "_accepts_generic", "described", "_options", "_word", "_container"), "types as a function of ours declares them"),
+    "support/annotations.py": dict.fromkeys(
+        ("accepts", "_accepts_generic", "described", "_options", "_word", "_container"),
+        "types as a function of ours declares them",
+    ),
     "tir/access.py": {"relax": "once"},
     "tir/schedule/annotate.py": {"_plain": "nested literals of a source"},
     "tir/schedule/handles.py": {"handles_in": "nested literals of a source"},
