@@ -86,11 +86,11 @@ def test_wrong_results_are_on_the_page():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_sample_of_every_operator(dtype: str):
-    """Nothing of torch's table is silently wrong, and nothing raises what is no error of ours."""
+def test_a_sample_of_many_operators(dtype: str):
+    """Nothing is silently wrong, and nothing raises what is no error of ours; the command looks at all of the table."""
     wrong = [
         f"{outcome.sample}: {outcome.said}"
-        for operator in select(())
+        for operator in select(())[DTYPES.index(dtype) :: len(DTYPES)]
         for outcome in sweep(samples(operator, dtype, 1), targets())
         if outcome.result == WRONG
     ]

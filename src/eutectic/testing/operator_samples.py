@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -156,12 +157,13 @@ def refused_samples(operator: str) -> list[Sample]:
 
 @contextmanager
 def seeded() -> Iterator[None]:
-    """Random numbers of all three generators from one seed; their states are put back."""
+    """Random numbers of all three generators from one seed, without what torch warns of; states are put back."""
     states = random.getstate(), np.random.get_state()
     random.seed(_SEED)
     np.random.seed(_SEED)
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some samples are made with operators that torch is about to drop
             torch.manual_seed(_SEED)
             yield
     finally:
