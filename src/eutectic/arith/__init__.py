@@ -5,6 +5,7 @@ from eutectic.arith.bounds import bounds, exact_bounds, modular_set
 from eutectic.arith.interval import INF, Interval, ModularSet
 from eutectic.arith.proofs import lower_bound, prove_equal, prove_unequal, simplify
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 
 __all__ = [
     "INF",
@@ -21,3 +22,4 @@ __all__ = [
 ]
 
 open_doors(globals())
+lazy(globals())

@@ -1,17 +1,21 @@
-"""Proofs about sets of index tuples, by isl: cover, overlap, emptiness, injectivity.
+"""Proofs about sets of index tuples: cover, overlap, emptiness, injectivity.
 
 Expressions must be quasi-affine: sums, multiples by constants, floor division and
 remainder by positive constants, minima and maxima. True means proved; False means
-not proved, be it wrong, not quasi-affine, or too much work.
+not proved, be it wrong, not quasi-affine, or too much work. Most of what is true has
+a short reason, which `quick_proofs` finds; isl decides the rest. Its answers are
+remembered by the whole text of the question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
+from eutectic.arith import quick_proofs
 from eutectic.arith.analyzer import Analyzer, RangeLike
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.prim_expr import (
@@ -43,6 +47,7 @@ from eutectic.ir.visit import post_order
 Ends: TypeAlias = "RangeLike | tuple[PrimExpr | int, PrimExpr | int]"  # a tuple is (min, extent)
 MAX_OPERATIONS: Final = 2_000_000  # of isl, for one question; about a second
 MAX_TEXT: Final = 20_000
+MAX_REMEMBERED: Final = 1024
 
 _JOINED: Final[dict[type[PrimExpr], str]] = {
     Add: "({} + {})",
@@ -60,6 +65,20 @@ _JOINED: Final[dict[type[PrimExpr], str]] = {
     GE: "({} >= {})",
     And: "({} and {})",
     Or: "({} or {})",
+}
+
+
+_QUICK: Final[dict[str, quick_proofs.Question]] = {
+    "covers": quick_proofs.covers,
+    "disjoint": quick_proofs.disjoint,
+    "is_empty": quick_proofs.is_empty,
+    "is_injective": quick_proofs.is_injective,
+}
+_ASKED: Final[dict[str, Callable[..., Any]]] = {
+    "covers": lambda a, b: b.range().is_subset(a.range()),
+    "disjoint": lambda a, b: a.range().intersect(b.range()).is_empty(),
+    "is_empty": lambda a: a.is_empty(),
+    "is_injective": lambda a: a.is_injective(),
 }
 
 
@@ -91,26 +110,22 @@ class _NotAffineError(Exception):
 
 def covers(a: Region, b: Region, given: PrimExpr | bool = True) -> bool:
     """Whether every tuple of `b` is proved to be one of `a`, wherever `given` holds."""
-    if len(a.indices) != len(b.indices):
-        return False
-    return _proved(lambda maps: maps[1].range().is_subset(maps[0].range()), (a, b), given)
+    return len(a.indices) == len(b.indices) and _proved("covers", (a, b), given)
 
 
 def disjoint(a: Region, b: Region, given: PrimExpr | bool = True) -> bool:
     """Whether `a` and `b` are proved to have no tuple in common, wherever `given` holds."""
-    if len(a.indices) != len(b.indices):
-        return False
-    return _proved(lambda maps: maps[0].range().intersect(maps[1].range()).is_empty(), (a, b), given)
+    return len(a.indices) == len(b.indices) and _proved("disjoint", (a, b), given)
 
 
 def is_empty(region: Region, given: PrimExpr | bool = True) -> bool:
     """Whether a region is proved to have no tuple, wherever `given` holds."""
-    return _proved(lambda maps: maps[0].is_empty(), (region,), given)
+    return _proved("is_empty", (region,), given)
 
 
 def is_injective(region: Region, given: PrimExpr | bool = True) -> bool:
     """Whether different iterations are proved to reach different tuples, wherever `given` holds."""
-    return _proved(lambda maps: maps[0].is_injective(), (region,), given)
+    return _proved("is_injective", (region,), given)
 
 
 def example(region: Region, given: PrimExpr | bool = True, effort: int = MAX_OPERATIONS) -> bool | dict[Var, int]:
@@ -128,7 +143,7 @@ def example(region: Region, given: PrimExpr | bool = True, effort: int = MAX_OPE
     condition = as_prim(given, "bool")
     names = _parameters((region,), condition)
     try:
-        text = _map_text(region, condition, names)
+        text = _map_text(region, condition, names, True)
     except _NotAffineError:
         return True
     isl = _isl()
@@ -147,25 +162,57 @@ def example(region: Region, given: PrimExpr | bool = True, effort: int = MAX_OPE
     return dict(zip(region.iters, map(int, values), strict=True))
 
 
-def _proved(question: Any, regions: Sequence[Region], given: PrimExpr | bool) -> bool:
-    isl = _isl()
+def proved_quickly(question: str, regions: Sequence[Region], given: PrimExpr | bool = True) -> bool:
+    """Whether a question is answered with yes without isl, which would say yes then, too.
+
+    Args:
+        question: `covers`, `disjoint`, `is_empty` or `is_injective`.
+        regions: What it is about.
+        given: A condition that holds.
+    """
+    tuples = [
+        quick_proofs.Tuples(
+            region.indices,
+            {var: _ends(var, ends) for var, ends in region.iters.items()},
+            (as_prim(region.predicate, "bool"),),
+        )
+        for region in regions
+    ]
+    return quick_proofs.proves(_QUICK[question], tuples, as_prim(given, "bool"))
+
+
+def proved_by_isl(question: str, regions: Sequence[Region], given: PrimExpr | bool = True) -> bool:
+    """Whether isl answers a question with yes; arguments as of `proved_quickly`."""
     condition = as_prim(given, "bool")
     names = _parameters(regions, condition)
-    try:
-        texts = [_map_text(region, condition, names) for region in regions]
-    except _NotAffineError:
-        return False
+    for simplifies in (False, True):  # what is no quasi-affine expression can be equal to one
+        try:
+            texts = tuple(_map_text(region, condition, names, simplifies) for region in regions)
+        except _NotAffineError:
+            continue
+        return _answered(question, texts)
+    return False
+
+
+def _proved(question: str, regions: Sequence[Region], given: PrimExpr | bool) -> bool:
+    return proved_quickly(question, regions, given) or proved_by_isl(question, regions, given)
+
+
+@lru_cache(maxsize=MAX_REMEMBERED)
+def _answered(question: str, texts: tuple[str, ...]) -> bool:
+    """What isl says; the texts are all of a question, with names of their own for its variables."""
+    isl = _isl()
     context = isl.Context()
     context.set_max_operations(MAX_OPERATIONS)
     try:
-        return bool(question([isl.Map.read_from_str(context, text) for text in texts]))
+        return bool(_ASKED[question](*(isl.Map.read_from_str(context, text) for text in texts)))
     except isl.Error:  # more work than allowed
         return False
 
 
 def _isl() -> ModuleType:
     try:
-        import islpy
+        import islpy  # a tenth of a second, and only wanted for these proofs
     except ImportError as missing:
         raise ImportError("proofs about index sets need islpy; install it with `pip install islpy`") from missing
     found: ModuleType = islpy
@@ -175,6 +222,11 @@ def _isl() -> ModuleType:
 def _dtype(ends: Ends) -> str:
     given = ends if isinstance(ends, tuple) else (ends.min, ends.extent)
     return next((end.dtype for end in given if isinstance(end, PrimExpr)), "int32")
+
+
+def _ends(var: Var, ends: Ends) -> tuple[PrimExpr, PrimExpr]:
+    low, extent = ends if isinstance(ends, tuple) else (ends.min, ends.extent)
+    return as_prim(low, var.dtype), as_prim(extent, var.dtype)
 
 
 def _parameters(regions: Sequence[Region], given: PrimExpr) -> dict[Var, str]:
@@ -194,27 +246,26 @@ def _parameters(regions: Sequence[Region], given: PrimExpr) -> dict[Var, str]:
     return found
 
 
-def _map_text(region: Region, given: PrimExpr, parameters: Mapping[Var, str]) -> str:
+def _map_text(region: Region, given: PrimExpr, parameters: Mapping[Var, str], simplifies: bool) -> str:
     names = {**parameters, **{var: f"i{k}" for k, var in enumerate(region.iters)}}
     conditions = [f"{name} >= 0" for var, name in parameters.items() if isinstance(var, SizeVar)]
     for var, ends in region.iters.items():
-        low, extent = ends if isinstance(ends, tuple) else (ends.min, ends.extent)
-        first, count = (_text(as_prim(end, var.dtype), names) for end in (low, extent))
+        first, count = (_text(end, names, simplifies) for end in _ends(var, ends))
         conditions.append(f"{first} <= {names[var]} < {first} + {count}")
-    conditions += [_text(as_prim(condition, "bool"), names) for condition in (region.predicate, given)]
+    conditions += [_text(as_prim(condition, "bool"), names, simplifies) for condition in (region.predicate, given)]
     inputs = ", ".join(names[var] for var in region.iters)
-    outputs = ", ".join(_text(index, names) for index in region.indices)
+    outputs = ", ".join(_text(index, names, simplifies) for index in region.indices)
     return f"[{', '.join(parameters.values())}] -> {{ [{inputs}] -> [{outputs}] : {' and '.join(conditions)} }}"
 
 
-def _text(expr: PrimExpr, names: Mapping[Var, str]) -> str:
+def _text(expr: PrimExpr, names: Mapping[Var, str], simplifies: bool) -> str:
     """An expression in isl's syntax.
 
     Raises:
         _NotAffineError: it is not quasi-affine, or the text would be too long.
     """
     memo: dict[int, str] = {}
-    simple = Analyzer().simplify(expr)
+    simple = Analyzer().simplify(expr) if simplifies else expr
     for item in post_order(simple):
         if isinstance(item, PrimExpr):
             memo[id(item)] = _text_of(item, memo, names)

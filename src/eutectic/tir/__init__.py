@@ -33,6 +33,7 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.ir.prim_type import PointerType, PrimType, TupleType, Type
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 from eutectic.tir import transform
 from eutectic.tir.block import DETECT_ACCESS, Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion, decl_buffer
@@ -312,3 +313,4 @@ __all__ = [
 ]
 
 open_doors(globals())
+lazy(globals())

@@ -131,8 +131,8 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
     ),
     "annotations": (
         chain,
-        lambda s: (s.annotate(s.get_loops("compute")[0], "key", 1), at("compute", 0, 1)(s)),
-        "loop i0 has annotations: key",
+        lambda s: (s.annotate(s.get_loops("compute")[0], "user.key", 1), at("compute", 0, 1)(s)),
+        "loop i0 has annotations: user.key",
     ),
     "inlining a part": (
         chain,

@@ -143,6 +143,11 @@ def partition(sch: Schedule, draw: Draw) -> None:
     sch.loop_partition(loop_of(sch, draw), [draw(st.integers(1, 3)), None])
 
 
+def joined(sch: Schedule, draw: Draw) -> None:
+    parts = sch.loop_partition(loop_of(sch, draw), [draw(st.integers(1, 3)), None])
+    sch.loop_join(*parts)
+
+
 def epilogue(sch: Schedule, draw: Draw) -> None:
     sch.fuse_reduction_epilogue(block_of(sch, draw), block_of(sch, draw))
 
@@ -151,6 +156,16 @@ def first_epilogue(sch: Schedule, draw: Draw) -> None:
     block = block_of(sch, draw)
     for consumer in sch.get_consumers(block):
         sch.fuse_reduction_epilogue(block, consumer)
+
+
+def in_place(sch: Schedule, draw: Draw) -> None:
+    """Tiles of every update that is in a block of its own."""
+    block = block_of(sch, draw)
+    if draw(st.booleans()):
+        loop = steps._one(sch.get_loops(block), draw)
+        sch.decompose_reduction(block, loop)
+        sch.blockize(loop)
+    sch.cache_inplace(block, draw(st.integers(0, 1)), draw(st.sampled_from(["local", "global"])))
 
 
 def memory(sch: Schedule, draw: Draw) -> None:
@@ -163,9 +178,14 @@ def memory(sch: Schedule, draw: Draw) -> None:
 
 def notes(sch: Schedule, draw: Draw) -> None:
     target = draw(st.sampled_from([block_of, loop_of]))(sch, draw)
-    sch.annotate(target, "note", draw(st.sampled_from([1, "two", [1, 2]])))
+    sch.annotate(target, "user.note", draw(st.sampled_from([1, "two", [1, 2]])))
     if draw(st.booleans()):
-        sch.unannotate(target, "note")
+        sch.unannotate(target, "user.note")
+
+
+def ahead(sch: Schedule, draw: Draw) -> None:
+    block, loops = steps._loops(sch, draw)
+    sch.prefetch(block, draw(st.integers(0, 1)), steps._one(loops, draw), draw(st.integers(1, 3)))
 
 
 def axes(sch: Schedule, draw: Draw) -> None:
@@ -183,6 +203,7 @@ STEPS: tuple[Callable[[Schedule, Draw], None], ...] = (
     *(steps.split, steps.split, steps.fuse, steps.reorder, steps.swap, steps.kind, steps.kind, steps.bind, steps.unit),
     *(steps.inline, steps.decompose, steps.copies, steps.copies, steps.merge, steps.sample, choice, axes),
     *(moves.move, moves.move, moves.move, moves.reindex, epilogue, first_epilogue, first_epilogue, memory, notes),
+    *(in_place, in_place, ahead, joined, joined),
     *(layout, layout, block_layout, blockize, blockize, tensorize, pad_product, split_padding, partition),
 )
 REORDERING = (*STEPS, moves.factor, moves.factor)  # sums of floats are then others

@@ -27,7 +27,7 @@ def tiled() -> Schedule:
     j0, j1 = sch.split(j, factors=sch.sample_perfect_tile(j, 2))
     sch.reorder(i0, j0, k, i1, j1)
     sch.vectorize(j1)
-    sch.annotate(k, "pragma", {"unroll": [1, sch.sample_categorical([2, 4], [0.5, 0.5])]})
+    sch.annotate(k, "user.pragma", {"unroll": [1, sch.sample_categorical([2, 4], [0.5, 0.5])]})
     return sch
 
 

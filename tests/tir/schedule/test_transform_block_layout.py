@@ -317,7 +317,7 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
     "a triangle": (lambda: triangle, lambda s: s.transform_block_layout("A", flip), "the bounds of loop j depend"),
     "split": (chain, lambda s: with_loop(s, "split", [2, 2]), "no loop of its own"),
     "parallel": (chain, lambda s: with_loop(s, "parallel"), "is parallel, not serial"),
-    "annotated": (chain, lambda s: with_loop(s, "annotate", "pragma", 1), "has annotations"),
+    "annotated": (chain, lambda s: with_loop(s, "annotate", "user.note", 1), "has annotations"),
     "a loop between": (chain, unit, "is not all that is in the loops of its axes"),
     "another block": (chain, merged, "is not all that is in the loops of its axes"),
 }

@@ -263,13 +263,14 @@ class _Walk:
 
     def expr(self, root: PrimExpr, stmt: Stmt, at: _Place, update: BufferStore | None = None) -> None:
         lets: dict[Var, PrimExpr] = {}
-        for item in post_order(root, enter=lambda n: not isinstance(n, Buffer)):
+        items = list(post_order(root, enter=lambda n: not isinstance(n, Buffer)))
+        for item in items:
             if isinstance(item, Let):
                 lets[item.var] = item.value
         inner = at if not lets else replace(at, values={**at.values})
         for var, value in lets.items():
             inner.values[var] = _resolved(value, inner)
-        for item in post_order(root, enter=lambda n: not isinstance(n, Buffer)):
+        for item in items:
             if isinstance(item, BufferLoad):
                 own = update is not None and item.buffer is update.buffer
                 self.access(item.buffer, item.indices, False, stmt, inner, update if own else None)

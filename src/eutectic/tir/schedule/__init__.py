@@ -2,6 +2,7 @@
 
 from eutectic.support.door import open_methods
 from eutectic.support.errors import ScheduleError
+from eutectic.support.lazy import lazy
 from eutectic.tir.schedule.handles import BlockRV, ExprRV, LoopRV
 from eutectic.tir.schedule.primitive import PRIMITIVES, Primitive, primitive
 from eutectic.tir.schedule.schedule import Schedule
@@ -24,3 +25,4 @@ __all__ = [
 
 open_methods(Schedule, "tir.Schedule", leave=("perform",))
 open_methods(Trace, "tir.Trace")
+lazy(globals())

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from eutectic.ir.attrs import DictAttrs, drop_attr, merge_attrs
 from eutectic.ir.node import replace
 from eutectic.support.spelling import did_you_mean
-from eutectic.tir.block import DETECT_ACCESS
+from eutectic.tir.annotation_keys import ALIGNMENT, objection
 from eutectic.tir.schedule.buffers import written_buffer
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, BlockRV, ExprRV, LoopRV
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.state import BlockSite, LoopSite
-
-ALIGNMENT: Final = "buffer_dim_align"
-"""Annotation of a block: a list of (index of a written buffer, axis, factor, offset) per alignment."""
 
 
 @primitive
@@ -26,17 +23,19 @@ def annotate(edit: Edit, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val:
     Args:
         edit: The call.
         block_or_loop: The loop or block.
-        ann_key: The key; what was there is replaced.
-        ann_val: A number, a string, a handle of a number, or lists and string-keyed dicts of these.
+        ann_key: A key of `annotation_keys.KEYS`, or one that begins with `user.`; what was there is replaced.
+        ann_val: What the key takes; for keys of users a number, a string, a handle of a number, or lists and
+            string-keyed dicts of these.
 
     Raises:
-        ScheduleError: the loop or block is gone; the key is one that says what a block is; or the value
-            is of another kind.
+        ScheduleError: the loop or block is gone; the key is not known, or is one of the other kind of statement; or
+            the value is none that it takes.
     """
     site = edit.site(block_or_loop)
-    if ann_key == DETECT_ACCESS:
-        edit.refuse(site, f"annotate: {ann_key} says which regions a block leaves out", help="use another key")
     value = _plain(edit, ann_val)
+    found = objection(ann_key, value, "block" if isinstance(site, BlockSite) else "loop")
+    if found is not None:
+        edit.refuse(site, f"annotate: {found.message}", help=found.help)
     _put(edit, site, merge_attrs(_annotations(site), {ann_key: value}))
 
 

@@ -53,13 +53,13 @@ def cache_read(
     """
     site = edit.block(block)
     buffer = read_buffer(edit, site, read_buffer_index)
-    scope = _scope(edit, site, storage_scope)
+    scope = scope_for(edit, site, storage_scope)
     found = known_accesses(edit, scope)
     consumers = [site, *(edit.block(rv) for rv in consumer_blocks or ())]
     parts = parts_of(scope.block.body)
-    first = min(_part(edit, scope, parts, consumer) for consumer in consumers)
+    first = min(part_of_scope(edit, scope, parts, consumer) for consumer in consumers)
     later = [item for item in found.of(buffer.data) if _index(parts, item) >= first]
-    _require_one_name(edit, site, scope, buffer, later)
+    require_one_name(edit, site, scope, buffer, later)
     if any(item.is_write for item in later):
         message = f"cache_read: buffer {buffer.name} is written where the copy would be read"
         edit.refuse(site, message, help="the copy would not see what is written")
@@ -70,7 +70,7 @@ def cache_read(
     changes = {stmt: with_buffers(stmt, {buffer: cache}) for stmt in chosen}
     fresh = [replaced(part, _inside(part, changes)) for part in parts]
     body = seq(*fresh[:first], copy, *fresh[first:])
-    _put(edit, site, scope, body, cache)
+    put_cache(edit, site, scope, body, cache)
     return edit.block_rv(scope.function, copier)
 
 
@@ -108,12 +108,12 @@ def cache_write(
     if consumer_blocks:
         edit.refuse(site, "cache_write: consumer_blocks are not taken", help="cache_read for the consumers afterwards")
     buffer = written_buffer(edit, site, write_buffer_index)
-    scope = _scope(edit, site, storage_scope)
+    scope = scope_for(edit, site, storage_scope)
     found = known_accesses(edit, scope)
     parts = parts_of(scope.block.body)
-    place = _part(edit, scope, parts, site)
+    place = part_of_scope(edit, scope, parts, site)
     inside = [item for item in found.of(buffer.data) if _index(parts, item) == place]
-    _require_one_name(edit, site, scope, buffer, inside)
+    require_one_name(edit, site, scope, buffer, inside)
     _require_whole(edit, site, scope, buffer, inside, always=True)
     for read in (item for item in inside if not item.is_write):
         if not any(_is_before(write, read, scope) for write in inside if write.is_write):
@@ -122,16 +122,18 @@ def cache_write(
     cache = like(buffer, f"{buffer.name}_{storage_scope.replace('.', '_')}", storage_scope)
     copy, copier = _copy(edit, scope.function, cache, buffer, cache.name)
     body = seq(*parts[:place], with_buffers(parts[place], {buffer: cache}), copy, *parts[place + 1 :])
-    _put(edit, site, scope, body, cache)
+    put_cache(edit, site, scope, body, cache)
     return edit.block_rv(scope.function, copier)
 
 
-def _scope(edit: Edit, site: BlockSite, storage_scope: str) -> BlockSite:
+def scope_for(edit: Edit, site: BlockSite, storage_scope: str) -> BlockSite:
+    """The block around a block, for a copy in some memory."""
     require_scope(edit, site, storage_scope)
     return scope_of(edit, site)
 
 
-def _part(edit: Edit, scope: BlockSite, parts: Sequence[Stmt], site: BlockSite) -> int:
+def part_of_scope(edit: Edit, scope: BlockSite, parts: Sequence[Stmt], site: BlockSite) -> int:
+    """Which part of the body of a scope a block is in."""
     line = (*site.above, site.stmt)
     found = next((number for number, part in enumerate(parts) if any(part is item for item in line)), None)
     if found is None:
@@ -150,7 +152,8 @@ def _inside(part: Stmt, changes: dict[Stmt, Stmt]) -> dict[Stmt, Stmt]:
     return {old: new for old, new in changes.items() if old in there}
 
 
-def _require_one_name(edit: Edit, site: BlockSite, scope: BlockSite, buffer: Buffer, items: Sequence[Access]) -> None:
+def require_one_name(edit: Edit, site: BlockSite, scope: BlockSite, buffer: Buffer, items: Sequence[Access]) -> None:
+    """Refuse a buffer whose memory has a second name."""
     if has_other_name(scope.stmt, buffer) or any(item.buffer is not buffer for item in items):
         message = f"{edit.name}: the memory of buffer {buffer.name} is used under another name"
         edit.refuse(site, message, help="only buffers without a second name can be cached")
@@ -173,7 +176,8 @@ def _require_whole(
     given = context_of([*scope.above, scope.stmt])
     if not any(item.is_write and writes_all(item, whole(buffer), None, given) for item in items):
         message = f"{edit.name}: it is not proved that all of {buffer.name} is written before it would be copied"
-        edit.refuse(site, message, help="the copy is of the whole buffer, which one block must write")
+        help = "the copy is of the whole buffer, which one block must write: copy before loop_partition"
+        edit.refuse(site, message, help=help)
 
 
 def _is_before(write: Access, read: Access, scope: BlockSite) -> bool:
@@ -214,7 +218,7 @@ def _copy(edit: Edit, function: str, source: Buffer, target: Buffer, name: str) 
     return stmt, block
 
 
-def _put(edit: Edit, site: BlockSite, scope: BlockSite, body: Stmt, cache: Buffer) -> None:
+def put_cache(edit: Edit, site: BlockSite, scope: BlockSite, body: Stmt, cache: Buffer) -> None:
     """Give the scope its new body, with memory for the copy."""
     block = replace(scope.block, body=body, alloc_buffers=(*scope.block.alloc_buffers, cache))
     made = replace(scope.stmt, block=restated(block))

@@ -31,14 +31,16 @@ def loop_of_first_values(site: BlockSite) -> For | None:
 
 def has_terms(site: BlockSite) -> bool:
     """Whether each loop of a reduction is proved to have an iteration."""
-    analyzer = analyzer_for(site)
     reduced = {
         var
         for axis, value in zip(site.block.iter_vars, site.stmt.iter_values, strict=True)
         if axis.iter_type == "comm_reduce"
         for var in variables(value)
     }
-    loops = [loop for loop in site.loops if loop.loop_var in reduced]
+    loops = [loop for loop in site.loops if loop.loop_var in reduced and (loop.static_extent or 0) <= 0]
+    if not loops:
+        return True
+    analyzer = analyzer_for(site)
     return all(analyzer.can_prove(compare(GT, loop.extent, 0)) for loop in loops)
 
 
@@ -127,11 +129,11 @@ def require_first_values(edit: Edit, before: ScheduleState) -> None:
         stored = {
             block_key(site.block)
             for site in before.index(name).blocks
-            if site.block.init is not None and loop_of_first_values(site) is not None and not has_terms(site)
+            if site.block.init is not None and not has_terms(site) and loop_of_first_values(site) is not None
         }
         for site in edit.state.index(name).blocks if stored else ():
             lost = block_key(site.block) in stored and site.block.init is not None
-            if lost and loop_of_first_values(site) is None and not has_terms(site):
+            if lost and not has_terms(site) and loop_of_first_values(site) is None:
                 message = (
                     f"{edit.name}: block {site.block.name_hint} would not store its first values where its reduction "
                     "has no terms"

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var, add, sub
 from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.private_memory import private_buffers
 from eutectic.tir.block import BlockRealize
+from eutectic.tir.buffer import Buffer
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.block_copy import BlockCopier
+from eutectic.tir.schedule.buffers import like, with_buffers
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.first_values import has_terms, loop_of_first_values, require_same_first_values
 from eutectic.tir.schedule.handles import ExprRV, LoopRV
 from eutectic.tir.schedule.index_rewrite import analyzer_for, reindexed
+from eutectic.tir.schedule.loop_trim import Trimming
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.regions import Restating, restated
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
@@ -32,7 +36,9 @@ def loop_partition(
 
     Each loop has a copy of what was in the loop. Handles and names of blocks are those of the first copy;
     blocks of the others are called `<name>_partition_<k>`. Axes keep their domains, so that a reduction over the
-    loop begins in the first one, and the others add to it; a copy that never begins a reduction has no init.
+    loop begins in the first one, and the others add to it; a copy that never begins a reduction has no init. Buffers
+    that each iteration has for itself are others in each copy. Loops inside end before iterations in which, in this
+    part, none of their blocks runs, so that the tail of a loop that was split has no condition left.
 
     Args:
         edit: The call.
@@ -62,19 +68,24 @@ def loop_partition(
     outside = {item for item in post_order(rest) if isinstance(item, Var)}
     taken = {block.block.name_hint for block in edit.state.index(site.function).blocks}
     begin = old.min
+    own = private_buffers(old, site.above)
     made: list[For] = []
+    copies: list[dict[Buffer, Buffer]] = []
     for number, extent in enumerate(extents):
         part = For(Var(f"{old.loop_var.name}_{number}", old.loop_var.dtype), begin, extent, "serial", old.body)
         body = reindexed(old.body, {old.loop_var: part.loop_var}, site, [part])
-        body = _WithoutLateInits(site, part, body).stmt(body)
+        body = Trimming().stmt(_WithoutLateInits(site, part, body).stmt(body))
         if number:
             copier = BlockCopier({}, partial(_copy_name, number, taken), outside)
-            body = copier.stmt(body)
+            fresh = {buffer: like(buffer, f"{buffer.name}_partition_{number}", buffer.scope()) for buffer in own}
+            body = with_buffers(copier.stmt(body), fresh)
+            copies.append(fresh)
             _rely_on_copies(edit, site.function, copier)
         made.append(replace(part, body=body, span=old.span))
         begin = analyzer_for(site).simplify(add(begin, extent))
     before = _blocks_under(edit, site)
     edit.replace(site.function, {old: seq(*made)})
+    _allocate(edit, site.function, own, copies)
     loops = edit.state.index(site.function).loops
     for part in made:
         after = _blocks_under(edit, loops[part.loop_var])
@@ -83,6 +94,14 @@ def loop_partition(
             if some.block.init is not None:
                 require_same_first_values(edit, whole, some, {old.loop_var: (part.min, part.extent)})
     return [edit.loop_rv(site.function, item) for item in made]
+
+
+def _allocate(edit: Edit, function: str, own: Sequence[Buffer], copies: Sequence[Mapping[Buffer, Buffer]]) -> None:
+    """Memory for the buffers of the copies, where that of the first part is."""
+    for buffer in own if copies else ():
+        home = next(site for site in edit.state.index(function).blocks if buffer in site.block.alloc_buffers)
+        allocated = (*home.block.alloc_buffers, *(fresh[buffer] for fresh in copies))
+        edit.replace(function, {}, {home.block: replace(home.block, alloc_buffers=allocated)})
 
 
 def _rely_on_copies(edit: Edit, function: str, copier: BlockCopier) -> None:

@@ -6,6 +6,7 @@ from eutectic.tir.schedule import annotate as _annotate
 from eutectic.tir.schedule import block_axes as _block_axes
 from eutectic.tir.schedule import blockize as _blockize
 from eutectic.tir.schedule import cache as _cache
+from eutectic.tir.schedule import cache_inplace as _cache_inplace
 from eutectic.tir.schedule import compute_at as _compute_at
 from eutectic.tir.schedule import compute_inline as _compute_inline
 from eutectic.tir.schedule import decompose_padding as _decompose_padding
@@ -13,10 +14,12 @@ from eutectic.tir.schedule import decompose_reduction as _decompose_reduction
 from eutectic.tir.schedule import fuse as _fuse
 from eutectic.tir.schedule import fuse_reduction_epilogue as _fuse_reduction_epilogue
 from eutectic.tir.schedule import lookup as _lookup
+from eutectic.tir.schedule import loop_join as _loop_join
 from eutectic.tir.schedule import loop_kinds as _loop_kinds
 from eutectic.tir.schedule import loop_partition as _loop_partition
 from eutectic.tir.schedule import merge as _merge
 from eutectic.tir.schedule import pad_einsum as _pad_einsum
+from eutectic.tir.schedule import prefetch as _prefetch
 from eutectic.tir.schedule import reindex as _reindex
 from eutectic.tir.schedule import reorder as _reorder
 from eutectic.tir.schedule import reverse_compute_at as _reverse_compute_at
@@ -43,6 +46,7 @@ class Primitives:
     sample_perfect_tile = _sampling.sample_perfect_tile
     add_unit_loop = _block_axes.add_unit_loop
     fuse = _fuse.fuse
+    loop_join = _loop_join.loop_join
     loop_partition = _loop_partition.loop_partition
     merge = _merge.merge
     reorder = _reorder.reorder
@@ -53,9 +57,11 @@ class Primitives:
     unroll = _loop_kinds.unroll
     vectorize = _loop_kinds.vectorize
     annotate = _annotate.annotate
+    prefetch = _prefetch.prefetch
     set_scope = _set_scope.set_scope
     storage_align = _annotate.storage_align
     unannotate = _annotate.unannotate
+    cache_inplace = _cache_inplace.cache_inplace
     cache_read = _cache.cache_read
     cache_write = _cache.cache_write
     compute_at = _compute_at.compute_at

@@ -181,7 +181,11 @@ def _require_same_points(edit: Edit, move: Move, made: BlockRealize, loops: list
             f"reverse_compute_at: it is not proved that block {_block(move)} would run at all points of its axes "
             f"under loop {_loop(move)}"
         )
-        edit.refuse(move.sites, message, help="what is written under the loop must be all that the block reads")
+        help = (
+            "what is written under the loop must be all that the block reads; each part of a partitioned "
+            "loop takes a part of the block, partitioned alike"
+        )
+        edit.refuse(move.sites, message, help=help)
 
 
 def _require_final(edit: Edit, move: Move, new: Placed, found: Accesses) -> None:

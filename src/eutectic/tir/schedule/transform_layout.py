@@ -13,12 +13,12 @@ from eutectic.ir.visit import post_order
 from eutectic.support.errors import WellFormedError
 from eutectic.tir.analysis.accesses import is_opaque
 from eutectic.tir.analysis.dependence import context_of
+from eutectic.tir.annotation_keys import ALIGNMENT
 from eutectic.tir.block import Block
 from eutectic.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
 from eutectic.tir.function import BufferMap
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.index_map_box import MapOnBox
-from eutectic.tir.schedule.annotate import ALIGNMENT
 from eutectic.tir.schedule.buffers import read_buffer, written_buffer
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown

@@ -1,16 +1,19 @@
 """Passes over tensor programs: the way from blocks to flat loops; names as in `tvm.tir.transform`."""
 
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 from eutectic.tir.transform.compact_buffer_allocation import CompactBufferAllocation, compact_buffer_allocation
 from eutectic.tir.transform.convert_ssa import ConvertSSA, convert_ssa
 from eutectic.tir.transform.flatten_buffer import FlattenBuffer, flatten_buffer
 from eutectic.tir.transform.infra import PrimFuncPass, prim_func_pass
 from eutectic.tir.transform.lower_blocks import ConvertBlocksToOpaque, LowerBlocks, LowerOpaqueBlock, lower_blocks
 from eutectic.tir.transform.lower_init_block import LowerInitBlock, lower_init_block
+from eutectic.tir.transform.lower_tir import LowerTIR
 from eutectic.tir.transform.narrow_float import LegalizeNarrowFloat, legalize_narrow_float
 from eutectic.tir.transform.pipeline import default_cpu_lowering, lower
 from eutectic.tir.transform.plan_allocations import PlanAndUpdateBufferAllocationLocation, plan_allocations
 from eutectic.tir.transform.remove_no_op import RemoveNoOp, remove_no_op
+from eutectic.tir.transform.schedule_for_target import ScheduleForTarget
 from eutectic.tir.transform.simplify import Simplify, simplify_func
 from eutectic.tir.transform.unroll_loop import UnrollLoop, unroll_loop
 from eutectic.tir.transform.vectorize_loop import VectorizeLoop, vectorize_loop
@@ -24,9 +27,11 @@ __all__ = [
     "LowerBlocks",
     "LowerInitBlock",
     "LowerOpaqueBlock",
+    "LowerTIR",
     "PlanAndUpdateBufferAllocationLocation",
     "PrimFuncPass",
     "RemoveNoOp",
+    "ScheduleForTarget",
     "Simplify",
     "UnrollLoop",
     "VectorizeLoop",
@@ -47,3 +52,4 @@ __all__ = [
 ]
 
 open_doors(globals())
+lazy(globals())

@@ -92,8 +92,12 @@ class FirstPoints:
     @property
     def begins(self) -> bool:
         """Whether it is proved that the reduced axes have their first values where the loops begin."""
+        parts = [self.at_begin(part) for part in self.axes_begin]
+        unclear = [part for part in parts if not (isinstance(part, IntImm) and part.value)]
+        if not unclear:
+            return True
         analyzer = self._analyzer()
-        return all(analyzer.can_prove(self.at_begin(part)) for part in self.axes_begin)
+        return all(map(analyzer.can_prove, unclear))
 
     @property
     def begins_only(self) -> bool:

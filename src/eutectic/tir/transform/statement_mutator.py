@@ -227,6 +227,10 @@ def rewrite_expr(
 
 def with_values(root: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
     """An expression with variables replaced."""
+    if not values or isinstance(root, IntImm):
+        return root
+    if isinstance(root, Var):
+        return values.get(root, root)
     return rewrite_expr(root, lambda item: values.get(item) if isinstance(item, Var) else None)
 
 
