@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.relax.frontend.torch_compare import check, rand, special, together
+from torch import nn
+
+import eutectic
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": lambda x: (x.sum(), x.sum(0), x.sum((0, -1), keepdim=True)),
@@ -98,3 +102,28 @@ CREATION: dict[str, Callable[..., Any]] = {
 
 def test_creation():
     check(together(CREATION), rand(3), tolerance=0.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int32])
+@pytest.mark.parametrize("steps", [0, 1, 2, 7, 50])
+@pytest.mark.parametrize("ends", [(4.3, -3.0), (-2.0, 9.0), (5.0, 5.0), (-7.9, 7.9)])
+def test_steps_between_numbers_that_are_tensors(ends, steps: int, dtype: torch.dtype):
+    """Both ends are of the result's dtype first, and the second half is counted from the end."""
+    start, end = (torch.tensor(value, dtype=torch.float64) for value in ends)
+
+    class Steps(nn.Module):
+        def forward(self, a, b):
+            both = torch.linspace(a, b, steps, dtype=dtype)
+            return both, torch.linspace(a, ends[1], steps, dtype=dtype), torch.linspace(ends[0], b, steps, dtype=dtype)
+
+    got = eutectic.compile(Steps().eval(), (start, end), target="llvm")(start, end)
+    low, high = (
+        np.trunc(value) if not dtype.is_floating_point else np.asarray(value, str(dtype)[6:]) for value in ends
+    )
+    want = np.linspace(float(low), float(high), steps)
+    for result in got:
+        if dtype.is_floating_point:
+            eps = torch.finfo(dtype).eps
+            np.testing.assert_allclose(result.double(), want, rtol=0, atol=4 * eps * max(1, np.abs(ends).max()))
+        else:
+            assert torch.equal(result, Steps()(start, end)[0])

@@ -1,4 +1,4 @@
-"""TorchSignature: arguments in, results out, with the structure, the aliasing and the errors of eager."""
+"""Signatures of torch programs: arguments in, results out, with the structure, the aliasing and the errors of eager."""
 
 from __future__ import annotations
 

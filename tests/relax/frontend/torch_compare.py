@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from eutectic.ir.module import IRModule
-from eutectic.relax.frontend.torch import TorchSignature, export_model, from_exported_program
+from eutectic.relax.frontend.torch import export_model, from_exported_program, signature_of
 from eutectic.relax.interpret import Interpreter
 from eutectic.testing.truth import definition, nearest
 
@@ -38,7 +38,7 @@ class Imported:
     def __init__(self, program: ExportedProgram, **options: Any) -> None:
         self.program = program
         self.module: IRModule = from_exported_program(program, **options)
-        self.signature = TorchSignature(program)
+        self.signature = signature_of(program)
         self.interpreter = Interpreter(self.module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -11,19 +11,39 @@ from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, as_exported
+from eutectic.relax.frontend.torch.hidden_aliases import passing_as_aliases, refuse_hidden_aliases, whole_no_more
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.table import key_of
 from eutectic.relax.frontend.torch.tracing import tracing
 
 ROUNDS: Final = 5  # of taking operators without converter apart
-_Done = dict[frozenset[str], ExportedProgram]
+_Done = dict[frozenset[str], FunctionalProgram | None]  # None is the program itself, which would keep its own key
 _DONE: Final[WeakKeyDictionary[ExportedProgram, _Done]] = WeakKeyDictionary()
 
 
-def functional(program: ExportedProgram, custom: Collection[str] = ()) -> ExportedProgram:
-    """The program after `run_decompositions({})`; computed once per program.
+def functional(program: ExportedProgram, custom: Collection[str] = ()) -> FunctionalProgram:
+    """The program as it is when nothing in it has to change, else after `run_decompositions({})`.
 
-    Operators that have no converter, but that torch can express by others, are taken apart.
+    Operators that have no converter, but that torch can express by others, are taken apart. Computed once per program.
+
+    Args:
+        program: The program as exported.
+        custom: Keys of converters given by the user, whose operators stay whole.
+    """
+    names = frozenset(custom)
+    refuse_hidden_aliases(program)
+    with tracing():
+        done = _DONE.setdefault(program, {})
+        if names not in done and not names:  # the keys of a user's converters are names in torch's functional form
+            found = as_exported(program)
+            if found is not None:
+                done[names] = None if found is program else found
+        return done[names] or program if names in done else decomposed(program, custom)
+
+
+def decomposed(program: ExportedProgram, custom: Collection[str] = ()) -> FunctionalProgram:
+    """The program after `run_decompositions({})`, whatever it has in it; `functional` gives the same from now on.
 
     Args:
         program: The program as exported.
@@ -31,12 +51,11 @@ def functional(program: ExportedProgram, custom: Collection[str] = ()) -> Export
     """
     names = frozenset(custom)
     with tracing():
-        done = _DONE.setdefault(program, {})
-        if names not in done:
-            # Beneath autograd torch leaves operators whole that it takes apart for the sake of their gradients.
-            with torch.inference_mode():
-                done[names] = _taken_apart(program.run_decompositions({}), names)
-        return done[names]
+        # Beneath autograd torch leaves operators whole that it takes apart for the sake of their gradients.
+        with torch.inference_mode(), passing_as_aliases(program):
+            made = _taken_apart(program.run_decompositions(dict(whole_no_more(program))), names)
+        _DONE.setdefault(program, {})[names] = made
+        return made
 
 
 def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedProgram:

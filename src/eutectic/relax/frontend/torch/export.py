@@ -15,11 +15,12 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from eutectic.ir.span import Span
-from eutectic.relax.frontend.torch.dtypes import dtype_name, to_tensor
+from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.dynamic import check_dynamic_shapes, check_inputs
 from eutectic.relax.frontend.torch.spans import is_user_file
 from eutectic.relax.frontend.torch.tracing import tracing
 from eutectic.relax.frontend.torch.training import refuse_training_mode
+from eutectic.runtime.results import as_tensor
 from eutectic.support.errors import ExportFailedError, FrontendError, UnsupportedTypeError
 from eutectic.support.plain_memory import plain
 from eutectic.support.shown import kind_of, shown
@@ -159,7 +160,7 @@ def _name(path: tuple[Any, ...], parameters: Sequence[inspect.Parameter]) -> str
 def _example(value: Any, name: str) -> Any:
     if isinstance(value, np.ndarray):
         try:
-            return to_tensor(value)
+            return as_tensor(value)
         except (TypeError, ValueError) as error:
             raise UnsupportedTypeError(f"{name} has dtype {value.dtype}, which is not supported") from error
     if isinstance(value, torch.Tensor):

@@ -16,7 +16,8 @@ from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Tuple, Var, describe_info
-from eutectic.relax.frontend.torch.decompose import functional
+from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, Rewritten
+from eutectic.relax.frontend.torch.decompose import decomposed, functional
 from eutectic.relax.frontend.torch.importer import Importer
 from eutectic.relax.frontend.torch.kernels import Kernels
 from eutectic.relax.frontend.torch.params import Parameters
@@ -24,7 +25,7 @@ from eutectic.relax.frontend.torch.spans import module_path
 from eutectic.relax.frontend.torch.symbols import Symbols
 from eutectic.relax.frontend.torch.table import dims_of
 from eutectic.relax.frontend.torch.training import refuse_training_operators
-from eutectic.support.errors import FrontendError, UnsupportedTypeError
+from eutectic.support.errors import EutecticError, FrontendError, UnsupportedTypeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +83,24 @@ def from_exported_program(
     for graph_module in exported_program.graph_module.modules():
         if isinstance(graph_module, fx.GraphModule):
             kernels.refuse(graph_module.graph, [str(key) for key in custom])
-    program = functional(exported_program, [str(key) for key in custom]) if run_ep_decomposition else exported_program
     options = _Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple)
-    return _Builder(program, options, custom).build()
+    if not run_ep_decomposition:
+        return _Builder(exported_program, options, custom).build()
+    keys = [str(key) for key in custom]
+    program = functional(exported_program, keys)
+    try:
+        return _Builder(program, options, custom).build()
+    except EutecticError:
+        if program is not exported_program and not isinstance(program, Rewritten):
+            raise
+    # What a converter refuses of an operator as it was exported may be fine in torch's own terms.
+    return _Builder(decomposed(exported_program, keys), options, custom).build()
 
 
 class _Builder:
     """Builds `main` of one program."""
 
-    def __init__(self, program: ExportedProgram, options: _Options, custom: Mapping[Any, Callable[..., Any]]) -> None:
+    def __init__(self, program: FunctionalProgram, options: _Options, custom: Mapping[Any, Callable[..., Any]]) -> None:
         self.program, self.options = program, options
         self.symbols = Symbols(program.range_constraints)
         self.block_builder = BlockBuilder()
@@ -182,7 +192,7 @@ class _Builder:
         return mod
 
 
-def tensor_of(program: ExportedProgram, spec: InputSpec) -> torch.Tensor:
+def tensor_of(program: FunctionalProgram, spec: InputSpec) -> torch.Tensor:
     """The tensor that a lifted input of a program stands for."""
     name = spec.target or ""
     found = program.constants.get(name) if name not in program.state_dict else program.state_dict[name]
@@ -191,7 +201,7 @@ def tensor_of(program: ExportedProgram, spec: InputSpec) -> torch.Tensor:
     return found
 
 
-def tensor_outputs(program: ExportedProgram) -> list[fx.Node]:
+def tensor_outputs(program: FunctionalProgram) -> list[fx.Node]:
     """The nodes that `main` returns: the tensors among the outputs of the graph, in order."""
     output = next(node for node in program.graph.nodes if node.op == "output")
     return [node for node in output.args[0] if is_tensor_node(node)]
@@ -202,7 +212,7 @@ def is_tensor_node(node: Any) -> bool:
     return isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
 
 
-def refuse_buffer_mutation(program: ExportedProgram) -> None:
+def refuse_buffer_mutation(program: FunctionalProgram) -> None:
     """Refuse programs that change their own state.
 
     Raises:
@@ -225,7 +235,7 @@ def refuse_buffer_mutation(program: ExportedProgram) -> None:
         )
 
 
-def refuse_resized_inputs(program: ExportedProgram) -> None:
+def refuse_resized_inputs(program: FunctionalProgram) -> None:
     """Refuse programs that write what has another shape or dtype to an argument, as `out=` of operators can.
 
     Raises:

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
-from eutectic.ir.dtype import is_float
+from eutectic.ir.dtype import is_float, to_numpy
+from eutectic.ir.prim_expr import IntImm
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import Constant
 from eutectic.relax.frontend.torch.dtypes import to_array
-from eutectic.relax.frontend.torch.table import Context, converts, dims_of
-from eutectic.relax.op import arange, broadcast_to, full, ones, tril, triu, zeros
+from eutectic.relax.frontend.torch.table import Context, converts, dims_of, number
+from eutectic.relax.op import (
+    add,
+    arange,
+    broadcast_to,
+    divide,
+    full,
+    multiply,
+    ones,
+    subtract,
+    tril,
+    triu,
+    where,
+    zeros,
+)
 
 
 @converts(
@@ -120,6 +135,38 @@ def evaluated(ctx: Context, *numbers: Any, **options: Any) -> Expr:
     made = target(*node.args, **node.kwargs)
     assert isinstance(made, torch.Tensor)
     return Constant(to_array(made).copy())
+
+
+@converts("aten.linspace.Tensor_Tensor", "aten.linspace.Tensor_Scalar", "aten.linspace.Scalar_Tensor")
+def linspace_of_tensors(ctx: Context, start: Any, end: Any, steps: Any, **options: Any) -> Expr:
+    """Numbers in equal steps between two that are known when the model runs.
+
+    As ATen's kernel has it, and its decomposition has not: for integers both ends are integers first, and the step
+    is a float64; the second half is counted from the end, so that both ends are exact.
+    """
+    dtype = ctx.out_dtype
+    if not isinstance(steps, int):
+        ctx.refuse("its number of steps varies")
+    work = dtype if is_float(dtype) else "float64"
+    first, last = (_end(ctx, value, work) for value in (start, end))
+    if steps < 2:
+        return ctx.cast(ctx.call(broadcast_to, first, ShapeExpr((IntImm("int64", steps),))), dtype)
+    step = ctx.call(divide, ctx.call(subtract, last, first), number(steps - 1, work))
+    places = np.arange(steps)
+    halfway = steps // 2
+    rising = Constant(np.where(places < halfway, places, 0).astype(to_numpy(work)))
+    falling = Constant(np.where(places < halfway, 0, steps - 1 - places).astype(to_numpy(work)))
+    up = ctx.call(add, first, ctx.call(multiply, step, rising))
+    down = ctx.call(subtract, last, ctx.call(multiply, step, falling))
+    return ctx.cast(ctx.call(where, Constant(places < halfway), up, down), dtype)
+
+
+def _end(ctx: Context, value: Any, work: str) -> Expr:
+    """One end, rounded towards zero when the result is of integers."""
+    if isinstance(value, Expr):
+        return ctx.cast(ctx.cast(value, ctx.out_dtype), work)
+    plain = int(value) if isinstance(value, float) and not is_float(ctx.out_dtype) else value
+    return ctx.tensor(plain, work)
 
 
 @converts("aten.tril.default", "aten.triu.default")

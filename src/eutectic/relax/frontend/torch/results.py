@@ -1,4 +1,4 @@
-"""The results of a call: arrays put back into the user's structure, aliasing what eager's results alias.
+"""The results of an exported program as data of the runtime.
 
 How an output is made is decided once, from the exported program: a new tensor, an argument passed
 through, a view of an argument or of another output (repeated on the real tensor), or a constant.
@@ -6,21 +6,23 @@ through, a view of an argument or of another output (repeated on the real tensor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from operator import getitem
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
-from eutectic.relax.frontend.torch.arguments import Sizes
-from eutectic.relax.frontend.torch.dtypes import to_array, to_tensor
+from eutectic.relax.frontend.torch.as_exported import FunctionalProgram
 from eutectic.relax.frontend.torch.exported_program import is_tensor_node
+from eutectic.relax.frontend.torch.formulas import typed
+from eutectic.relax.frontend.torch.trees import tree_from
+from eutectic.runtime.results import Counted, Fixed, Fresh, Recipe, Results, Shared
+from eutectic.runtime.views import TorchName, View
+from eutectic.support.deep import deep
 
 
 def _names(text: str) -> frozenset[str]:
@@ -44,141 +46,76 @@ _PASSING: Final = (
 )
 
 
-@dataclass
-class _Call:
-    """One call while its results are made."""
-
-    results: Sequence[npt.NDArray[Any]]
-    leaves: Sequence[Any]
-    is_array: bool
-    sizes: Sizes
-    made: list[Any] = field(default_factory=list)
-
-
-Recipe: TypeAlias = Callable[[_Call], Any]
-
-
-class Results:
+def results_of(program: ExportedProgram, functional: FunctionalProgram) -> Results:
     """How the outputs of a program are made.
 
     Args:
         program: The program as exported, with views and in-place operators.
         functional: The same program after decomposition, from which `main` was made.
     """
+    inputs = _input_places(program)
+    changed = tuple(inputs[name] for name in _mutations(functional))
+    originals = [node for node, is_user in _outputs(program) if is_user]
+    decomposed = [node for node, is_user in _outputs(functional) if is_user]
+    recipes = _plan(originals, decomposed, len(changed), inputs)
+    return Results(tree_from(program.call_spec.out_spec), tuple(recipes), changed)
 
-    def __init__(self, program: ExportedProgram, functional: ExportedProgram) -> None:
-        self._spec = program.call_spec.out_spec
-        self._inputs = _input_places(program)
-        self._mutated = _mutations(functional)
-        originals = [node for node, is_user in _outputs(program) if is_user]
-        decomposed = [node for node, is_user in _outputs(functional) if is_user]
-        self._recipes = self._plan(originals, decomposed, len(self._mutated))
-        self.needs_sizes = any(isinstance(node, fx.Node) and not is_tensor_node(node) for node in decomposed)
-        plain = [recipe for recipe in self._recipes if isinstance(recipe, Fresh) and not recipe.copies]
-        self.is_lone = len(plain) == len(self._recipes) == 1 and not self._mutated and self._spec.is_leaf()
 
-    def _plan(self, originals: Sequence[Any], decomposed: Sequence[Any], place: int) -> list[Recipe]:
-        """A recipe per output; `place` is the first result that is not a new value of an input."""
-        paths = [_path(node) if is_tensor_node(node) else None for node in originals]
-        owners = {path.root: i for i, path in reversed(list(enumerate(paths))) if path is not None and not path.steps}
-        recipes: list[Recipe] = []
-        taken: set[fx.Node] = set()
-        for i, (node, path) in enumerate(zip(decomposed, paths, strict=True)):
-            if not is_tensor_node(node):
-                recipes.append(_Constant(node) if not isinstance(node, fx.Node) else _Size(node))
-                continue
-            shared = self._shared(i, path, owners) if path is not None else None
-            if shared is None:
-                origin = _origin(node)
-                shared = Fresh(place, copies=origin.op == "placeholder" or origin in taken)
-                taken.add(origin)
+def _plan(originals: Sequence[Any], decomposed: Sequence[Any], place: int, inputs: Mapping[str, int]) -> list[Recipe]:
+    """A recipe per output; `place` is the first result that is not a new value of an input."""
+    paths = [_path(node) if is_tensor_node(node) else None for node in originals]
+    owners = {path.root: i for i, path in reversed(list(enumerate(paths))) if path is not None and not path.steps}
+    recipes: list[Recipe] = []
+    taken: set[fx.Node] = set()
+    for i, (node, path) in enumerate(zip(decomposed, paths, strict=True)):
+        if not is_tensor_node(node):
+            recipes.append(_number(node))
+            continue
+        shared = _shared(i, path, owners, inputs) if path is not None else None
+        if shared is None:
+            origin = _origin(node)
+            recipes.append(Fresh(place, copies=origin.op == "placeholder" or origin in taken))
+            taken.add(origin)
+        else:
             recipes.append(shared)
-            place += 1
-        return recipes
-
-    def _shared(self, i: int, path: _Path, owners: dict[fx.Node, int]) -> Recipe | None:
-        """The recipe of an output that aliases an argument or another output, else None."""
-        if not path.is_certain:
-            return None
-        if path.root.name in self._inputs:
-            return _Replay(self._inputs[path.root.name], True, path.steps)
-        owner = owners.get(path.root)
-        if owner is None or owner == i or (owner > i and path.steps):
-            return None
-        return _Replay(owner, False, path.steps) if owner < i else None
-
-    def build(self, results: Sequence[npt.NDArray[Any]], leaves: Sequence[Any], sizes: Sizes, is_array: bool) -> Any:
-        """The results in the structure that eager returns; new values of mutated arguments are written back."""
-        call = _Call(results, leaves, is_array, sizes)
-        for result, name in zip(results, self._mutated, strict=False):
-            _write(leaves[self._inputs[name]], result)
-        for recipe in self._recipes:
-            call.made.append(recipe(call))
-        return torch.utils._pytree.tree_unflatten(call.made, self._spec)
-
-    @property
-    def mutates(self) -> bool:
-        """Whether a call changes its arguments."""
-        return bool(self._mutated)
+        place += 1
+    return recipes
 
 
-@dataclass(frozen=True)
-class Fresh:
-    """A result of the compiled function; copied when it might be the memory of something else."""
-
-    index: int
-    copies: bool
-
-    def __call__(self, call: _Call) -> Any:
-        """The result as the caller's kind of tensor."""
-        array = call.results[self.index]
-        array = array.copy() if self.copies else array
-        return array if call.is_array else to_tensor(array)
+def _number(node: Any) -> Recipe:
+    value = node.meta["val"] if isinstance(node, fx.Node) else node
+    return Counted(typed(value)) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else Fixed(value)
 
 
-@dataclass(frozen=True)
-class _Constant:
-    """A number, text or None that the export fixed."""
-
-    value: Any
-
-    def __call__(self, call: _Call) -> Any:
-        return self.value
-
-
-@dataclass(frozen=True)
-class _Size:
-    """A number that depends on the sizes of the arguments."""
-
-    node: fx.Node
-
-    def __call__(self, call: _Call) -> Any:
-        value = self.node.meta["val"]
-        if isinstance(value, (bool, int, float)):
-            return value
-        found = value.node.expr.subs(call.sizes)
-        if found.is_Boolean:
-            return bool(found)
-        return int(found) if isinstance(value, torch.SymInt) else float(found)
+def _shared(i: int, path: _Path, owners: Mapping[fx.Node, int], inputs: Mapping[str, int]) -> Recipe | None:
+    """The recipe of an output that aliases an argument or another output, else None."""
+    if not path.is_certain:
+        return None
+    views = tuple(map(_view, path.steps))
+    if path.root.name in inputs:
+        return Shared(inputs[path.root.name], True, views)
+    owner = owners.get(path.root)
+    if owner is None or owner >= i:
+        return None
+    return Shared(owner, False, views)
 
 
-@dataclass(frozen=True)
-class _Replay:
-    """An argument or another output, with view operators repeated on it; what cannot be viewed is copied."""
+def _view(node: fx.Node) -> View:
+    """A view as data."""
+    args, kwargs = tuple(map(_operand, node.args[1:])), {name: _operand(arg) for name, arg in node.kwargs.items()}
+    family, overload = _family(node), str(node.target).rpartition(".")[2]
+    if family == "view" and overload == "default":
+        family = "reshape"  # the tensor of a call may have strides that a view cannot follow
+    return View(family, "" if family == "getitem" else overload, args, kwargs)
 
-    place: int
-    of_input: bool
-    steps: tuple[fx.Node, ...]
 
-    def __call__(self, call: _Call) -> Any:
-        base = call.leaves[self.place] if self.of_input else call.made[self.place]
-        if not self.steps:
-            return base
-        value: Any = to_tensor(base) if isinstance(base, np.ndarray) else base
-        for node in self.steps:
-            target: Any = torch.ops.aten.reshape.default if _family(node) == "view" else node.target
-            value = target(value, *node.args[1:], **node.kwargs)
-        return to_array(value) if call.is_array else value
+@deep
+def _operand(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_operand(item) for item in value]
+    if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
+        return TorchName(type(value).__name__, str(value).removeprefix("torch."))
+    return TorchName("device", str(value)) if isinstance(value, torch.device) else value
 
 
 @dataclass(frozen=True)
@@ -217,7 +154,11 @@ def _path(node: fx.Node) -> _Path:
     copies_sometimes = False
     while node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node):
         family = _family(node)
-        if family in _VIEWS or family in _SOMETIMES or family == "getitem":
+        if _passes(node):
+            pass
+        elif _converts(node):
+            break
+        elif family in _VIEWS or family in _SOMETIMES or family == "getitem":
             steps.append(node)
             copies_sometimes |= family in _SOMETIMES
         elif not _is_inplace(node):
@@ -225,9 +166,33 @@ def _path(node: fx.Node) -> _Path:
         node = node.args[0]
     # A root that gives several results itself: they are not views of one tensor.
     is_list = bool(steps) and steps[-1].target is getitem
-    operands = [arg for step in steps for arg in step.all_input_nodes[1:]]
+    operands: list[fx.Node] = []
+    for step in steps:
+        fx.node.map_arg((step.args[1:], step.kwargs), operands.append)
     certain = not operands and not is_list and not (copies_sometimes and _is_written(node))
     return _Path(node, tuple(reversed(steps)), certain)
+
+
+def _passes(node: fx.Node) -> bool:
+    """Whether an operator gives back its argument itself."""
+    if _family(node) in ("dropout", "feature_dropout"):
+        return not (node.args[2] and node.args[1])
+    return _family(node) == "to" and not _converts(node) and _given(node, "memory_format") is None
+
+
+def _converts(node: fx.Node) -> bool:
+    """Whether a conversion always makes a new tensor."""
+    if _family(node) not in ("to", "type_as"):
+        return False
+    before: Any = node.args[0]
+    return bool(_given(node, "copy")) or before.meta["val"].dtype != node.meta["val"].dtype
+
+
+def _given(node: fx.Node, name: str) -> Any:
+    """An operand by its name in the schema; None when it is not given."""
+    target: Any = node.target
+    names = [argument.name for argument in target._schema.arguments]
+    return dict(zip(names, node.args, strict=False)).get(name, node.kwargs.get(name))
 
 
 def _is_written(root: fx.Node) -> bool:
@@ -255,13 +220,13 @@ def _origin(node: fx.Node) -> fx.Node:
     return node
 
 
-def _outputs(program: ExportedProgram) -> list[tuple[Any, bool]]:
+def _outputs(program: FunctionalProgram) -> list[tuple[Any, bool]]:
     output = next(node for node in program.graph.nodes if node.op == "output")
     kinds = [spec.kind for spec in program.graph_signature.output_specs]
     return [(node, kind is OutputKind.USER_OUTPUT) for node, kind in zip(output.args[0], kinds, strict=True)]
 
 
-def _mutations(program: ExportedProgram) -> list[str]:
+def _mutations(program: FunctionalProgram) -> list[str]:
     """Names of the inputs whose new values come first among the results."""
     specs = program.graph_signature.output_specs
     return [str(spec.target) for spec in specs if spec.kind is OutputKind.USER_INPUT_MUTATION]
@@ -270,11 +235,3 @@ def _mutations(program: ExportedProgram) -> list[str]:
 def _input_places(program: ExportedProgram) -> dict[str, int]:
     specs = [spec for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
     return {spec.arg.name: place for place, spec in enumerate(specs)}
-
-
-def _write(target: Any, value: npt.NDArray[Any]) -> None:
-    if isinstance(target, np.ndarray):
-        np.copyto(target, value)
-        return
-    with torch.no_grad():
-        target.copy_(to_tensor(value))
