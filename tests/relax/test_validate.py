@@ -13,7 +13,7 @@ import pytest
 
 import eutectic
 from eutectic import relax
-from eutectic.driver.pipeline import to_kernels
+from eutectic.driver.pipeline import kernels
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax import op, transform
 from eutectic.relax.expr import Call
@@ -104,9 +104,9 @@ def test_the_whole_way_to_kernels():
 
     mod = graph({"x": (1, 3, 6, 6)}, body)
     with PassContext(validate=True, verify=True) as ctx:
-        for step in to_kernels():
+        for step in kernels():
             mod = step(mod)
-    assert len(ctx.records) == len(to_kernels())
+    assert len(ctx.records) == len(kernels())
 
 
 def test_compile_can_validate():

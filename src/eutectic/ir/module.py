@@ -7,6 +7,8 @@ from typing import Any
 
 from eutectic.ir.attrs import DictAttrs, drop_attr, make_attrs, merge_attrs
 from eutectic.ir.node import Node, field, node, replace
+from eutectic.ir.printer import render, show
+from eutectic.support.registry import load_providers
 from eutectic.support.spelling import did_you_mean
 
 
@@ -25,6 +27,7 @@ class GlobalVar(Node):
 
     def __call__(self, *args: Any) -> Any:
         """A call of the function, made by the dialect that registered itself with `set_call_maker`."""
+        load_providers("calls of global functions")
         return _CALL_MAKER[0](self, args)
 
 
@@ -174,14 +177,10 @@ class IRModule:
 
     def script(self, **options: Any) -> str:
         """The module as TVMScript text."""
-        from eutectic.ir.printer import render
-
         return render(self, **options)
 
     def show(self, style: str | None = None, **options: Any) -> None:
         """Print `script()`, with syntax colours on a terminal; `show("llvm")` and `show("asm")` print native code."""
-        from eutectic.ir.printer import show
-
         show(self, style, **options)
 
     def __repr__(self) -> str:

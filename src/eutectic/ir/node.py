@@ -18,6 +18,8 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, Literal, TypeVar, dataclass_transform
 
+from eutectic.ir.printer import render, show
+
 Role = Literal["use", "def", "ignore"]
 N = TypeVar("N", bound="Node")
 
@@ -46,14 +48,10 @@ class Node:
 
     def script(self, **options: Any) -> str:
         """The node as text (TVMScript for modules and functions)."""
-        from eutectic.ir.printer import render  # the printer prints nodes, so it cannot be imported above
-
         return render(self, **options)
 
     def show(self, style: str | None = None, **options: Any) -> None:
         """Print `script()`, with syntax colours on a terminal; `show("llvm")` and `show("asm")` print native code."""
-        from eutectic.ir.printer import show
-
         show(self, style, **options)
 
     def same_as(self, other: object) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eutectic.ir.node import Node, field, node
+from eutectic.support.registry import load_providers
 from eutectic.support.spelling import did_you_mean
 
 _OPS: Final[dict[str, Op]] = {}
@@ -32,6 +33,8 @@ class Op(Node):
             AttributeError: no such operator; the message offers the nearest names.
         """
         if name not in _OPS:
+            load_providers("operators")
+        if name not in _OPS:
             hint = did_you_mean(name, _OPS)
             raise AttributeError(f"Operator {name} is not registered" + (f"; {hint}" if hint else ""))
         return _OPS[name]
@@ -39,6 +42,7 @@ class Op(Node):
     @staticmethod
     def list_op_names() -> list[str]:
         """Names of all operators, sorted."""
+        load_providers("operators")
         return sorted(_OPS)
 
     def has_attr(self, key: str) -> bool:

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from eutectic.ir.node import Node, fields_of
-from eutectic.support.deep import deep
+from eutectic.support.registry import load_providers
 
 _PRINTERS: list[Callable[..., str]] = []
 _VIEWS: dict[str, tuple[str, Callable[[Any], str]]] = {}
@@ -15,6 +14,7 @@ _VIEWS: dict[str, tuple[str, Callable[[Any], str]]] = {}
 
 def register_printer(printer: Callable[..., str]) -> None:
     """Make `printer(node, **options) -> str` the text form of nodes."""
+    load_providers("printers")  # so that it does not come later, and take the place of this one
     _PRINTERS[:] = [printer]
 
 
@@ -24,21 +24,9 @@ def register_view(name: str, language: str, view: Callable[[Any], str]) -> None:
 
 
 def render(item: object, **options: Any) -> str:
-    """Text of `item`; a plain constructor form when no dialect printer is registered."""
-    if _PRINTERS:
-        return _PRINTERS[0](item, **options)
-    return plain(item)
-
-
-@deep
-def plain(item: object) -> str:
-    """Constructor-like text, for nodes that have no surface syntax."""
-    if isinstance(item, Node):
-        inner = ", ".join(f"{name}={plain(value)}" for name, role, value in fields_of(item) if role != "ignore")
-        return f"{type(item).__name__}({inner})"
-    if isinstance(item, tuple):
-        return "(" + ", ".join(plain(part) for part in item) + ")"
-    return repr(item)
+    """Text of `item`; Python's own form for what is shown while the printer is being imported."""
+    load_providers("printers")
+    return _PRINTERS[0](item, **options) if _PRINTERS else object.__repr__(item)
 
 
 def show(item: object, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
@@ -51,6 +39,8 @@ def show(item: object, style: str | None = None, black_format: bool | None = Non
         black_format: Accepted as TVM does; the text has one layout.
         options: Handed to the printer.
     """
+    if style is not None and style not in _VIEWS:
+        load_providers("views")
     if style in _VIEWS:
         language, view = _VIEWS[style]
         show_text(view(item), language)

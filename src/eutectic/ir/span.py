@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import linecache
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +25,7 @@ class Span(Node):
         column: 0-based first column.
         end_column: 0-based column after the last one; 0 when unknown.
         module: Path of the torch module that the value belongs to, such as `features.3.conv`.
+        others: Of a value that several were merged into, the positions of these beside the first.
     """
 
     file: str
@@ -30,6 +33,12 @@ class Span(Node):
     column: int = 0
     end_column: int = 0
     module: str | None = None
+    others: tuple[Span, ...] = ()
+
+    @property
+    def all(self) -> tuple[Span, ...]:
+        """This position and the others."""
+        return (self, *self.others)
 
     def excerpt(self) -> Excerpt:
         """The source line with the position underlined; empty text when the file is gone."""
@@ -42,6 +51,17 @@ class Span(Node):
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}"
         return f"{self.module} ({place})" if self.module else place
+
+
+def merged_span(spans: Iterable[Span | None]) -> Span | None:
+    """The position of a value that takes the place of several: that of the first which has one, and the others."""
+    known: dict[tuple[str, int, int, str | None], Span] = {}
+    for given in spans:
+        for span in given.all if given is not None else ():
+            plain = replace(span, others=()) if span.others else span
+            known.setdefault((span.file, span.line, span.column, span.module), plain)
+    first, *others = known.values() or (None,)
+    return replace(first, others=tuple(others)) if first is not None and others else first
 
 
 def caller_span() -> Span | None:

@@ -18,6 +18,7 @@ from eutectic.ir.instrument import PassInstrument
 from eutectic.ir.module import IRModule
 from eutectic.support.deep import carried
 from eutectic.support.errors import EutecticError, PassError
+from eutectic.support.registry import load_providers
 from eutectic.support.spelling import did_you_mean
 
 _KEYS: Final[dict[str, Any]] = {}
@@ -26,6 +27,13 @@ _KEYS: Final[dict[str, Any]] = {}
 def register_config_key(name: str, default: Any) -> None:
     """Declare a key of `PassContext.config` and its default."""
     _KEYS[name] = default
+
+
+def _check_option(key: str) -> None:
+    if key not in _KEYS:
+        load_providers("options of passes")
+    if key not in _KEYS:
+        raise PassError(f"unknown option {key!r} of PassContext", help=did_you_mean(key, _KEYS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +92,7 @@ class PassContext:
         validate: bool = False,
     ) -> None:
         for key in config or {}:
-            if key not in _KEYS:
-                raise PassError(f"unknown option {key!r} of PassContext", help=did_you_mean(key, _KEYS))
+            _check_option(key)
         self.opt_level = opt_level
         self.required_pass = tuple(required_pass or ())
         self.disabled_pass = tuple(disabled_pass or ())
@@ -108,8 +115,7 @@ class PassContext:
         Raises:
             PassError: the key was never declared.
         """
-        if key not in _KEYS:
-            raise PassError(f"unknown option {key!r} of PassContext", help=did_you_mean(key, _KEYS))
+        _check_option(key)
         return self.config.get(key, _KEYS[key])
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
@@ -202,6 +208,7 @@ def run_pass(step: Pass, mod: IRModule, ctx: PassContext) -> IRModule:
         for verifier in _VERIFIERS:
             verifier(result, info.name)
     if ctx.validate and result is not mod:
+        load_providers("validators")
         for validator in _VALIDATORS:
             validator(mod, result, info.name)
     for instrument in ctx.instruments:

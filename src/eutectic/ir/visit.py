@@ -25,9 +25,13 @@ def post_order(root: Node, *, enter: Callable[[Node], bool] | None = None) -> It
         if id(item) in seen:
             continue
         seen.add(id(item))
+        below = list(children(item)) if enter is None or enter(item) else []
+        if not below:  # half of all nodes are leaves
+            yield item
+            continue
         stack.append((item, True))
-        if enter is None or enter(item):
-            stack.extend((child, False) for child in reversed(list(children(item))))
+        below.reverse()
+        stack += [(child, False) for child in below]
 
 
 def rewrite(root: Node, change: Callable[[Node], Node | None]) -> Node:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
 from eutectic.relax import analysis, dpl, expr_functor, op, transform
 from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, StructInfo
@@ -41,6 +40,7 @@ from eutectic.relax.struct_info import (
     TupleStructInfo,
 )
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 
 __all__ = [
     "Binding",
@@ -91,18 +91,11 @@ __all__ = [
     "transform",
 ]
 
-# TVM has these here. For us they belong to the driver, which is above this package: looked up when they are used.
-_FROM_DRIVER: Final = ("VMExecutable", "VirtualMachine", "build", "get_pipeline", "register_pipeline")
+if TYPE_CHECKING:
 
-
-def __getattr__(name: str) -> Any:
-    if name in _FROM_DRIVER:
-        return getattr(import_module("eutectic.driver.build"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_FROM_DRIVER})
+    def __getattr__(name: str) -> Any:  # some of the names above are lent by the driver, which is above this package
+        ...
 
 
 open_doors(globals())
+lazy(globals())

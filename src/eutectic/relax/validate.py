@@ -13,7 +13,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from eutectic.relax.interpret import Interpreter
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticAdvice, EutecticError, PassError
-from eutectic.support.registry import get_global_func
+from eutectic.support.registry import get_global_func, load_providers
 from eutectic.tir.analysis.flops import count_flops
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.interpret import run_module
@@ -69,11 +69,11 @@ def validate(before: IRModule, after: IRModule, step: str) -> None:
             try:
                 got = _leaves(Interpreter(after, program=_run_program).run(name, *args))
             except EutecticError as error:
-                _not_validated(step, name, error)
+                not_validated(step, name, error)
                 break
             found = difference(want, got)
             if found is not None:
-                _fail((before, after), step, name, kind, args, found)
+                refuse((before, after), step, name, kind=kind, args=args, text=found)
 
 
 def _common(before: IRModule, after: IRModule) -> Iterator[str]:
@@ -161,12 +161,36 @@ def _differences(a: Array, b: Array) -> Array:
     return np.asarray(~(same | near))
 
 
-def _not_validated(step: str, name: str, error: EutecticError) -> None:
+def not_validated(step: str, name: str, error: EutecticError) -> None:
+    """Say that the results of a pass could not be computed."""
     warnings.warn(f"pass {step} could not be validated on {name}: {error.message}", EutecticAdvice, stacklevel=5)
 
 
-def _fail(mods: tuple[IRModule, IRModule], step: str, name: str, kind: str, args: list[Array], text: str) -> None:
-    folder = save_reproducer(*mods, name, args)
+def refuse(
+    mods: tuple[IRModule, IRModule],
+    step: str,
+    name: str,
+    *,
+    kind: str,
+    args: Sequence[Any],
+    text: str,
+    script: str | None = None,
+) -> NoReturn:
+    """Refuse a pass.
+
+    Args:
+        mods: The module before and after it.
+        step: The pass.
+        name: The function that differs.
+        kind: Of the inputs on which it does.
+        args: The inputs.
+        text: What differs.
+        script: Shows it again; by default that for graph functions.
+
+    Raises:
+        PassError: always.
+    """
+    folder = save_reproducer(*mods, name, args, _SCRIPT if script is None else script)
     raise PassError(
         f"pass {step} changes what {name} computes: {text}",
         notes=[f"the inputs were {kind}", f"python {folder / 'reproduce.py'} shows it again"],
@@ -191,7 +215,7 @@ for version in ("before", "after"):
 '''
 
 
-def save_reproducer(before: IRModule, after: IRModule, name: str, args: Sequence[Array]) -> Path:
+def save_reproducer(before: IRModule, after: IRModule, name: str, args: Sequence[Any], script: str = _SCRIPT) -> Path:
     """Write both modules, the inputs and a script into a new folder.
 
     Args:
@@ -199,12 +223,13 @@ def save_reproducer(before: IRModule, after: IRModule, name: str, args: Sequence
         after: The same after a pass.
         name: The function that differs.
         args: On these inputs.
+        script: What to write into it, with a place for the name.
     """
     folder = Path(tempfile.mkdtemp(prefix="eutectic-difference-"))
     for version, mod in (("before", before), ("after", after)):
         _save(mod, folder / f"{version}.py")
-    np.savez(folder / "inputs.npz", **{f"arg{i}": array for i, array in enumerate(args)})  # type: ignore[arg-type]  # by name
-    (folder / "reproduce.py").write_text(_SCRIPT.format(name=name), encoding="utf-8")
+    np.savez(folder / "inputs.npz", **{f"arg{i}": array for i, array in enumerate(args)})
+    (folder / "reproduce.py").write_text(script.format(name=name), encoding="utf-8")
     return folder
 
 
@@ -217,6 +242,7 @@ def save_with(save: Callable[[IRModule, Path], Any]) -> None:
 
 
 def _save(mod: IRModule, path: Path) -> None:
+    load_providers("modules as files")
     if _SAVE:
         _SAVE[0](mod, path)
     else:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from tests.backend.library_graphs import attention, stacked
 
-from eutectic.backend.cutlass import patterns as _patterns  # noqa: F401  # registers the table
 from eutectic.backend.cutlass.partition import partition_for_cutlass
-from eutectic.backend.workspace import annotate_workspace, attention_bytes
+from eutectic.backend.workspace import AnnotateWorkspace, attention_bytes
 from eutectic.ir.structural import structural_equal
 from eutectic.relax import BlockBuilder, Var, op
 from eutectic.relax.analysis import problems_of
@@ -26,9 +25,8 @@ def annotated(mod, size: int | None = 65536):
     """Attention outlined for CUTLASS, with a workspace of the given size."""
     table = get_patterns_with_prefix("cutlass.attention")
     fused = FuseOpsByPattern(table, bind_constants=False, annotate_codegen=True)(mod)
-    return annotate_workspace(
-        fused, "cutlass", "cutlass.attention", attention_bytes if size is None else lambda c: size
-    )
+    size_of = attention_bytes if size is None else lambda call: size
+    return AnnotateWorkspace("cutlass", ("cutlass.attention",), size_of)(fused)
 
 
 def two_attentions():

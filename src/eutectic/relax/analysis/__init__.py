@@ -27,6 +27,7 @@ from eutectic.relax.analysis.uses import (
 )
 from eutectic.relax.analysis.well_formed import problems_of, verify, well_formed
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 
 __all__ = [
     "BaseCheckResult",
@@ -59,3 +60,4 @@ __all__ = [
 ]
 
 open_doors(globals())
+lazy(globals())

@@ -1,6 +1,8 @@
 """The dataflow pattern language: patterns, the matcher, conditions, rewriting and remarks."""
 
 from eutectic.relax.dpl.bias import channel_axis, channel_bias, check_channel_bias
+from eutectic.relax.dpl.context import match_dataflow_block
+from eutectic.relax.dpl.match import match_expr
 from eutectic.relax.dpl.pattern import (
     AndPattern,
     AttrPattern,
@@ -41,13 +43,15 @@ from eutectic.relax.dpl.pattern import (
     is_var,
     make_fused_bias_activation_pattern,
     reject,
+    set_matcher,
     wildcard,
 )
 from eutectic.relax.dpl.remarks import FusionRemark, Member, Refusal
 from eutectic.relax.dpl.rewrite import rewrite_bindings, rewrite_call
 from eutectic.relax.dpl.rewriter import ExprPatternRewriter, OrRewriter, PatternMatchingRewriter, TupleRewriter
-from eutectic.relax.dpl.sequence import PatternContext, PatternSeq
+from eutectic.relax.dpl.sequence import PatternContext, PatternSeq, set_block_matcher
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 
 __all__ = [
     "AndPattern",
@@ -106,4 +110,7 @@ __all__ = [
     "wildcard",
 ]
 
+set_matcher(match_expr)
+set_block_matcher(match_dataflow_block)
 open_doors(globals())
+lazy(globals())

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from eutectic.arith import prove_equal
-from eutectic.ir.op import Op
 from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.dpl.match import Matcher, Solutions
@@ -33,6 +32,7 @@ from eutectic.relax.dpl.pattern import (
 )
 from eutectic.relax.dpl.sequence import PatternContext
 from eutectic.relax.expr import Binding, Call, DataflowBlock, DataflowVar, Tuple, TupleGetItem, Var, VarBinding
+from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.deep import deep
 from eutectic.support.errors import PatternError
@@ -43,9 +43,6 @@ Edge: TypeAlias = tuple[DFPattern, DFPattern, int, bool]
 _WRAPPERS: Final = (StructInfoPattern, DataTypePattern, ShapePattern, AttrPattern, WherePattern)
 _NOT_IN_THE_BLOCK: Final = (OrPattern, NotPattern, FunctionPattern)
 _OPERATIONS: Final = (CallPattern, TuplePattern, UnorderedTuplePattern, TupleGetItemPattern)
-_CALLEE_FIRST: Final = frozenset(
-    {"relax.call_tir", "relax.call_tir_inplace", "relax.call_dps_packed", "relax.call_pure_packed"}
-)
 
 
 def match_dataflow_block(
@@ -283,7 +280,7 @@ class _Uses:
         match value:
             case Call():
                 given = list(value.args)
-                skip = isinstance(value.op, Op) and value.op.name in _CALLEE_FIRST
+                skip = has_trait(value, "calls")
                 flat = list(_fields(given[1:] if skip else given))
             case Tuple():
                 given, flat = list(value.fields), list(_fields(value.fields))

@@ -45,12 +45,12 @@ from eutectic.relax.dpl.pattern import (
 )
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.expr import Call, Constant, DataflowVar, ExternFunc, Function, Tuple, TupleGetItem, Var
+from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.deep import deep
 from eutectic.support.errors import PatternError
 
 Solutions: TypeAlias = Iterator[None]
-COMMUTATIVE: Final = frozenset({"relax.add", "relax.multiply"})
 ABSENT: Final = object()  # what `attr_of` gives for an attribute that is not there
 
 
@@ -300,7 +300,7 @@ def _call(state: Matcher, pattern: CallPattern, expr: Any) -> Solutions:
             state.miss(pattern, expr, expr)
             continue
         yield from state.solve_all(pattern.args, expr.args[:wanted])
-        if wanted == given == 2 and isinstance(expr.op, Op) and expr.op.name in COMMUTATIVE:
+        if wanted == given == 2 and has_trait(expr, "commutative"):
             yield from state.solve_all(pattern.args, (expr.args[1], expr.args[0]))
 
 

@@ -10,8 +10,8 @@ Reference: the names and meaning follow TVM's `tvm.relax.dpl`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import PrimExpr
@@ -78,9 +78,7 @@ class DFPattern:
         self, expr: Expr, var2val: Mapping[Any, Expr] | None = None
     ) -> dict[DFPattern, Expr] | None:
         """The matched value of each pattern, or None when `expr` does not match."""
-        from eutectic.relax.dpl.match import match_expr  # match.py dispatches on the classes below
-
-        return match_expr(self, expr, var2val)
+        return _MATCHER[0](self, expr, var2val)
 
     def same_shape_as(self, *others: DFPattern) -> SameShapeConstraint:
         """Require equal shapes; inside a `PatternContext` only."""
@@ -110,6 +108,15 @@ class DFPattern:
         """Each of `others` reads this value."""
         for other in others:
             self.used_by(other)
+
+
+Match: TypeAlias = "dict[DFPattern, Expr] | None"
+_MATCHER: Final[list[Callable[[DFPattern, Expr, Mapping[Any, Expr] | None], Match]]] = []
+
+
+def set_matcher(matcher: Callable[[DFPattern, Expr, Mapping[Any, Expr] | None], Match]) -> None:
+    """Let the methods of patterns match by a function that dispatches on the classes of this module."""
+    _MATCHER[:] = [matcher]
 
 
 class ExprPattern(DFPattern):

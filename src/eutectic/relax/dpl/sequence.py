@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from eutectic.support.deep import carried
 
@@ -56,9 +56,7 @@ class PatternContext:
             TypeError: `dfb` is not a dataflow block, or the hint is not a variable.
             PatternError: the hint must be included, but there is none.
         """
-        from eutectic.relax.dpl.context import match_dataflow_block  # context.py matches the patterns made in us
-
-        return match_dataflow_block(self, dfb, start_hint, must_include_hint)
+        return _BLOCK_MATCHER[0](self, dfb, start_hint, must_include_hint)
 
     def __enter__(self) -> PatternContext:
         stack = getattr(self._local, "stack", None)
@@ -75,6 +73,16 @@ def current_context() -> PatternContext | None:
     """The innermost entered context of this thread, or None."""
     stack = getattr(PatternContext._local, "stack", None)
     return stack[-1] if stack else None
+
+
+_BLOCK_MATCHER: Final[list[Callable[[PatternContext, Any, Var | None, bool], dict[DFPattern, Any] | None]]] = []
+
+
+def set_block_matcher(
+    matcher: Callable[[PatternContext, Any, Var | None, bool], dict[DFPattern, Any] | None],
+) -> None:
+    """Let contexts match by a function that takes apart the patterns that were made in them."""
+    _BLOCK_MATCHER[:] = [matcher]
 
 
 class PatternSeq:

@@ -11,6 +11,7 @@ from eutectic.relax.dpl.pattern import DFPattern
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.expr import Call, Var
 from eutectic.support.errors import PatternError
+from eutectic.support.registry import load_providers
 from eutectic.support.shown import shown
 from eutectic.support.spelling import did_you_mean
 
@@ -117,6 +118,25 @@ def as_fusion_pattern(entry: Any) -> FusionPattern:
 
 
 _REGISTRY: Final[list[FusionPattern]] = []
+_SOURCES: Final[dict[str, Callable[[], object]]] = {}
+
+
+def pattern_source(prefix: str, load: Callable[[], object]) -> None:
+    """Name what registers the patterns of a backend, so that it is imported when somebody asks for them.
+
+    Args:
+        prefix: What their names begin with, such as `dnnl.`.
+        load: Registers them when it is called first, and does nothing afterwards.
+    """
+    _SOURCES[prefix] = load
+
+
+def _load_sources(prefix: str) -> None:
+    """Register the patterns that may have a prefix."""
+    load_providers("backends")
+    for known, load in list(_SOURCES.items()):
+        if known.startswith(prefix) or prefix.startswith(known):
+            load()
 
 
 def register_patterns(entries: Iterable[FusionPattern | tuple[Any, ...]]) -> None:
@@ -128,16 +148,20 @@ def register_patterns(entries: Iterable[FusionPattern | tuple[Any, ...]]) -> Non
     for entry in entries:
         if not isinstance(entry, (FusionPattern, tuple)):
             raise TypeError(f"cannot register a {type(entry).__name__} as a pattern")
-        _REGISTRY.append(as_fusion_pattern(entry))
+        made = as_fusion_pattern(entry)
+        _load_sources(made.name)  # what is built in comes before it, whoever asks first
+        _REGISTRY.append(made)
 
 
 def get_patterns_with_prefix(prefix: str) -> list[FusionPattern]:
     """Registered patterns whose name starts with `prefix`, the latest first."""
+    _load_sources(prefix)
     return [entry for entry in reversed(_REGISTRY) if entry.name.startswith(prefix)]
 
 
 def get_pattern(name: str) -> FusionPattern | None:
     """The latest registered pattern called `name`, or None."""
+    _load_sources(name)
     return next((entry for entry in reversed(_REGISTRY) if entry.name == name), None)
 
 

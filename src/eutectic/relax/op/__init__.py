@@ -147,6 +147,7 @@ from eutectic.relax.op.unary import (
     trunc,
 )
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 
 __all__ = [
     "abs",
@@ -266,3 +267,4 @@ __all__ = [
 install_operators()
 
 open_doors(globals())
+lazy(globals())

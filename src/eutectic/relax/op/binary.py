@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, convert
 from eutectic.relax.op.lowering import embedded
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
-from eutectic.relax.op.registry import call, define_op, number_like, refuse, short_name
+from eutectic.relax.op.registry import Trait, call, define_op, number_like, refuse, short_name
 from eutectic.relax.op.shapes import broadcast, tensor_info
 from eutectic.relax.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 from eutectic.support.errors import CallError
@@ -80,9 +80,10 @@ def _binary(
     *,
     takes: str = "number",
     result: str | None = None,
+    traits: Collection[Trait] = (),
 ) -> BinaryConstructor:
     """Define one broadcasting operator and return its constructor."""
-    op = define_op(f"relax.{name}", arity=2, fusion="broadcast")
+    op = define_op(f"relax.{name}", arity=2, fusion="broadcast", traits=traits)
 
     def constructor(x1: Expr | float, x2: Expr | float, *, span: Any = None) -> Call:
         left, right = x1, x2
@@ -211,9 +212,9 @@ def _shift(
     return compute
 
 
-add = _binary("add", np.add, "`x1 + x2`; of bool the logical or.", takes="any")
+add = _binary("add", np.add, "`x1 + x2`; of bool the logical or.", takes="any", traits=["commutative"])
 subtract = _binary("subtract", np.subtract, "`x1 - x2`.")
-multiply = _binary("multiply", np.multiply, "`x1 * x2`; of bool the logical and.", takes="any")
+multiply = _binary("multiply", np.multiply, "`x1 * x2`; of bool the logical and.", takes="any", traits=["commutative"])
 divide = _binary("divide", _divide, "`x1 / x2`; integers truncate towards zero and keep their dtype.")
 floor_divide = _binary("floor_divide", _floor_divide, "`x1 / x2` rounded towards minus infinity.")
 mod = _binary("mod", _mod, "Remainder of the division, with the sign of `x1`.")

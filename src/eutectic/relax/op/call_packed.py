@@ -17,10 +17,10 @@ from eutectic.relax.op.registry import define_op, refuse, short_name
 from eutectic.relax.op.shapes import ints_of
 from eutectic.relax.struct_info import TupleStructInfo
 
-_call_tir = define_op("relax.call_tir", arity=(2, 3), fusion="opaque")
-_call_tir_inplace = define_op("relax.call_tir_inplace", arity=(2, 3), fusion="opaque")
-_call_dps_packed = define_op("relax.call_dps_packed", arity=2, fusion="opaque")
-_call_pure_packed = define_op("relax.call_pure_packed", fusion="opaque")
+_call_tir = define_op("relax.call_tir", arity=(2, 3), fusion="opaque", traits=["calls"])
+_call_tir_inplace = define_op("relax.call_tir_inplace", arity=(2, 3), fusion="opaque", traits=["calls"])
+_call_dps_packed = define_op("relax.call_dps_packed", arity=2, fusion="opaque", traits=["calls"])
+_call_pure_packed = define_op("relax.call_pure_packed", fusion="opaque", traits=["calls"])
 
 
 @node("relax.attrs.CallTIRInplaceAttrs")

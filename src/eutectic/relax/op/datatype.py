@@ -11,11 +11,12 @@ from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array, cast
-from eutectic.relax.op.registry import attrs_of, call, define_op, tensor_args
+from eutectic.relax.op.registry import always, attrs_of, call, define_op, tensor_args
 from eutectic.relax.op.shapes import dtype_option, like, reject
 from eutectic.relax.struct_info import TensorStructInfo
 
 _astype = define_op("relax.astype", arity=1, fusion="elementwise")
+_astype.identity(always)
 
 
 @node("relax.attrs.AstypeAttrs")

@@ -18,7 +18,7 @@ from eutectic.relax.expr import Call
 from eutectic.relax.expr import Tuple as TupleExpr
 from eutectic.relax.op.lowering import lower, of_sizes, result_shape
 from eutectic.relax.op.numerics import Array
-from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.registry import always, attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import (
     axes_of,
     axis_of,
@@ -45,6 +45,16 @@ _broadcast_to = define_op("relax.broadcast_to", arity=2, fusion="broadcast")
 _concat = define_op("relax.concat", arity=1, fusion="injective")
 _stack = define_op("relax.stack", arity=1, fusion="injective")
 _split = define_op("relax.split", arity=1, fusion="injective")
+_broadcast_to.identity(always)
+
+
+@_permute_dims.identity
+def _keeps_order(c: Call) -> bool:
+    axes = c.attrs["axes"] if c.attrs is not None else None
+    info = c.args[0].struct_info
+    rank = info.ndim if isinstance(info, TensorStructInfo) else -1
+    return axes is not None and [axis % rank for axis in axes] == list(range(rank))
+
 
 _BLOCK: Final = 256
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from eutectic.te import Tensor
 if TYPE_CHECKING:
     from eutectic.relax.block_builder import BlockBuilder
 
-_matmul = define_op("relax.matmul", arity=2, fusion="out_fusible")
+_matmul = define_op("relax.matmul", arity=2, fusion="out_fusible", traits=["contraction"])
 
 
 @node("relax.attrs.MatmulAttrs")
@@ -110,6 +111,16 @@ def _infer(c: Call) -> TensorStructInfo:
     rows = (a.dims[-2],) if a.ndim > 1 else ()
     columns = (b.dims[-1],) if b.ndim > 1 else ()
     return tensor_info((*batch, *rows, *columns), dtype)
+
+
+@_matmul.work
+def _work(c: Call) -> float:
+    out, left = c.struct_info, c.args[0].struct_info
+    if not isinstance(out, TensorStructInfo) or not isinstance(left, TensorStructInfo):
+        return math.inf
+    if out.static_shape is None or left.static_shape is None:
+        return math.inf
+    return 2.0 * left.static_shape[-1] * math.prod(out.static_shape)
 
 
 @_matmul.reference

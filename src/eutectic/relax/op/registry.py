@@ -8,7 +8,7 @@ the result: `infer` (struct info of a call), `reference` (its meaning in NumPy) 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import wraps
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
@@ -26,6 +26,15 @@ from eutectic.support.errors import TypeInferenceError
 from eutectic.support.shown import clipped
 
 Fusion = Literal["elementwise", "broadcast", "injective", "reduction", "out_fusible", "opaque"]
+Trait = Literal[
+    "attention",  # attention of queries to keys and values
+    "calls",  # calls the function that is its first argument
+    "commutative",  # patterns match its two operands in either order
+    "contraction",  # sums of products: its work is worth counting
+    "convolution",  # weights slide over spatial axes, transposed or not
+    "transposed",  # of a convolution: the gradient with respect to its input
+    "view",  # the same elements in the same order under another shape
+]
 Infer = Callable[[Call], StructInfo]
 Reference = Callable[..., Any]
 A = TypeVar("A", bound=Attrs)
@@ -40,10 +49,21 @@ class OpDef:
         arity: Number of arguments, a (least, most) pair, or None for any.
         fusion: How it may be fused; the vocabulary of `FuseOps`.
         pure: Whether calls have no side effects.
+        traits: What it has in common with others: passes ask for a trait, not for a list of names.
     """
 
-    def __init__(self, op: Op, arity: int | tuple[int, int] | None, fusion: Fusion, pure: bool) -> None:
+    def __init__(
+        self,
+        op: Op,
+        arity: int | tuple[int, int] | None,
+        fusion: Fusion,
+        pure: bool,
+        traits: Collection[Trait] = (),
+    ) -> None:
         self.op, self.arity, self.fusion, self.pure = op, arity, fusion, pure
+        self.traits = frozenset(traits)
+        self.work_fn: Callable[[Call], float] | None = None
+        self.identity_fn: Callable[[Call], bool] | None = None
         self.infer_fn: Infer | None = None
         self.reference_fn: Reference | None = None
         self.legalize_fn: Callable[..., Any] | None = None
@@ -67,6 +87,16 @@ class OpDef:
     def legalize(self, function: F) -> F:
         """Decorator: `function(builder, call)` lowers a call to tensor programs."""
         self.legalize_fn = function
+        return function
+
+    def identity(self, function: F) -> F:
+        """Decorator: `function(call)` says whether a call is its first operand, provided that the types are equal."""
+        self.identity_fn = function
+        return function
+
+    def work(self, function: F) -> F:
+        """Decorator: `function(call)` counts multiplications and additions; infinite when a size is not known."""
+        self.work_fn = function
         return function
 
 
@@ -102,18 +132,49 @@ _DEFS: Final[dict[str, OpDef]] = {}
 
 
 def define_op(
-    name: str, *, arity: int | tuple[int, int] | None = None, fusion: Fusion = "opaque", pure: bool = True
+    name: str,
+    *,
+    arity: int | tuple[int, int] | None = None,
+    fusion: Fusion = "opaque",
+    pure: bool = True,
+    traits: Collection[Trait] = (),
 ) -> OpDef:
     """Register an operator; each name once."""
     if name in _DEFS:
         raise ValueError(f"operator {name} is defined twice")
-    _DEFS[name] = made = OpDef(register_op(name), arity, fusion, pure)
+    _DEFS[name] = made = OpDef(register_op(name), arity, fusion, pure, traits)
     return made
 
 
 def op_def(op: Op | str) -> OpDef | None:
     """The definition of an operator, or None when only its name is registered."""
     return _DEFS.get(op if isinstance(op, str) else op.name)
+
+
+def has_trait(value: Any, trait: Trait) -> bool:
+    """Whether a call, an operator, or the operator of a name has a trait; False for everything else."""
+    op = value.op if isinstance(value, Call) else value
+    definition = (
+        _DEFS.get(op if isinstance(op, str) else getattr(op, "name", "")) if isinstance(op, (Op, str)) else None
+    )
+    return definition is not None and trait in definition.traits
+
+
+def is_identity(c: Call) -> bool:
+    """Whether a call gives its first operand, provided that the result has the same type."""
+    definition = op_def(c.op) if isinstance(c.op, Op) else None
+    return definition is not None and definition.identity_fn is not None and definition.identity_fn(c)
+
+
+def always(c: Call) -> bool:
+    """For operators that are an identity whenever the types are equal."""
+    return True
+
+
+def work_of(c: Call) -> float:
+    """Multiplications and additions of a call as its operator counts them; 0 where it does not."""
+    definition = op_def(c.op) if isinstance(c.op, Op) else None
+    return definition.work_fn(c) if definition is not None and definition.work_fn is not None else 0.0
 
 
 def all_ops() -> dict[str, OpDef]:

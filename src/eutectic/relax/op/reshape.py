@@ -16,7 +16,7 @@ from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call
 from eutectic.relax.op.lowering import lower, result_shape
 from eutectic.relax.op.numerics import Array
-from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.registry import always, attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import (
     Dims,
     axes_of,
@@ -35,10 +35,12 @@ from eutectic.relax.struct_info import TensorStructInfo
 if TYPE_CHECKING:
     from eutectic.relax.block_builder import BlockBuilder
 
-_reshape = define_op("relax.reshape", arity=2, fusion="injective")
-_flatten = define_op("relax.flatten", arity=1, fusion="injective")
-_expand_dims = define_op("relax.expand_dims", arity=1, fusion="injective")
-_squeeze = define_op("relax.squeeze", arity=1, fusion="injective")
+_reshape = define_op("relax.reshape", arity=2, fusion="injective", traits=["view"])
+_flatten = define_op("relax.flatten", arity=1, fusion="injective", traits=["view"])
+_expand_dims = define_op("relax.expand_dims", arity=1, fusion="injective", traits=["view"])
+_squeeze = define_op("relax.squeeze", arity=1, fusion="injective", traits=["view"])
+for _view in (_reshape, _flatten, _expand_dims, _squeeze):
+    _view.identity(always)
 
 
 def reshape(x: Expr, shape: Sequence[PrimExpr | int] | Expr, *, span: Any = None) -> Call:

@@ -26,6 +26,7 @@ from eutectic.relax.transform.remove_identity_ops import RemoveIdentityOps
 from eutectic.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from eutectic.relax.transform.run_codegen import RunCodegen
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 
 __all__ = [
     "AllocateWorkspace",
@@ -61,3 +62,4 @@ __all__ = [
 ]
 
 open_doors(globals())
+lazy(globals())

@@ -45,6 +45,14 @@ def region_function(
     return Function(params, body, result.struct_info, True, {"Codegen": codegen, "global_symbol": symbol})
 
 
+def composite_calls(region: Function) -> list[tuple[Var, Call, Function]]:
+    """The composites that a region calls, in order: the variable of the result, the call, and the composite."""
+    bindings = [binding for block in region.body.blocks for binding in block.bindings]
+    local = {binding.var: binding.value for binding in bindings if isinstance(binding.value, Function)}
+    calls = [(binding.var, binding.value) for binding in bindings if isinstance(binding.value, Call)]
+    return [(var, call, local[call.op]) for var, call in calls if isinstance(call.op, Var) and call.op in local]
+
+
 def unique_symbol(builder: BlockBuilder, name: str, codegen: str) -> str:
     """`<name>_<codegen>`; when in use, `name` is numbered before the suffix."""
     number, base = 0, name

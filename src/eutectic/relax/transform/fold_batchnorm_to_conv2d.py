@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +18,8 @@ from eutectic.relax.dpl.bias import channel_axis, check_channel_bias
 from eutectic.relax.expr import Call, Constant, Function, TupleGetItem, Var
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.binary import add
+from eutectic.relax.op.registry import has_trait
 from eutectic.relax.transform.infra import FunctionPass
-
-CONVOLUTIONS: Final = frozenset(f"relax.nn.conv{n}d{suffix}" for n in (1, 2, 3) for suffix in ("", "_transpose"))
 
 
 @dataclass(frozen=True)
@@ -99,13 +98,13 @@ class _Folder(PyExprMutator):
         value = self._value(expr)
         if not self._read_once(expr):
             return None, None
-        if _is_convolution(value):
+        if has_trait(value, "convolution"):
             return value, None
         if not _calls(value, "relax.add"):
             return None, None
         for conv_arg, bias_arg in (value.args, value.args[::-1]):
             conv, bias = self._value(conv_arg), self._bias(bias_arg)
-            if _is_convolution(conv) and bias is not None and self._read_once(conv_arg):
+            if has_trait(conv, "convolution") and bias is not None and self._read_once(conv_arg):
                 return (conv, bias.data.reshape(-1)) if check_channel_bias(conv, bias) is None else (None, None)
         return None, None
 
@@ -124,10 +123,6 @@ class _Folder(PyExprMutator):
 
 def _calls(value: Any, name: str) -> bool:
     return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == name
-
-
-def _is_convolution(value: Any) -> bool:
-    return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in CONVOLUTIONS
 
 
 def _scale_and_shift(

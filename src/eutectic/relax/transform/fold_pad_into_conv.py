@@ -7,11 +7,13 @@ from typing import Any
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
+from eutectic.ir.span import merged_span
 from eutectic.ir.transform import PassContext
 from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.analysis.uses import get_var2val
 from eutectic.relax.expr import Call, Constant, Function, PrimValue, Var
 from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.op.registry import has_trait
 from eutectic.relax.transform.infra import FunctionPass
 
 
@@ -41,13 +43,14 @@ class _Folder(PyExprMutator):
 
     def visit_call_(self, call: Call) -> Any:
         """Fold the padding of one convolution's input."""
-        name = getattr(call.op, "name", "")
-        if name in ("relax.nn.conv1d", "relax.nn.conv2d", "relax.nn.conv3d") and isinstance(call.args[0], Var):
+        pads = has_trait(call, "convolution") and not has_trait(call, "transposed")
+        if pads and isinstance(call.args[0], Var):
             pad = self._values.get(call.args[0])
             padding = _joined_padding(call, pad)
             if padding is not None:
                 assert isinstance(pad, Call) and call.attrs is not None
-                call = Call(call.op, (pad.args[0], call.args[1]), replace(call.attrs, padding=padding), (), call.span)
+                span = merged_span([pad.span, call.span])
+                call = Call(call.op, (pad.args[0], call.args[1]), replace(call.attrs, padding=padding), (), span)
         return super().visit_call_(call)
 
 

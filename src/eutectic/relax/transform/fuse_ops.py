@@ -9,6 +9,7 @@ from typing import Final
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import PrimExpr
+from eutectic.ir.span import merged_span
 from eutectic.ir.transform import Pass, PassContext, register_config_key
 from eutectic.relax.analysis.op_pattern import OpPatternKind, copies_only
 from eutectic.relax.analysis.uses import used_vars, walk_blocks
@@ -164,5 +165,5 @@ class _Rebuild(PyExprMutator):
             members = bindings[group_of[next(iter(unit.members))]]
             made = outline(members, [members[-1].var], unit.attrs, bind_constants=False)
             gv = self.builder_.add_func(made.function, made.name)
-            emit_call(self.builder_, gv, made, members[-1].value.span)
+            emit_call(self.builder_, gv, made, merged_span(m.value.span for m in members))
         return self.builder_.end_block()

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from eutectic.ir.module import GlobalVar, IRModule
+from eutectic.ir.span import merged_span
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.analysis.uses import users_of
@@ -54,6 +55,8 @@ class FuseOpsByPattern(Pass):
         multiple_outputs: Also take matches whose intermediate values are read elsewhere;
             the composite then returns a tuple.
         priority: `first` or `largest`.
+        annotate_roles: Leave the parts that a pattern named in the attribute `Roles` of the composite, where
+            `dpl.roles_of` finds them.
 
     Raises:
         PatternError: a malformed entry, or a name without a backend prefix where one is needed.
@@ -69,6 +72,7 @@ class FuseOpsByPattern(Pass):
     entry_functions: Sequence[str] | None = None
     multiple_outputs: bool = False
     priority: str = "first"
+    annotate_roles: bool = False
     _advised: set[tuple[int, int]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -170,7 +174,7 @@ class _Run:
         note = None
         if self.log is not None:
             note = partial(self.log.fused, match.entry, match.binding, match.members)
-        return Group(match.own, match.attrs(), note)
+        return Group(match.own, match.attrs(self._options.annotate_roles), note)
 
 
 class _Rebuild(PyExprMutator):
@@ -214,7 +218,7 @@ class _Rebuild(PyExprMutator):
         )
         if group.note is not None:
             group.note(gv.name_hint)
-        emit_call(self.builder_, gv, made, members[-1].value.span)
+        emit_call(self.builder_, gv, made, merged_span(m.value.span for m in members))
 
     def _add_wrapped(self, made: Outlined) -> GlobalVar:
         """The wrapper of a composite; equal composites share one."""

@@ -30,6 +30,7 @@ from eutectic.relax.expr import (
     Var,
     VarBinding,
 )
+from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TupleStructInfo
 from eutectic.support.deep import deep
 
@@ -232,7 +233,7 @@ def fused_name(bindings: Sequence[VarBinding]) -> str:
         if not isinstance(value, Call):
             continue
         if isinstance(value.op, Op):
-            if value.op.name.startswith("relax.call_tir") and isinstance(value.args[0], GlobalVar):
+            if has_trait(value, "calls") and isinstance(value.args[0], GlobalVar):
                 parts.append(value.args[0].name_hint)
             else:
                 parts.append(value.op.name.replace(".", "_"))

@@ -29,7 +29,7 @@ from eutectic.relax.expr import (
     VarBinding,
 )
 from eutectic.relax.expr_functor import PyExprMutator
-from eutectic.relax.op.registry import op_def
+from eutectic.relax.op.registry import has_trait, op_def
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticAdvice
@@ -37,8 +37,6 @@ from eutectic.tir.function import PrimFunc
 from eutectic.tir.trusted import trust
 
 Legalization: TypeAlias = Callable[[BlockBuilder, Call], Expr]
-
-_CALLS = frozenset({"relax.call_tir", "relax.call_tir_inplace", "relax.call_dps_packed", "relax.call_pure_packed"})
 
 register_config_key("relax.transform.apply_legalize_ops", True)
 
@@ -126,7 +124,7 @@ class _Rewriter(PyExprMutator):
             return visited
         rule = self._rule(visited.op)
         if rule is None:
-            if visited.op.name not in _CALLS:
+            if not has_trait(visited, "calls"):
                 self._without_rule.setdefault(visited.op.name, self._binding)
             return visited
         if not _is_known(visited.struct_info) or not all(map(_is_lowerable, visited.args)):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eutectic.ir.module import GlobalVar, IRModule
+from eutectic.ir.span import merged_span
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.analysis.uses import used_vars, users_of, walk_blocks
 from eutectic.relax.base import Expr
@@ -187,7 +188,7 @@ class _Merge(PyExprMutator):
         symbol = unique_symbol(self.builder_, _region_name(members), codegen)
         function = self._with_locals(made.function, symbol, codegen)
         gv = self.builder_.add_func(function, symbol)
-        emit_call(self.builder_, gv, made, members[-1].value.span)
+        emit_call(self.builder_, gv, made, merged_span(m.value.span for m in members))
 
     def _with_locals(self, function: Function, symbol: str, codegen: str) -> Function:
         """The region with each composite as an inner function bound before its call."""

@@ -15,6 +15,7 @@ from eutectic.relax.base import Expr
 from eutectic.relax.dpl.match import Matcher, required_ops, root_ops
 from eutectic.relax.dpl.pattern import CallPattern, TupleGetItemPattern
 from eutectic.relax.dpl.remarks import Refusal
+from eutectic.relax.dpl.roles import ROLES, places_of
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.expr import Call, DataflowBlock, Function, Var, VarBinding
 from eutectic.relax.transform.fusion_log import FusionLog
@@ -69,6 +70,7 @@ class Candidate:
         binding: The root.
         members: Matched bindings, in program order.
         annotated: Values by name, for the attributes of the composite.
+        var_of: Variable of each bound value.
     """
 
     index: int
@@ -76,6 +78,7 @@ class Candidate:
     binding: VarBinding
     members: Mapping[Var, Expr]
     annotated: Mapping[str, Expr]
+    var_of: Mapping[Expr, Var]
 
     @property
     def own(self) -> set[Var]:
@@ -87,9 +90,11 @@ class Candidate:
         """Number of operators."""
         return sum(isinstance(value, Call) for value in self.members.values())
 
-    def attrs(self) -> dict[str, Any]:
+    def attrs(self, with_roles: bool) -> dict[str, Any]:
         """Attributes of the composite."""
-        more = self.entry.attrs_getter(self.annotated) if self.entry.attrs_getter is not None else {}
+        more = dict(self.entry.attrs_getter(self.annotated)) if self.entry.attrs_getter is not None else {}
+        if with_roles and (places := places_of(self.members, self.annotated, self.var_of)):
+            more[ROLES] = places
         return {"Composite": self.entry.name, "Primitive": True, **more}
 
 
@@ -170,7 +175,7 @@ class Search:
             annotated = _annotated(matcher, entry)
             refusal = self._refusal(members, binding, block, taken) or self._check(entry, annotated, members, binding)
             if refusal is None and all(set(members) != other.own for other in out):
-                out.append(Candidate(index, entry, binding, members, annotated))
+                out.append(Candidate(index, entry, binding, members, annotated, self.facts.val2var))
                 if not every:
                     return out
             first = first or refusal

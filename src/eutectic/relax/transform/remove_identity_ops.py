@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from eutectic.arith import prove_equal
 from eutectic.ir.module import IRModule
@@ -12,6 +11,7 @@ from eutectic.ir.transform import PassContext
 from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.op.registry import is_identity
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
 
@@ -40,9 +40,8 @@ class RemoveIdentityOps(FunctionPass):
 class _Remover(PyExprMutator):
     def visit_call_(self, call: Call) -> Any:
         """Give back the operand of an identity."""
-        test = _IDENTITIES.get(getattr(call.op, "name", ""))
         fresh: Any = super().visit_call_(call)
-        if test is not None and _same_type(call) and test(call):
+        if is_identity(call) and _same_type(call):
             return fresh.args[0]
         return fresh
 
@@ -55,24 +54,3 @@ def _same_type(call: Call) -> bool:
     if out.dims is None or given.dims is None or out.ndim != given.ndim or out.dtype != given.dtype:
         return False
     return all(prove_equal(a, b) for a, b in zip(out.dims, given.dims, strict=True))
-
-
-def _always(_: Call) -> bool:
-    return True
-
-
-def _keeps_order(call: Call) -> bool:
-    axes = call.attrs["axes"] if call.attrs is not None else None
-    info = call.args[0].struct_info
-    rank = info.ndim if isinstance(info, TensorStructInfo) else -1
-    return axes is not None and [axis % rank for axis in axes] == list(range(rank))
-
-
-_IDENTITIES: Final[Mapping[str, Callable[[Call], bool]]] = {
-    "relax.reshape": _always,
-    "relax.broadcast_to": _always,
-    "relax.astype": _always,
-    "relax.permute_dims": _keeps_order,
-    "relax.nn.pad": lambda call: call.attrs is not None and not any(call.attrs["pad_width"]),
-    **{f"relax.nn.adaptive_avg_pool{n}d": _always for n in (1, 2, 3)},
-}

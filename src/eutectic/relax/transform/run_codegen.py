@@ -16,7 +16,7 @@ from eutectic.relax.struct_info import ObjectStructInfo, TupleStructInfo
 from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
 from eutectic.relax.transform.entry import entry_functions_of
 from eutectic.support.errors import CodegenError
-from eutectic.support.registry import get_global_func
+from eutectic.support.registry import get_global_func, load_providers
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,9 @@ class RunCodegen(Pass):
     """Compile functions with `Codegen` and call the results by name.
 
     The backend is the global function `relax.ext.<target>`, called with the functions
-    of that target, its options, and a name for every constant; it returns modules for
-    `relax.build` to link, kept in the module attribute `external_mods`.
+    of that target, its options, and a name for every constant. It returns one object
+    with a `symbol` for each, kept in the module attribute `external_mods`: what
+    registered backends return is data, `LibraryKernel`s, which linking loads.
 
     Attributes:
         target_options: Options by target.
@@ -71,11 +72,12 @@ def _name_constants(function: Function, target: str, names: dict[Constant, str])
 
 
 def _compile(target: str, functions: list[Function], options: dict[str, Any], names: dict[Constant, str]) -> list[Any]:
+    load_providers("backends")
     codegen = get_global_func(f"relax.ext.{target}", allow_missing=True)
     if codegen is None:
         raise CodegenError(
             f"Codegen is not found: relax.ext.{target}",
-            help=f"import the backend that registers it, such as eutectic.backend.{target}",
+            help="register a backend of that name with eutectic.backend.registry.register_backend",
         )
     return list(codegen(functions, options, names))
 

@@ -1,1 +1,5 @@
 """From text to nodes."""
+
+from eutectic.support.lazy import lazy
+
+lazy(globals())

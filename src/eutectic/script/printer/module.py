@@ -11,12 +11,13 @@ from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.ir.prim_type import Type
-from eutectic.ir.printer import plain, register_printer
+from eutectic.ir.printer import register_printer
 from eutectic.ir.visit import post_order
 from eutectic.relax.base import Expr, StructInfo
 from eutectic.relax.expr import BindingBlock, Constant, Function, MatchCast, VarBinding
 from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.names import identifier
+from eutectic.script.printer.plain import plain
 from eutectic.script.printer.prim import prim_text
 from eutectic.script.printer.relax import INDENT, RelaxPrinter
 from eutectic.script.printer.tir import TirPrinter

@@ -2,7 +2,9 @@
 
 from eutectic.relax.op.image.resize import resize2d
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 
 __all__ = ["resize2d"]
 
 open_doors(globals())
+lazy(globals())

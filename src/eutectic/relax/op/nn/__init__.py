@@ -1,21 +1,7 @@
 """Constructors of neural-network operators, under the names of `tvm.relax.op.nn`."""
 
-from eutectic.relax.op.nn.activation import (
-    elu,
-    gelu,
-    gelu_tanh,
-    hardsigmoid,
-    hardswish,
-    leakyrelu,
-    log_softmax,
-    prelu,
-    relu,
-    relu6,
-    selu,
-    silu,
-    softmax,
-    softplus,
-)
+from eutectic.relax.op.nn import activation as _activation
+from eutectic.relax.op.nn.activation import *  # noqa: F403 - a new activation is exported where it is defined
 from eutectic.relax.op.nn.adaptive_pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -65,8 +51,10 @@ from eutectic.relax.op.nn.pool import (
     max_pool3d,
 )
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 
 __all__ = [
+    *_activation.__all__,
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
@@ -87,28 +75,15 @@ __all__ = [
     "conv3d",
     "conv3d_transpose",
     "dropout",
-    "elu",
-    "gelu",
-    "gelu_tanh",
     "group_norm",
-    "hardsigmoid",
-    "hardswish",
     "instance_norm",
     "layer_norm",
-    "leakyrelu",
-    "log_softmax",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
     "pad",
-    "prelu",
-    "relu",
-    "relu6",
     "rms_norm",
-    "selu",
-    "silu",
-    "softmax",
-    "softplus",
 ]
 
 open_doors(globals())
+lazy(globals())

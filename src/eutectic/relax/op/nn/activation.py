@@ -12,7 +12,7 @@ from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import node
-from eutectic.ir.prim_expr import as_prim
+from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.lowering import lower
@@ -22,6 +22,25 @@ from eutectic.relax.op.shapes import axis_of, differ, dims_text, int_of, like, r
 from eutectic.relax.op.ternary import clip
 from eutectic.relax.op.unary import UnaryConstructor
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.te import Tensor
+from eutectic.topi.nn.activation import activation
+
+__all__ = [
+    "elu",
+    "gelu",
+    "gelu_tanh",
+    "hardsigmoid",
+    "hardswish",
+    "leakyrelu",
+    "log_softmax",
+    "prelu",
+    "relu",
+    "relu6",
+    "selu",
+    "silu",
+    "softmax",
+    "softplus",
+]
 
 _SELU_ALPHA = 1.6732632423543772
 _SELU_SCALE = 1.0507009873554805
@@ -34,9 +53,22 @@ def need_float(c: Call, info: TensorStructInfo) -> None:
 
 
 def _activation(
-    name: str, compute: Callable[[Array], Array], summary: str, *, integers: bool = False
+    name: str,
+    compute: Callable[[Array], Array],
+    summary: str,
+    *,
+    program: Callable[[PrimExpr], PrimExpr] | None = None,
+    integers: bool = False,
 ) -> UnaryConstructor:
-    """Define an element-wise activation without options."""
+    """Define an element-wise activation without options.
+
+    Args:
+        name: The operator's, without `relax.nn.`.
+        compute: Its meaning, for arrays of no less than float32.
+        summary: The first sentence of its documentation.
+        program: One element, as an expression in no less than float32; None takes `topi.nn.<name>`.
+        integers: Whether it takes them, too.
+    """
     op = define_op(f"relax.nn.{name}", arity=1, fusion="elementwise")
 
     def constructor(data: Expr, *, span: Any = None) -> Call:
@@ -55,7 +87,7 @@ def _activation(
     def _reference(attrs: None, x: Array) -> Array:
         return cast(compute(widen(x)), dtype_of(x))
 
-    lower(op, getattr(topi.nn, name))
+    lower(op, getattr(topi.nn, name) if program is None else _of_each(program, name))
     constructor.__name__ = constructor.__qualname__ = name
     constructor.__doc__ = f"""{summary}
 
@@ -73,6 +105,14 @@ def _activation(
     Reference: torch.nn.functional.{name.split("_")[0]}.
     """
     return constructor  # type: ignore[return-value]  # the argument is called data here, as in TVM
+
+
+def _of_each(program: Callable[[PrimExpr], PrimExpr], name: str) -> Callable[[Tensor], Tensor]:
+    def made(x: Tensor) -> Tensor:
+        return activation(x, program, name)
+
+    made.__name__ = name
+    return made
 
 
 def _relu(x: Array) -> Array:

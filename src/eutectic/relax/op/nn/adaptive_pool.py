@@ -53,6 +53,7 @@ def _adaptive(
 ) -> AdaptivePoolConstructor:
     """Define one adaptive pooling operator and return its constructor."""
     op = define_op(f"relax.nn.{name}", arity=1, fusion="out_fusible")
+    op.identity(lambda c: c.attrs is not None and c.attrs["layout"] == c.attrs["out_layout"])
     canonical = "NC" + SPATIAL[rank]
 
     def constructor(

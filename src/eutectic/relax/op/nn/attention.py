@@ -28,8 +28,8 @@ from eutectic.relax.struct_info import TensorStructInfo
 if TYPE_CHECKING:
     from eutectic.relax.block_builder import BlockBuilder
 
-_attention = define_op("relax.nn.attention", arity=3, fusion="opaque")
-_attention_bias = define_op("relax.nn.attention_bias", arity=4, fusion="opaque")
+_attention = define_op("relax.nn.attention", arity=3, fusion="opaque", traits=["attention"])
+_attention_bias = define_op("relax.nn.attention_bias", arity=4, fusion="opaque", traits=["attention"])
 
 MASKS: Final = ("TopLeft", "BottomRight")
 

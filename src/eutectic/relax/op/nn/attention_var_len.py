@@ -21,7 +21,7 @@ from eutectic.support.errors import CallError
 if TYPE_CHECKING:
     from eutectic.relax.block_builder import BlockBuilder
 
-_attention_var_len = define_op("relax.nn.attention_var_len", arity=7, fusion="opaque")
+_attention_var_len = define_op("relax.nn.attention_var_len", arity=7, fusion="opaque", traits=["attention"])
 
 
 def attention_var_len(

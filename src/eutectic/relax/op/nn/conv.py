@@ -30,7 +30,9 @@ from eutectic.relax.op.shapes import (
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
 
-_OPS = {rank: define_op(f"relax.nn.conv{rank}d", arity=2, fusion="out_fusible") for rank in SPATIAL}
+_OPS = {
+    rank: define_op(f"relax.nn.conv{rank}d", arity=2, fusion="out_fusible", traits=["convolution"]) for rank in SPATIAL
+}
 
 
 @node("relax.attrs.ConvAttrs")

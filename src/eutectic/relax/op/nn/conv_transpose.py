@@ -32,7 +32,12 @@ from eutectic.relax.op.shapes import (
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
 
-_OPS = {rank: define_op(f"relax.nn.conv{rank}d_transpose", arity=2, fusion="out_fusible") for rank in SPATIAL}
+_OPS = {
+    rank: define_op(
+        f"relax.nn.conv{rank}d_transpose", arity=2, fusion="out_fusible", traits=["convolution", "transposed"]
+    )
+    for rank in SPATIAL
+}
 
 
 @node("relax.attrs.ConvTransposeAttrs")

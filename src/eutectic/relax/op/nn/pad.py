@@ -23,6 +23,12 @@ from eutectic.tir.op import const
 
 _pad = define_op("relax.nn.pad", arity=1, fusion="injective")
 
+
+@_pad.identity
+def _adds_nothing(c: Call) -> bool:
+    return c.attrs is not None and not any(c.attrs["pad_width"])
+
+
 # Mode of pad -> NumPy's name of it.
 PAD_MODES: Final = {
     "constant": "constant",
