@@ -204,3 +204,21 @@ def test_under_the_names_of_tvm():
     made = root.compile(bb.get(), target="llvm", exec_mode="bytecode")
     np.testing.assert_array_equal(made(x).numpy(), 2 * x)
     np.testing.assert_array_equal(made["main"](x).numpy(), 2 * x)
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch", "both"])
+def test_arguments_that_overlap_are_refused_where_the_program_relies_on_it(kind: str):
+    func = doubled()
+    assert func.attr("tir.noalias")
+    call = build(func)
+    memory = np.arange(48, dtype="float32")
+    first, apart, shifted = (memory[begin : begin + 24].reshape(4, 6) for begin in (0, 24, 1))
+    if kind != "numpy":
+        apart, shifted = torch.from_numpy(apart), torch.from_numpy(shifted)
+        first = torch.from_numpy(first) if kind == "torch" else first
+    with pytest.raises(CallError, match="x and T_multiply overlap in memory, and one of them is written"):
+        call(first, shifted)
+    call(first, apart)
+    np.testing.assert_array_equal(np.asarray(apart), 2 * np.asarray(first))
+    without = build(func.with_attr("tir.noalias", False))
+    without(first, shifted)  # the program may compute anything then, as it says

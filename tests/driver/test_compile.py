@@ -176,9 +176,9 @@ def test_the_module_is_not_changed():
     assert mod.script() == text
 
 
-def test_profile_has_a_time_for_every_instruction():
+def test_profile_has_a_time_for_every_kernel():
     times = FAST.profile(*INPUTS)
-    assert [t.name for t in times] == [i.name for i in FAST.executable.instructions]
+    assert len(times) > len(FAST.executable.instructions) == 1
     assert sum("dnnl" in t.name for t in times) == sum(r.codegen == "dnnl" for r in FAST.report.regions)
     assert all(t.seconds > 0 for t in times)
 
@@ -237,7 +237,7 @@ def test_errors_name_the_step():
 
 def test_without_onednn_everything_is_compiled_by_llvm(monkeypatch):
     found = Availability(False, "it is not installed", "", "")
-    monkeypatch.setattr("eutectic.driver.compile.availability", lambda: found)
+    monkeypatch.setattr("eutectic.backend.dnnl.library.availability", lambda: found)
     fast = eutectic.compile(network())
     assert fast.report.notes == ("oneDNN is not used: it is not installed",)
     assert [region.codegen for region in fast.report.regions] == ["llvm"]
@@ -247,7 +247,7 @@ def test_without_onednn_everything_is_compiled_by_llvm(monkeypatch):
 
 def test_onednn_that_is_asked_for_must_be_there(monkeypatch):
     found = Availability(False, "it is not installed", "", "")
-    monkeypatch.setattr("eutectic.driver.compile.availability", lambda: found)
+    monkeypatch.setattr("eutectic.backend.dnnl.library.availability", lambda: found)
     with pytest.raises(CodegenError, match="oneDNN is not there: it is not installed"):
         eutectic.compile(network(), target="llvm -libs=dnnl")
 

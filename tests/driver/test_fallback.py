@@ -7,11 +7,14 @@ import pytest
 
 import eutectic
 from eutectic.backend.dnnl.library import availability
-from eutectic.backend.dnnl.pipeline import partition, prepare
-from eutectic.driver.fallback import compile_region, without_composites
+from eutectic.backend.dnnl.partition import partition_for_dnnl
+from eutectic.driver.fallback import region_program, without_composites
+from eutectic.driver.pipeline import prepare
 from eutectic.ir.structural import structural_equal
 from eutectic.relax import op
 from eutectic.relax.expr import Function
+from eutectic.runtime.executable import Executable
+from eutectic.runtime.loading import Loading
 from eutectic.testing.graphs import assert_close, evaluate, graph, weights
 
 
@@ -24,9 +27,7 @@ def network():
 
 
 def region():
-    mod = network()
-    for step in (*prepare(), *partition()):
-        mod = step(mod)
+    mod = partition_for_dnnl(prepare()(network()))
     (found,) = [f for _, f in mod.functions_items() if isinstance(f, Function) and f.attr("Codegen")]
     return found
 
@@ -40,9 +41,9 @@ def test_composites_are_put_back_in_their_place():
 
 def test_the_region_computes_the_same():
     x = np.random.default_rng(0).standard_normal((1, 3, 6, 6)).astype(np.float32)
-    run = compile_region(region())
-    assert run is not None
-    (got,) = run([x])
+    program = region_program(region())
+    assert program is not None
+    (got,) = Executable(program, Loading()).run([x])
     assert_close(got, evaluate(network(), x))
 
 
@@ -51,7 +52,7 @@ def test_calls_with_nan_keep_it():
     model = eutectic.compile(network())
     x = np.ones((1, 3, 6, 6), np.float32)
     x[0, 1, 2, 2] = np.nan
-    with pytest.warns(eutectic.EutecticAdvice, match="run without oneDNN"):
+    with pytest.warns(eutectic.EutecticAdvice, match="run without dnnl"):
         got = model(x)
     want = evaluate(network(), x)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))

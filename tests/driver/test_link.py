@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import eutectic
+from eutectic.driver.libraries import Libraries
 from eutectic.driver.link import link
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.relax import (
@@ -30,6 +31,8 @@ from eutectic.relax import (
 )
 from eutectic.relax.interpret import Interpreter
 from eutectic.runtime.executable import Executable
+from eutectic.runtime.library import LibraryKernel
+from eutectic.runtime.loading import Loading
 from eutectic.support.errors import CallError, CodegenError
 from eutectic.testing.graphs import arrays, assert_close, evaluate, graph, weights
 from eutectic.tir import Var as SizeSymbol
@@ -44,7 +47,7 @@ def flat(value: Any) -> list[Any]:
 
 def linked(mod: IRModule, *args: np.ndarray) -> Executable:
     """The executable; its results equal the interpreter's, twice, even when the first were overwritten."""
-    program = link(mod, {})
+    program = link(mod)
     want = [np.array(value, copy=True) for value in flat(evaluate(mod, *args))]
     for _ in range(2):
         got = program(*args)
@@ -139,14 +142,14 @@ def test_symbolic_sizes_are_bound_derived_and_cast():
 def test_a_cast_that_fails_at_run_time():
     mod = graph({"x": (N,), "y": (M,)}, lambda bb, x, y: bb.match_cast(y, TensorStructInfo((N,))))
     with pytest.raises(CallError, match="lv must have size 2 on axis 0, got 3"):
-        link(mod, {})(np.ones(2, "float32"), np.ones(3, "float32"))
+        link(mod)(np.ones(2, "float32"), np.ones(3, "float32"))
 
 
 def test_ranges_of_sizes_come_from_the_function():
     mod = graph({"x": (N,)}, lambda bb, x: op.exp(x))
     mod["main"] = mod["main"].with_attr({"tir_var_lower_bound": {"n": 2}, "tir_var_upper_bound": {"n": 4}})
     with pytest.raises(CallError, match="for n from 2 to 4"):
-        link(mod, {})(np.ones(5, "float32"))
+        link(mod)(np.ones(5, "float32"))
 
 
 def test_sizes_of_one_name_are_different_sizes():
@@ -250,7 +253,13 @@ def test_local_functions_are_interpreted():
 def test_interpreted_regions_get_contiguous_arrays():
     seen = []
 
-    def region(inputs, outputs):
+    class Kernel:
+        native = None
+
+        def __call__(self, inputs, outputs):
+            fill(inputs, outputs)
+
+    def fill(inputs, outputs):
         seen.extend(value.flags.c_contiguous for value in inputs)
         outputs[0][:] = inputs[0]
 
@@ -260,7 +269,9 @@ def test_interpreted_regions_get_contiguous_arrays():
     native = Var("native", r.struct_info)
     block = plain((r, value), (native, call_dps_packed("lib", [flipped], r.struct_info)))
     mod = IRModule({"main": Function([x, c], SeqExpr((block,), native), attrs={"global_symbol": "main"})})
-    (got,) = link(mod, {"lib": region})(np.ones((2, 3), "float32"), np.array(True))
+    loading = Loading(lambda name: lambda kernel, threads: Kernel())
+    libraries = Libraries(loading, {"lib": LibraryKernel("some", "lib", {}, {})})
+    (got,) = link(mod, libraries)(np.ones((2, 3), "float32"), np.array(True))
     np.testing.assert_array_equal(got, flipped.data)
     assert seen == [True]
 
@@ -274,24 +285,24 @@ def test_interpreted_regions_get_contiguous_arrays():
 def test_parameters_that_are_not_tensors(info):
     p = Var("p", info)
     with pytest.raises(CodegenError, match=r"parameter p(\[0\])? is not a tensor of known dtype"):
-        link(IRModule({"main": Function([p], p)}), {})
+        link(IRModule({"main": Function([p], p)}))
 
 
 def test_a_region_that_was_never_made():
     mod = graph({"x": (2,)}, lambda bb, x: call_dps_packed("lib", x, TensorStructInfo((2,))))
     with pytest.raises(CodegenError, match="external function lib is in no module"):
-        link(mod, {})
+        link(mod)
 
 
 def test_a_call_of_something_unknown():
     mod = graph({"x": (2,)}, lambda bb, x: Call(GlobalVar("f"), [x], None, [TensorStructInfo((2,))]))
     with pytest.raises(CodegenError, match=r"gv calls f, which the module does not have"):
-        link(mod, {})
+        link(mod)
 
 
 def test_an_operator_without_a_meaning_is_refused_when_it_runs():
     mod = graph({"x": (2,)}, lambda bb, x: op.call_tir_inplace(x, x, 0, TensorStructInfo((2,))))
     with pytest.raises(CodegenError, match="no reference implementation"):
-        link(mod, {})(np.ones(2, "float32"))
+        link(mod)(np.ones(2, "float32"))
     with pytest.raises(CodegenError, match="no reference implementation"):
         Interpreter(mod).run("main", np.ones(2, "float32"))

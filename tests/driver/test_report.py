@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from eutectic.driver.report import (
     CompileReport,
     CompositeRecord,
     RegionRecord,
     UnfusedRecord,
-    is_convolution,
 )
 
 CONV = ("relax.nn.conv2d", "relax.add", "relax.clip")
@@ -75,18 +72,3 @@ def test_json_holds_everything():
 def test_empty_report():
     empty = CompileReport()
     assert (empty.convolutions, empty.convolutions_fused, empty.by_composite()) == (0, 0, {})
-
-
-@pytest.mark.parametrize(
-    ("op", "expected"),
-    [
-        ("relax.nn.conv1d", True),
-        ("relax.nn.conv2d_transpose", True),
-        ("convolution", True),
-        ("relax.convert_layout", False),
-        ("relax.nn.deconv", False),
-        ("relax.add", False),
-    ],
-)
-def test_what_is_a_convolution(op: str, expected: bool):
-    assert is_convolution(op) is expected

@@ -7,8 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from eutectic.runtime.executable import Executable, TensorParam
-from eutectic.runtime.instructions import Bind, CallFunction, CallRegion, Literal
+from eutectic.runtime.executable import Executable
+from eutectic.runtime.instructions import CallHost, Check, Literal, RunLibrary
+from eutectic.runtime.library import LibraryKernel
+from eutectic.runtime.loading import Loading
+from eutectic.runtime.params import TensorParam
+from eutectic.runtime.program import Program
+from eutectic.runtime.sizes import SizeExpr
 from eutectic.support.errors import CallError
 
 F32 = np.dtype("float32")
@@ -22,8 +27,18 @@ def ones(*shape, dtype="float32"):
     return np.ones(shape, dtype)
 
 
+def program(params, instructions, slots, constants, results, copied=(), fill=None) -> Executable:
+    """An executable whose one library has one kernel, a function."""
+    made = Program(tuple(params), tuple(instructions), slots, constants, tuple(results), tuple(copied))
+    return Executable(made, Loading(lambda name: lambda kernel, threads: fill))
+
+
+KERNEL = LibraryKernel("some", "kernel", {}, {})
+NEXT = SizeExpr("add", ("n", 1))
+
+
 def identity(*params: TensorParam) -> Executable:
-    return Executable(params, (), len(params), {}, range(len(params)))
+    return program(params, (), len(params), {}, range(len(params)))
 
 
 SQUARE = param(shape=("n", "n"))
@@ -33,7 +48,7 @@ REFUSED = {
     "rank": (param(), ones(3), r"argument x must have 2 axes, got 1: shape \(3,\)"),
     "size": (param(), ones(2, 4), "argument x must have size 3 on axis 1, got 4"),
     "symbol": (SQUARE, ones(2, 4), "argument x must have size 2 on axis 1, got 4"),
-    "derived": (param(shape=("n", lambda s: s["n"] + 1)), ones(2, 4), "argument x must have size 3 on axis 1, got 4"),
+    "derived": (param(shape=("n", NEXT)), ones(2, 4), "argument x must have size 3 on axis 1, got 4"),
     "low": (param(shape=("n", 3), ranges={"n": (2, 8)}), ones(1, 3), "has size 1 on axis 0; .* for n from 2 to 8"),
     "high": (param(shape=("n", 3), ranges={"n": (2, 8)}), ones(9, 3), "has size 9 on axis 0; .* for n from 2 to 8"),
     "open": (param(shape=("n", 3), ranges={"n": (2, None)}), ones(1, 3), "for n from 2 to more"),
@@ -65,7 +80,7 @@ def test_sizes_repeat_across_arguments():
 
 
 def test_sizes_that_a_later_argument_defines():
-    both = identity(param("x", (lambda s: s["n"] + 1,)), param("y", ("n",)))
+    both = identity(param("x", (NEXT,)), param("y", ("n",)))
     assert [r.shape for r in both(ones(3), ones(2))] == [(3,), (2,)]
     with pytest.raises(CallError, match="argument x must have size 3 on axis 0, got 2"):
         both(ones(2), ones(2))
@@ -105,25 +120,25 @@ def test_a_fitting_argument_is_not_copied():
 # ---- results
 
 
-def doubled(name: str = "double") -> CallFunction:
-    return CallFunction(name, lambda x: x * 2, (0,), 1)
+def doubled(name: str = "double") -> CallHost:
+    return CallHost(name, lambda x: x * 2, (0,), 1)
 
 
 def test_copied_results_never_share_memory_with_constants():
     table = ones(3)
-    program = Executable([param()], (), 2, {1: table}, (1, 1), (1,))
-    first, second = program(ones(2, 3))
+    run = program([param()], (), 2, {1: table}, (1, 1), (1,))
+    first, second = run(ones(2, 3))
     first += 1
     assert not np.shares_memory(first, second)
     np.testing.assert_array_equal(table, ones(3))
-    np.testing.assert_array_equal(program(ones(2, 3))[0], ones(3))
+    np.testing.assert_array_equal(run(ones(2, 3))[0], ones(3))
 
 
 def test_a_result_that_is_changed_does_not_change_later_ones():
-    program = Executable([param()], [doubled()], 2, {}, (1,))
-    (first,) = program(ones(2, 3))
+    run = program([param()], [doubled()], 2, {}, (1,))
+    (first,) = run(ones(2, 3))
     first[:] = 0
-    np.testing.assert_array_equal(program(ones(2, 3))[0], ones(2, 3) * 2)
+    np.testing.assert_array_equal(run(ones(2, 3))[0], ones(2, 3) * 2)
 
 
 def test_regions_write_into_fresh_arrays_of_the_right_sizes():
@@ -131,18 +146,22 @@ def test_regions_write_into_fresh_arrays_of_the_right_sizes():
         outputs[0][:] = inputs[0].sum(axis=1)
         outputs[1][:] = inputs[0].T
 
-    shapes = ((("n",), F32), ((lambda s: s["n"] + 1, "n"), F32))
-    program = Executable([param(shape=("n", 3))], [CallRegion("r", region, (0,), shapes, (1, 2))], 3, {}, (1, 2))
-    total, flipped = program(ones(2, 3))
+    shapes = ((("n",), F32), ((NEXT, "n"), F32))
+    step = RunLibrary("r", (0,), shapes, (1, 2), KERNEL)
+    run = program([param(shape=("n", 3))], [step], 3, {}, (1, 2), fill=region)
+    total, flipped = run(ones(2, 3))
     np.testing.assert_array_equal(total, [3, 3])
     assert flipped.shape == (3, 2)
-    assert program(ones(2, 3))[0] is not total
+    assert run(ones(2, 3))[0] is not total
 
 
 def test_regions_get_contiguous_constants():
     seen = []
-    region = CallRegion("r", lambda ins, outs: seen.append(ins[0].flags.c_contiguous), (1,), (((2,), F32),), (2,))
-    Executable([param()], [region], 3, {1: np.ones((3, 2), "float32").T}, (2,))(ones(2, 3))
+    step = RunLibrary("r", (1,), (((2,), F32),), (2,), KERNEL)
+    constants = {1: np.ones((3, 2), "float32").T}
+    program([param()], [step], 3, constants, (2,), fill=lambda ins, outs: seen.append(ins[0].flags.c_contiguous))(
+        ones(2, 3)
+    )
     assert seen == [True]
 
 
@@ -150,33 +169,32 @@ def test_operands_may_be_tuples_and_literals():
     def join(parts, shape, text):
         return np.concatenate(parts).reshape(shape), text
 
-    call = CallFunction("join", join, ((0, 0), Literal(("n", 3, lambda s: 2)), Literal("s")), 1)
-    program = Executable([param(shape=("n", 3))], [call], 2, {}, (1,))
-    value, text = program(ones(4, 3))[0]
+    call = CallHost("join", join, ((0, 0), Literal(("n", 3, SizeExpr("sub", ("n", 2)))), Literal("s")), 1)
+    run = program([param(shape=("n", 3))], [call], 2, {}, (1,))
+    value, text = run(ones(4, 3))[0]
     assert (value.shape, text) == ((4, 3, 2), "s")
 
 
 def test_bind_adds_sizes_for_what_follows():
-    def check(value, sizes):
-        sizes["m"] = value.shape[0]
-        return value
-
-    grow = CallRegion("r", lambda ins, outs: outs[0].fill(1), (), ((("m", 2), F32),), (2,))
-    program = Executable([param(shape=(lambda s: 5, 3))], [Bind("cast", 0, 1, check), grow], 3, {}, (2,))
-    assert program(ones(5, 3))[0].shape == (5, 2)
+    cast = Check("cast", 0, 1, TensorParam("y", None, ("m", 3), 2, {}, "value"))
+    grow = RunLibrary("r", (), ((("m", 2), F32),), (2,), KERNEL)
+    run = program([TensorParam("x", F32, None, 2, {})], [cast, grow], 3, {}, (2,), fill=lambda _, out: out[0].fill(1))
+    assert run(ones(5, 3))[0].shape == (5, 2)
+    with pytest.raises(CallError, match="value y must have size 3 on axis 1, got 2"):
+        run(ones(5, 2))
 
 
 def test_profile_gives_the_results_and_a_time_for_each_instruction():
-    program = Executable([param()], [doubled("first"), doubled("second")], 2, {}, (1,))
-    results, times = program.profile([ones(2, 3)])
+    run = program([param()], [doubled("first"), doubled("second")], 2, {}, (1,))
+    results, times = run.profile([ones(2, 3)])
     np.testing.assert_array_equal(results[0], ones(2, 3) * 2)
     assert [t.name for t in times] == ["first", "second"]
     assert all(t.seconds >= 0 for t in times)
 
 
 def test_calls_share_no_state():
-    program = Executable([param(shape=("n",), rank=1)], [doubled()], 2, {}, (1,))
+    run = program([param(shape=("n",), rank=1)], [doubled()], 2, {}, (1,))
     with ThreadPoolExecutor(8) as pool:
-        results = list(pool.map(lambda n: program(np.full(n, n, "float32"))[0], range(1, 200)))
+        results = list(pool.map(lambda n: run(np.full(n, n, "float32"))[0], range(1, 200)))
     for n, got in enumerate(results, 1):
         np.testing.assert_array_equal(got, np.full(n, 2 * n, "float32"))

@@ -10,18 +10,20 @@ import numpy as np
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.driver.build_prim_func import Programs
 from eutectic.driver.build_prim_func import build as build_programs
-from eutectic.driver.compiled import ArraySignature
+from eutectic.driver.compile import libraries_for
+from eutectic.driver.compiled import array_signature
 from eutectic.driver.inspect import InspectableCode
 from eutectic.driver.link import link
-from eutectic.driver.native import NativeCode
-from eutectic.driver.pipeline import to_kernels
+from eutectic.driver.native import NativeBuilder
+from eutectic.driver.pipeline import get_pipeline, register_pipeline
 from eutectic.driver.profile import KernelTable, profile_function
 from eutectic.ir.module import IRModule
-from eutectic.ir.transform import Pass, PassContext, Sequential
+from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.expr import Function
 from eutectic.relax.struct_info import ObjectStructInfo
 from eutectic.relax.transform import BindParams
 from eutectic.runtime.executable import Executable
+from eutectic.runtime.signature import Signature
 from eutectic.runtime.vm import VirtualMachine
 from eutectic.support.door import open_doors
 from eutectic.support.errors import CodegenError
@@ -34,34 +36,6 @@ from eutectic.tir.transform.check_bounds import checked_module
 __all__ = ["VMExecutable", "VirtualMachine", "build", "get_pipeline", "register_pipeline"]
 
 EXEC_MODES: Final = ("bytecode", "compiled", "interpreted")
-Pipeline = Callable[[], Pass]
-_PIPELINES: dict[str, Pipeline] = {
-    "default": lambda: Sequential(list(to_kernels()), name="default"),
-    "zero": lambda: Sequential(list(to_kernels()), name="zero"),
-    "no_fusion": lambda: Sequential(list(to_kernels(fuse=False)), name="no_fusion"),
-}
-
-
-def register_pipeline(name: str) -> Callable[[Pipeline], Pipeline]:
-    """Decorator: give a function that makes a pass a name for `relax.build`."""
-
-    def register(function: Pipeline) -> Pipeline:
-        _PIPELINES[name] = function
-        return function
-
-    return register
-
-
-def get_pipeline(name: Any = "default") -> Pass:
-    """The pipeline of a name.
-
-    Raises:
-        CodegenError: there is none.
-    """
-    if not isinstance(name, str) or name not in _PIPELINES:
-        known = sorted(_PIPELINES)
-        raise CodegenError(f"unknown pipeline {shown(name)}", help=_near(name, known, f"known are {', '.join(known)}"))
-    return _PIPELINES[name]()
 
 
 class VMExecutable(InspectableCode):
@@ -80,7 +54,7 @@ class VMExecutable(InspectableCode):
         module: IRModule,
         target: Target,
         functions: Mapping[str, Executable],
-        native: NativeCode,
+        native: NativeBuilder,
         programs: Programs | None = None,
     ) -> None:
         self.module, self.target, self.functions, self.native = module, target, dict(functions), native
@@ -179,7 +153,8 @@ def build(
         mod: A graph function, a tensor program, or a module of them.
         target: What for; None takes the current target, else this machine.
         params: Values of parameters of `main`, by name.
-        relax_pipeline: Name of a pipeline, a pass, or None to run none; by default operators are fused.
+        relax_pipeline: Name of a pipeline, a text such as `"LegalizeOps,FuseTIR"`, a pass, or None to run none; by
+            default operators are fused.
         tir_pipeline: Only `default`: tensor programs are scheduled and lowered.
         exec_mode: `bytecode` and `compiled` run as much as possible in one native function; `interpreted` runs
             binding by binding.
@@ -223,9 +198,11 @@ def build(
     pipeline = get_pipeline(relax_pipeline) if isinstance(relax_pipeline, str) else relax_pipeline
     with PassContext():
         lowered = pipeline(mod) if pipeline is not None else mod
-    native = NativeCode(chosen, threads, one_by_one=exec_mode == "interpreted")
+    native = NativeBuilder(chosen, threads, one_by_one=exec_mode == "interpreted")
     names = [name for name, _ in _entries(lowered)] if machine_of(chosen).is_host else []
-    return VMExecutable(lowered, chosen, {name: link(lowered, {}, name, native) for name in names}, native, programs)
+    libraries = libraries_for(lowered, threads)
+    functions = {name: link(lowered, libraries, name, native) for name in names}
+    return VMExecutable(lowered, chosen, functions, native, programs)
 
 
 def _module(mod: Any) -> tuple[IRModule, bool]:
@@ -272,9 +249,9 @@ def _entries(mod: IRModule) -> list[tuple[str, Function]]:
     ]
 
 
-def _signature(function: Function) -> ArraySignature:
+def _signature(function: Function) -> Signature:
     names = [param.name_hint for param in function.params]
-    return ArraySignature(names, function.ret_struct_info or ObjectStructInfo())
+    return array_signature(names, function.ret_struct_info or ObjectStructInfo())
 
 
 def _array(value: Any) -> Any:
@@ -283,4 +260,4 @@ def _array(value: Any) -> Any:
     return np.asarray(value)
 
 
-open_doors(globals(), places=True)
+open_doors(globals(), places=True, package="eutectic")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,14 +13,15 @@ from eutectic.arith import simplify
 from eutectic.backend.llvm.kernels import Built, build_kernel
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.plan import KernelStep, Plan, Tensor, place, sizes_text
-from eutectic.backend.llvm.pool import available_threads
-from eutectic.backend.llvm.program import Program
+from eutectic.backend.llvm.program import native_code
 from eutectic.ir.dtype import is_float, item_bytes, to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, mul
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
 from eutectic.relax.analysis.struct_info import substitute
+from eutectic.runtime.native_code import LoadedCode
+from eutectic.runtime.team import available_threads
 from eutectic.runtime.tensor import Tensor as RuntimeTensor
 from eutectic.support.errors import CallError, CodegenError
 from eutectic.support.plain_memory import is_torch, plain, torch_array
@@ -45,11 +46,13 @@ class NativePrimFunc:
 
     Arguments are arrays, tensors, whatever speaks DLPack, and numbers for scalar parameters. Arrays with gaps
     are copied on the way in, and on the way out when they are written. May be called from several threads.
+    Where the program says `tir.noalias`, what is written must not overlap another argument in part; the same array
+    given twice is for programs that read each element before they write it.
 
     Attributes:
         name: Its name.
         func: The tensor program.
-        program: The loaded code.
+        loaded: The native code.
     """
 
     def __init__(
@@ -80,15 +83,16 @@ class NativePrimFunc:
         used = available_threads(threads)
         safe = trusted_copy(func) if bounds_of(bounds) == "trusted" else check_bounds(func, name)
         plan = _plan(func, build_kernel(safe, machine), re.sub(r"\W", "_", name, flags=re.ASCII), used)
-        self.program = Program(plan, [], machine, threads=used)
+        self.loaded = LoadedCode(native_code(plan, [], machine, threads=used))
         written = _written_data(func)
         self._buffers = [(buffer, buffer.data in written) for buffer in func.buffer_map.values()]
+        self._apart = bool(func.attr("tir.noalias"))
 
     def __call__(self, *args: Any) -> None:
         """Run it.
 
         Raises:
-            CallError: an argument does not fit, or a check inside fails.
+            CallError: an argument does not fit, overlaps one that is written, or a check inside fails.
         """
         params = self.func.params
         if len(args) != len(params):
@@ -103,7 +107,9 @@ class NativePrimFunc:
             tensors.append(tensor)
             if back is not None:
                 finish.append(back)
-        self.program.function(*tensors, *numbers)
+        if self._apart:
+            _require_apart(self.name, self._buffers, tensors)
+        self.loaded.function(*tensors, *numbers)
         for back in finish:
             back()
 
@@ -320,6 +326,42 @@ def _tensor(buffer: Buffer, is_written: bool, arg: Any) -> Prepared:
         arg[...] = whole
 
     return whole, back
+
+
+def _require_apart(name: str, buffers: Sequence[tuple[Buffer, bool]], tensors: Sequence[Any]) -> None:
+    """Refuse arguments that overlap in part, one of them being written.
+
+    Raises:
+        CallError: two do.
+    """
+    for number, (buffer, is_written) in enumerate(buffers):
+        for earlier, (other, other_written) in enumerate(buffers[:number]):
+            if (is_written or other_written) and _overlap(tensors[number], tensors[earlier]):
+                raise CallError(
+                    f"{name}: {other.name} and {buffer.name} overlap in memory, and one of them is written",
+                    help="pass a copy, or compile the function without the attribute tir.noalias",
+                )
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    """Whether two arrays without gaps have some addresses in common, but not all; unknown of other kinds of arrays."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and not np.may_share_memory(a, b):
+        return False
+    first, second = _ends(a), _ends(b)
+    if first is None or second is None or first == second:
+        return False
+    return first[0] < second[1] and second[0] < first[1]
+
+
+def _ends(given: Any) -> tuple[int, int] | None:
+    """The addresses that an array without gaps has; None when it has none, or is of another kind."""
+    if isinstance(given, np.ndarray):
+        first, size = given.ctypes.data, given.nbytes
+    elif is_torch(given):
+        first, size = given.data_ptr(), given.numel() * given.element_size()
+    else:
+        return None
+    return (first, first + size) if size else None
 
 
 def _integer(param: Var, arg: Any) -> int:

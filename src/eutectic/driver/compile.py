@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any
 
-from eutectic.backend.dnnl import pipeline as dnnl
-from eutectic.backend.dnnl.library import availability
-from eutectic.backend.llvm.sequence import native_sequence_runner
-from eutectic.driver import fallback as _fallback  # noqa: F401 - registers eutectic.compile_region
-from eutectic.driver.compiled import ArraySignature, CompiledModel, Signature
+from eutectic.backend.partition import check_precision
+from eutectic.backend.registry import available, backend
+from eutectic.backend.registry import loader as loader_of
+from eutectic.driver.compiled import CompiledModel, array_signature
+from eutectic.driver.fallback import region_program
+from eutectic.driver.libraries import Libraries, libraries_of
 from eutectic.driver.link import link
-from eutectic.driver.native import NativeCode
-from eutectic.driver.pipeline import from_groups, to_groups, to_kernels, to_programs
-from eutectic.driver.records import kernel_records, region_records, unfused_records
-from eutectic.driver.report import CompileReport, RegionRecord
-from eutectic.driver.size import is_small
+from eutectic.driver.native import NativeBuilder
+from eutectic.driver.pipeline import before_loops, default_target, get_pipeline
+from eutectic.driver.pipeline import pipeline as passes_for
+from eutectic.driver.pipeline_text import Pipeline, members_to_run
+from eutectic.driver.records import Stages, declined, region_records, unfused_records
+from eutectic.driver.report import CompileReport, host_records
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.expr import Function
 from eutectic.relax.struct_info import ObjectStructInfo
+from eutectic.runtime.executable import Executable
+from eutectic.runtime.loading import Loading
+from eutectic.runtime.signature import Signature
+from eutectic.runtime.team import available_threads
 from eutectic.support.config import default_threads
 from eutectic.support.errors import CodegenError, EutecticError, FrontendError, PassError
-from eutectic.support.shown import shown
-from eutectic.support.spelling import did_you_mean
+from eutectic.support.heap import give_back
 from eutectic.target import Target
 from eutectic.tir.transform.check_bounds import checked_module
 
 Progress = Callable[[str, int, int], None]
-PRECISIONS: Final = ("default", "strict")
 
 
 def compile(
@@ -42,6 +47,7 @@ def compile(
     threads: int | None = None,
     precision: str = "default",
     target: str | Target | None = None,
+    pipeline: str | Pass | None = None,
     verify: bool = False,
     validate: bool = False,
     progress: Progress | None = None,
@@ -59,6 +65,8 @@ def compile(
         target: What code is made for. `llvm` makes all of it here; `llvm -libs=dnnl` gives operators to oneDNN
             where that takes them, and is what None means where oneDNN is installed, except for models without
             convolutions whose matrix products are small.
+        pipeline: Passes in place of those for the target: the name of a pipeline, a text such as
+            `"Partition{backend=dnnl},LegalizeOps,FuseTIR"`, or a pass; `precision` is then an option of `Partition`.
         verify: Check the module after every pass.
         validate: Run the module before and after every pass on generated inputs, and refuse a pass that changes
             the results; takes long.
@@ -72,55 +80,61 @@ def compile(
         EutecticError: another stage refused it.
     """
     start = time.perf_counter()
-    if precision not in PRECISIONS:
-        near = did_you_mean(str(precision), PRECISIONS)
-        raise PassError(f"unknown precision {shown(precision)}", help=near or f"one of {', '.join(PRECISIONS)}")
+    check_precision(precision)
     threads = threads if threads is not None else default_threads()
     if threads is not None and threads < 1:
         raise PassError(f"threads={threads}: expected a positive number, or None")
-    chosen, notes = _target(target)
-    steps = _Steps(progress, chosen)
+    asked = target if target is not None else Target.current()
+    chosen, notes = default_target() if asked is None else (_checked(Target(asked)), [])
+    plan = before_loops(passes_for(asked, precision) if pipeline is None else _pipeline(pipeline), chosen)
+    steps = _Steps(progress, len(plan))
     mod, signature = _import(model, inputs, kwargs, dynamic_shapes, steps)
     with PassContext(remarks=True, verify=verify, validate=validate) as ctx:
-        mod = steps.run(dnnl.prepare(), mod)
-        regions: tuple[RegionRecord, ...] = ()
-        partitioned = mod
-        if target is None and chosen.libs and is_small(mod):
-            chosen = Target("llvm")
-            notes.append(
-                "oneDNN is not used: the model is so small that calls into a library would cost more than they save"
-            )
-        if "dnnl" in chosen.libs:
-            partitioned = steps.run(dnnl.partition(precision), mod)
-            regions = region_records(partitioned)
-            mod = steps.run(dnnl.lower(), partitioned)
-        programs = steps.run(to_programs(), mod)
-        groups = steps.run(to_groups(), programs)
-        lowered = steps.run(from_groups(), groups)
-        kernels = kernel_records(mod, programs, groups, lowered)
-        unfused = unfused_records(mod, ctx.remarks, "dnnl") if chosen.libs else ()
+        lowered = steps.run(plan, mod, ctx)
         steps.begin("load")
-        executable = link(lowered, _load_regions(lowered, threads), "main", NativeCode(chosen, threads))
+        libraries = libraries_for(lowered, threads)
+        executable = link(lowered, libraries, "main", NativeBuilder(chosen, threads))
         steps.done()
+    stages = Stages(ctx.records, lowered)
+    notes += [f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks)]
     seconds = time.perf_counter() - start
-    report = CompileReport((*regions, *kernels), unfused, tuple(notes), seconds, tuple(steps.times))
-    return CompiledModel(executable, signature, report, partitioned, lowered)
+    report = CompileReport(
+        regions=region_records(stages),
+        unfused=unfused_records(stages, ctx.remarks),
+        notes=tuple(notes),
+        seconds=seconds,
+        passes=tuple(steps.times),
+        host_operators=host_records(executable.program),
+    )
+
+    def apart() -> Executable:
+        return link(lowered, libraries, "main", NativeBuilder(chosen, threads, one_by_one=True))
+
+    made = CompiledModel(executable, signature, report, (stages.partitioned, lowered), apart=apart, threads=threads)
+    del mod, stages, ctx
+    give_back()
+    return made
 
 
-def _target(target: str | Target | None) -> tuple[Target, list[str]]:
-    """What to compile for, and what has to be said about it."""
-    if target is not None:
-        chosen = Target(target)
-        found = availability()
-        if "dnnl" in chosen.libs and not found.ok:
-            raise CodegenError(f"target {chosen}: oneDNN is not there: {found.reason}", help="leave -libs=dnnl out")
-        return chosen, []
-    current = Target.current()
-    if current is not None:
-        return current, []
-    found = availability()
-    notes = [] if found.ok else [f"oneDNN is not used: {found.reason}"]
-    return Target("llvm -libs=dnnl" if found.ok else "llvm"), notes
+def _checked(target: Target) -> Target:
+    """A target whose libraries are all there.
+
+    Raises:
+        CodegenError: one is not.
+    """
+    for name in target.libs:
+        found = backend(name)
+        state = available(found, target)
+        if not state.ok:
+            raise CodegenError(
+                f"target {target}: {found.title} is not there: {state.reason}", help=f"leave -libs={name} out"
+            )
+    return target
+
+
+def _pipeline(given: str | Pass) -> Pipeline:
+    found = get_pipeline(given) if isinstance(given, str) else given
+    return found if isinstance(found, Pipeline) else Pipeline((found,))
 
 
 def _import(
@@ -134,37 +148,35 @@ def _import(
             raise FrontendError("the module has no graph function main", help='name the entry function "main"')
         steps.done()
         names = [param.name_hint for param in main.params]
-        return checked_module(model), ArraySignature(names, main.ret_struct_info or ObjectStructInfo())
+        return checked_module(model), array_signature(names, main.ret_struct_info or ObjectStructInfo())
     if find_spec("torch") is None:
         raise FrontendError(
             f"cannot compile a {type(model).__name__}: torch is not installed",
             help="pip install 'eutectic[torch]', or give an IRModule",
         )
     from eutectic.relax.frontend.torch import (  # heavy, and only for torch models
-        TorchSignature,
         export_model,
         from_exported_program,
+        signature_of,
     )
 
     program = export_model(model, inputs, kwargs, dynamic_shapes)
     mod = from_exported_program(program)
     steps.done()
-    return mod, TorchSignature(program)
+    return mod, signature_of(program)
 
 
-def _load_regions(mod: IRModule, threads: int | None) -> dict[str, Any]:
-    runner = native_sequence_runner()
-    return {m.symbol: m.load(threads, runner) for m in mod.attrs.get("external_mods", ())}
+def libraries_for(mod: IRModule, threads: int | None) -> Libraries:
+    """The kernels of libraries that a lowered module calls, each with the loader of its backend."""
+    loading = Loading(loader_of, available_threads(threads))
+    return libraries_of(mod.attrs.get("external_mods", ()), loading, partial(region_program, threads=threads))
 
 
 class _Steps:
     """Runs passes and reports progress and seconds."""
 
-    def __init__(self, progress: Progress | None, target: Target) -> None:
-        self._progress, self._count = progress, 0
-        self._total = 2 + len(dnnl.prepare()) + len(to_kernels())
-        if "dnnl" in target.libs:
-            self._total += len(dnnl.partition()) + len(dnnl.lower())
+    def __init__(self, progress: Progress | None, passes: int) -> None:
+        self._progress, self._count, self._total = progress, 0, 2 + passes
         self._name, self._start = "", 0.0
         self.times: list[tuple[str, float]] = []
 
@@ -179,8 +191,8 @@ class _Steps:
         if self._progress is not None:
             self._progress(self._name, self._count, self._total)
 
-    def run(self, passes: Sequence[Pass], mod: IRModule) -> IRModule:
-        for step in passes:
+    def run(self, plan: Pipeline, mod: IRModule, ctx: PassContext) -> IRModule:
+        for step in members_to_run(plan, ctx):
             self.begin(step.info.name)
             try:
                 mod = step(mod)

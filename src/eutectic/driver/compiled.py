@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-
+from eutectic.backend.registry import loader
 from eutectic.driver.report import CompileReport
 from eutectic.ir.module import IRModule
+from eutectic.ir.printer import show_text
 from eutectic.relax.base import StructInfo
 from eutectic.relax.struct_info import TupleStructInfo
-from eutectic.runtime.executable import Direct, Executable, KernelTime
+from eutectic.runtime.encoding import from_bytes, to_bytes
+from eutectic.runtime.executable import Executable, KernelTime
+from eutectic.runtime.loading import Loading
+from eutectic.runtime.saved import SavedModel
+from eutectic.runtime.signature import ArraySignature, Signature
+from eutectic.runtime.team import available_threads
+from eutectic.runtime.trees import Leaf, Node, Tree
 from eutectic.support.deep import deep
-from eutectic.support.errors import CallError
-from eutectic.support.plain_memory import as_array
-from eutectic.support.spelling import did_you_mean
-
-
-class Signature(Protocol):
-    """How a user's arguments become arrays, and arrays the user's results."""
-
-    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
-        """Arguments as arrays, in the order of the executable's parameters."""
-
-    def unflatten(self, results: list[np.ndarray[Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Results in the user's structure and kind of tensor."""
-
-    def quick(self, direct: Direct) -> Callable[..., Any] | None:
-        """A short way around both for simple signatures; it raises anything for arguments it does not take."""
+from eutectic.support.errors import LoadError
 
 
 class CompiledModel:
     """A compiled model; call it like the original.
 
-    Safe to call from several threads at once. Results belong to the caller.
+    Safe to call from several threads at once. Results belong to the caller. It can be copied, and written as data and
+    read again, which is also what deep copies and Python's own way of writing objects do.
 
     Attributes:
         report: What was fused, what was not, and why.
-        module: The graph with its regions, before code was generated, for `show()`.
-        lowered: The graph of kernels that was linked.
         executable: What runs.
+
+    Args:
+        executable: What runs.
+        signature: How it is called.
+        report: What was fused, what was not, and why.
+        made_from: The graph with its regions, before code was generated, and the graph of kernels that was linked; of
+            a model that was read, the text of the former.
+        apart: Links it once more, with an instruction per kernel.
+        threads: Threads of calls that Python makes of libraries; None takes what is available.
     """
 
     def __init__(
@@ -48,13 +47,82 @@ class CompiledModel:
         executable: Executable,
         signature: Signature,
         report: CompileReport,
-        module: IRModule,
-        lowered: IRModule,
+        made_from: tuple[IRModule, IRModule] | str,
+        *,
+        apart: Callable[[], Executable] | None = None,
+        threads: int | None = None,
     ) -> None:
-        self.executable, self.report, self.module, self.lowered = executable, report, module, lowered
-        self._signature = signature
+        self.executable, self.report = executable, report
+        self._signature, self._made_from, self._apart, self._threads = signature, made_from, apart, threads
         direct = executable.direct
         self._quick = None if direct is None else signature.quick(direct)
+
+    @property
+    def module(self) -> IRModule:
+        """The graph with its regions, before code was generated.
+
+        Raises:
+            LoadError: the model was read from data.
+        """
+        return self._modules("module")[0]
+
+    @property
+    def lowered(self) -> IRModule:
+        """The graph of kernels that was linked.
+
+        Raises:
+            LoadError: the model was read from data.
+        """
+        return self._modules("lowered")[1]
+
+    def _modules(self, name: str) -> tuple[IRModule, IRModule]:
+        if isinstance(self._made_from, str):
+            raise LoadError(
+                f"this model was read from data, which has no modules: there is no {name}",
+                help="read its text with script() or show(), or compile the model again",
+            )
+        return self._made_from
+
+    def to_bytes(self) -> bytes:
+        """The model as data: the program with its native code, the signature, the report and the module's text.
+
+        Raises:
+            LoadError: a part of it belongs to the compiler: an operator that runs in Python, or a kernel of a library
+                that is compiled when its sizes are known.
+        """
+        signature: Any = self._signature
+        program = self.executable.complete()
+        return to_bytes(SavedModel(program, signature, self.report.to_json(), self.script(), self._threads))
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> CompiledModel:
+        """Inverse of `to_bytes`.
+
+        The model computes the same bits. Nothing is imported for the classes of its results: of one that torch does
+        not know as a container in this process, a plain one with the same fields is returned.
+
+        Raises:
+            LoadError: the data is no model, is damaged, of another version, or for another processor.
+        """
+        saved = from_bytes(data, SavedModel)
+        executable = Executable(saved.program, Loading(loader, available_threads(saved.threads)))
+        report = CompileReport.from_json(saved.report)
+        return cls(executable, saved.signature, report, saved.text, threads=saved.threads)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], CompiledModel], tuple[bytes]]:
+        return CompiledModel.from_bytes, (self.to_bytes(),)
+
+    def __copy__(self) -> CompiledModel:
+        made = self._made_from
+        return CompiledModel(
+            self.executable, self._signature, self.report, made, apart=self._apart, threads=self._threads
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModel:
+        """A model with native code and constants of its own."""
+        made = CompiledModel.from_bytes(self.to_bytes())
+        made._signature = self._signature  # cannot change, and knows the classes of its results
+        return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Results for some inputs: torch tensors for torch tensors, arrays for arrays.
@@ -71,16 +139,19 @@ class CompiledModel:
         return self._signature.unflatten(results, args, kwargs)
 
     def profile(self, *args: Any, **kwargs: Any) -> list[KernelTime]:
-        """Seconds per instruction of one call."""
-        return self.executable.profile(self._signature.flatten(args, kwargs))[1]
+        """Seconds per kernel of one call; neighbours of a model that is loaded from data are one."""
+        executable = self._apart() if self._apart is not None else self.executable
+        flat = self._signature.flatten(args, kwargs)
+        executable.run(flat)
+        return executable.profile(flat)[1]
 
     def script(self) -> str:
         """The module as text."""
-        return self.module.script()
+        return self._made_from if isinstance(self._made_from, str) else self.module.script()
 
     def show(self) -> None:
         """Print the module, with syntax colours on a terminal."""
-        self.module.show()
+        show_text(self.script(), "python")
 
     def __repr__(self) -> str:
         inputs = ", ".join(param.name for param in self.executable.params)
@@ -88,58 +159,18 @@ class CompiledModel:
         return f"CompiledModel({inputs}; {regions} native region{'' if regions == 1 else 's'})"
 
 
-class ArraySignature:
-    """Arrays (or DLPack tensors) in, arrays out, in the structure of the function's result."""
+def array_signature(names: Sequence[str], result: StructInfo) -> ArraySignature:
+    """The signature of a graph function.
 
-    def __init__(self, names: Sequence[str], result: StructInfo) -> None:
-        self._names, self._result = tuple(names), result
-
-    def flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
-        """Positional arguments, then keyword arguments by parameter name.
-
-        Raises:
-            CallError: a keyword is unknown or given by position too, or an argument is missing.
-        """
-        takes = f"the function takes {', '.join(self._names)}"
-        for name in kwargs:
-            if name not in self._names:
-                raise CallError(f"unexpected argument {name!r}; {takes}", help=did_you_mean(name, self._names))
-            if name in self._names[: len(args)]:
-                raise CallError(f"argument {name!r} is given twice, by position and by name")
-        for name in self._names[len(args) :]:
-            if name not in kwargs:
-                raise CallError(f"argument {name!r} is missing; {takes}")
-        values = [*args, *(kwargs[name] for name in self._names[len(args) :])]
-        names = [*self._names, *map(str, range(len(self._names), len(values)))]
-        return [_as_array(value, name) for value, name in zip(values, names, strict=True)]
-
-    def unflatten(self, results: list[np.ndarray[Any, Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result's tuples around the arrays."""
-        return _nest(self._result, iter(results))
-
-    def quick(self, direct: Direct) -> Callable[..., Any] | None:
-        """For functions with one result."""
-        if isinstance(self._result, TupleStructInfo) or len(direct.outputs) != 1:
-            return None
-        function, count, (shape, dtype) = direct.function, len(self._names), direct.outputs[0]
-
-        def call(*args: Any) -> Any:
-            if len(args) != count or not all(type(arg) is np.ndarray for arg in args):
-                raise TypeError  # the long way makes it fit, or says why not
-            out = np.empty(shape, dtype)
-            function(*args, out)
-            return out
-
-        return call
-
-
-def _as_array(value: Any, name: str) -> Any:
-    is_tensor = isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")
-    return as_array(value, f"argument {name}") if is_tensor else value
+    Args:
+        names: Names of its parameters.
+        result: What it returns.
+    """
+    return ArraySignature(tuple(names), _tree(result))
 
 
 @deep
-def _nest(info: StructInfo, results: Any) -> Any:
+def _tree(info: StructInfo) -> Tree:
     if isinstance(info, TupleStructInfo):
-        return tuple(_nest(part, results) for part in info.fields)
-    return next(results)
+        return Node("tuple", "", None, tuple(map(_tree, info.fields)))
+    return Leaf()

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
-
-from eutectic.driver.link import link
-from eutectic.driver.native import NativeCode
-from eutectic.driver.pipeline import to_kernels
+from eutectic.driver.libraries import Libraries
+from eutectic.driver.link import program_of
+from eutectic.driver.native import NativeBuilder
+from eutectic.driver.pipeline import kernels
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
 from eutectic.ir.transform import PassContext
@@ -18,22 +14,20 @@ from eutectic.relax.analysis.struct_info import free_symbolic_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Call, Function, MatchCast, Var
+from eutectic.runtime.program import Program
 from eutectic.support.deep import deep
-from eutectic.support.registry import register_global_func
 from eutectic.target import Target
 
-Array = np.ndarray[Any, Any]
 
-
-def compile_region(region: Function, threads: int | None = None) -> Callable[[Sequence[Array]], list[Array]] | None:
-    """A function that computes what a region computes, by kernels of our own.
+def region_program(region: Function, threads: int | None = None) -> Program | None:
+    """A program that computes what a region computes, by kernels of our own.
 
     Args:
         region: A function with composites inside, as `MergeCompositeFunctions` makes it.
         threads: Threads of a call.
 
     Returns:
-        Takes the arguments, gives the results; None for a region with symbolic sizes or with casts of shapes.
+        The program; None for a region with symbolic sizes or with casts of shapes.
     """
     if free_symbolic_vars(region) or any(
         isinstance(b, MatchCast) for block in region.body.blocks for b in block.bindings
@@ -41,9 +35,8 @@ def compile_region(region: Function, threads: int | None = None) -> Callable[[Se
         return None
     mod = IRModule({"main": without_composites(region)})
     with PassContext():
-        for step in to_kernels():
-            mod = step(mod)
-    return link(mod, {}, "main", NativeCode(Target("llvm"), threads)).run
+        mod = kernels()(mod)
+    return program_of(mod, Libraries(), "main", NativeBuilder(Target("llvm"), threads))
 
 
 def without_composites(region: Function) -> Function:
@@ -84,6 +77,3 @@ def _put(expr: Expr, known: dict[Var, Expr]) -> Expr:
     made = rewrite(expr, change)
     assert isinstance(made, Expr)
     return made
-
-
-register_global_func("eutectic.compile_region", compile_region)

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eutectic.backend.llvm.kernels import lowered_kernel
-from eutectic.backend.llvm.machine import Machine, machine_of
+from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.optimize import assembly, optimized_text, spill_count
-from eutectic.backend.llvm.rules import schedule_for_cpu
-from eutectic.driver.pipeline import to_kernels
+from eutectic.driver.pipeline import kernels
 from eutectic.ir.module import IRModule
 from eutectic.ir.printer import register_view, show_text
 from eutectic.ir.transform import PassContext
@@ -22,7 +21,8 @@ from eutectic.support.errors import CodegenError
 from eutectic.support.spelling import did_you_mean
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.transform import lower
+from eutectic.tir.transform.lower_tir import lowered
+from eutectic.tir.transform.schedule_for_target import scheduled
 
 __all__ = ["KINDS", "InspectableCode", "kernel_source", "kernel_spills"]
 
@@ -43,8 +43,8 @@ def kernel_source(func_or_mod: PrimFunc | IRModule, target: str | Target | None 
         CodegenError: an unknown kind, or something cannot be compiled.
     """
     _check_kind(kind, KINDS)
-    machine = machine_of(_target(target))
-    return "\n".join(_text(name, func, machine, kind) for name, func in _programs(func_or_mod).items())
+    chosen = _target(target)
+    return "\n".join(_text(name, func, chosen, kind) for name, func in _programs(func_or_mod).items())
 
 
 def kernel_spills(func_or_mod: PrimFunc | IRModule, target: str | Target | None = None) -> dict[str, int]:
@@ -57,8 +57,8 @@ def kernel_spills(func_or_mod: PrimFunc | IRModule, target: str | Target | None 
     Raises:
         CodegenError: something cannot be compiled, or the processor's assembly is not one that is understood.
     """
-    machine = machine_of(_target(target))
-    return {name: _spills(name, func, machine) for name, func in _programs(func_or_mod).items()}
+    chosen = _target(target)
+    return {name: _spills(name, func, chosen) for name, func in _programs(func_or_mod).items()}
 
 
 class InspectableCode:
@@ -85,7 +85,7 @@ class InspectableCode:
         _check_kind(kind, ("relax", *KINDS))
         if kind == "relax":
             return self.module.script()
-        machine, programs = machine_of(self.target), _prim_funcs(self.module)
+        programs = _prim_funcs(self.module)
         if kernel is not None:
             if kernel not in programs:
                 known = list(programs)
@@ -93,7 +93,7 @@ class InspectableCode:
                     f"there is no kernel {kernel!r}", help=did_you_mean(kernel, known) or f"have {', '.join(known)}"
                 )
             programs = {kernel: programs[kernel]}
-        return "\n".join(_text(name, func, machine, kind) for name, func in programs.items())
+        return "\n".join(_text(name, func, self.target, kind) for name, func in programs.items())
 
     def show(self, kind: str = "relax", kernel: str | None = None) -> None:
         """Print `source(kind, kernel)`, with syntax colours on a terminal."""
@@ -121,8 +121,7 @@ def _programs(given: PrimFunc | IRModule) -> dict[str, PrimFunc]:
         return {str(given.attr("global_symbol") or "main"): given}
     if any(isinstance(function, Function) for _, function in given.functions_items()):
         with PassContext():
-            for step in to_kernels():
-                given = step(given)
+            given = kernels()(given)
     return _prim_funcs(given)
 
 
@@ -130,21 +129,22 @@ def _prim_funcs(mod: IRModule) -> dict[str, PrimFunc]:
     return {gv.name_hint: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}
 
 
-def _text(name: str, func: PrimFunc, machine: Machine, kind: str) -> str:
+def _text(name: str, func: PrimFunc, target: Target, kind: str) -> str:
+    machine = machine_of(target)
     if kind in ("llvm", "asm"):
         text = lowered_kernel(func, machine, re.sub(r"\W", "_", name, flags=re.ASCII)).text
         made = optimized_text(text, machine) if kind == "llvm" else assembly(text, machine)
         return f"{';' if kind == 'llvm' else '#'} {name}, for {machine.cpu}\n{made}"
     stages: Mapping[str, Any] = {
         "tir": lambda: func,
-        "scheduled": lambda: schedule_for_cpu(func, machine),
-        "lowered": lambda: lower(schedule_for_cpu(func, machine)),
+        "scheduled": lambda: scheduled(func, target),
+        "lowered": lambda: lowered(scheduled(func, target)),
     }
     return IRModule({name: stages[kind]()}).script()
 
 
-def _spills(name: str, func: PrimFunc, machine: Machine) -> int:
-    text = _text(name, func, machine, "asm")
+def _spills(name: str, func: PrimFunc, target: Target) -> int:
+    text, machine = _text(name, func, target, "asm"), machine_of(target)
     if machine.triple.startswith(("x86_64", "i686", "amd64")):
         return spill_count(text)
     if machine.triple.startswith(("aarch64", "arm64")):

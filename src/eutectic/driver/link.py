@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from eutectic.backend.llvm.entry import Bounds
-from eutectic.driver.native import NativeCode, needed_outside, runs
-from eutectic.driver.parameters import Sizes, Unpacked, bound, parameter, unpack
+from eutectic.driver.libraries import Libraries
+from eutectic.driver.native import NativeBuilder, needed_outside, runs
+from eutectic.driver.parameters import Sizes, Unpacked, bound, parameter, unpack, value_check
+from eutectic.driver.size_data import size_data
 from eutectic.ir.dtype import to_numpy
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
-from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr, evaluate
+from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.relax.analysis.struct_info import free_symbolic_vars, leaf_infos
 from eutectic.relax.analysis.uses import used_vars, walk_bindings
@@ -35,36 +37,71 @@ from eutectic.relax.expr import (
     Var,
     VarBinding,
 )
-from eutectic.relax.interpret import Interpreter, apply_op, check_value
+from eutectic.relax.interpret import Interpreter, apply_op
+from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
-from eutectic.runtime.executable import Executable, Instruction, Param, Size
-from eutectic.runtime.instructions import Bind, CallFunction, CallRegion, Literal, Operand
+from eutectic.runtime.executable import Executable
+from eutectic.runtime.instructions import (
+    CallHost,
+    Check,
+    Evaluate,
+    Filled,
+    Instruction,
+    Literal,
+    Operand,
+    Put,
+    Reshape,
+    RunLibrary,
+    RunNative,
+    RunProgram,
+    Take,
+)
+from eutectic.runtime.params import Param
+from eutectic.runtime.program import Program
+from eutectic.runtime.sizes import Size
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 
-Region = Callable[[Sequence[Any], Sequence[Any]], None]
-
 
 def link(
-    mod: IRModule, regions: Mapping[str, Region], name: str = "main", native: NativeCode | None = None
+    mod: IRModule, libraries: Libraries | None = None, name: str = "main", native: NativeBuilder | None = None
 ) -> Executable:
     """An executable of one function.
 
     Args:
         mod: Module after `RunCodegen`.
-        regions: Loaded regions by symbol.
+        libraries: The kernels of libraries that it calls.
         name: The function.
         native: How tensor programs become native code; None interprets them.
 
     Raises:
-        CodegenError: the function takes something that is not a tensor, or calls a region that is not there.
+        CodegenError: the function takes something that is not a tensor, or calls a kernel that is not there.
+    """
+    known = libraries or Libraries()
+
+    def otherwise() -> Executable:
+        return Executable(program_of(mod, known, name, native, by_reference=True), known.loading)
+
+    return Executable(program_of(mod, known, name, native), known.loading, otherwise if known.kernels else None)
+
+
+def program_of(
+    mod: IRModule, libraries: Libraries, name: str, native: NativeBuilder | None, *, by_reference: bool = False
+) -> Program:
+    """One function as data.
+
+    Args:
+        mod: Module after `RunCodegen`.
+        libraries: The kernels of libraries that it calls.
+        name: The function.
+        native: How tensor programs become native code; None interprets them.
+        by_reference: Whether what libraries compute is computed without them.
     """
     function = mod[name]
     if not isinstance(function, Function):
         raise CodegenError(f"{name} is a {type(function).__name__}; only graph functions are linked")
-    if _has_control_flow(function):
-        return _interpreted(mod, regions, function, name)
-    return _Linker(mod, regions, function, native).run()
+    linker = _Linker(mod, libraries, function, native, by_reference)
+    return linker.interpreted(name) if _has_control_flow(function) else linker.run()
 
 
 def _has_control_flow(function: Function) -> bool:
@@ -72,46 +109,13 @@ def _has_control_flow(function: Function) -> bool:
     return any(isinstance(binding.value, (If, Function)) for binding in walk_bindings(function))
 
 
-def _interpreted(mod: IRModule, regions: Mapping[str, Region], function: Function, name: str) -> Executable:
-    """An executable that interprets the function as a whole; regions are still native."""
-    linker = _Linker(mod, regions, function)
-    linker.name_symbols()
-    params = [linker.param(param) for param in function.params]
-    whole = linker.new_slot()
-    run = partial(_interpreter(mod, regions).run, name)
-    linker.instructions.append(CallFunction(name, run, tuple(range(len(params))), whole))
-    results = linker.results_of(whole, function.ret_struct_info)
-    return Executable(params, linker.instructions, linker.count, {}, results, results)
-
-
-def _interpreter(mod: IRModule, regions: Mapping[str, Region]) -> Interpreter:
-    """An interpreter whose external functions are native regions."""
-
-    def external(symbol: str, args: Sequence[Any], infos: Sequence[StructInfo]) -> Any:
-        made = [np.empty(_static(info), to_numpy(info.dtype)) for info in tensor_infos(infos)]
-        region_of(regions, symbol)([np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in args], made)
-        return made[0] if len(made) == 1 else tuple(made)
-
-    return Interpreter(mod, external)
-
-
-def region_of(regions: Mapping[str, Region], symbol: str) -> Region:
-    """The region called `symbol`.
-
-    Raises:
-        CodegenError: there is none.
-    """
-    if symbol not in regions:
-        raise CodegenError(f"external function {symbol} is in no module", help="run RunCodegen first")
-    return regions[symbol]
-
-
 @dataclass
 class _Linker:
     mod: IRModule
-    regions: Mapping[str, Region]
+    libraries: Libraries
     function: Function
-    native: NativeCode | None = None
+    native: NativeBuilder | None
+    by_reference: bool
     slots: dict[Var, int] = field(default_factory=dict)
     constants: dict[int, Any] = field(default_factory=dict)
     constant_slots: dict[int, int] = field(default_factory=dict)
@@ -122,11 +126,40 @@ class _Linker:
     unpacked: dict[Var, Unpacked] = field(default_factory=dict)  # tuples that native code reads
     count: int = 0
 
-    def run(self) -> Executable:
+    def interpreted(self, name: str) -> Program:
+        """A program that interprets the function as a whole; kernels of libraries are still called."""
+        self.name_symbols()
+        params = [self.param(param) for param in self.function.params]
+        whole = self.new_slot()
+        run = partial(self.interpreter().run, name)
+        self.instructions.append(CallHost(name, run, tuple(range(len(params))), whole))
+        results = self.results_of(whole, self.function.ret_struct_info)
+        return self.program(params, results, results)
+
+    def interpreter(self) -> Interpreter:
+        """An interpreter whose external functions are kernels of libraries."""
+
+        def external(symbol: str, args: Sequence[Any], infos: Sequence[StructInfo]) -> Any:
+            if self.by_reference and symbol in self.libraries:
+                return Interpreter(IRModule({symbol: self.libraries.functions[symbol]})).run(symbol, *args)
+            made = [np.empty(_static(info), to_numpy(info.dtype)) for info in tensor_infos(infos)]
+            given = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in args]
+            self.libraries.loaded(symbol)(given, made)
+            return made[0] if len(made) == 1 else tuple(made)
+
+        return Interpreter(self.mod, external)
+
+    def program(self, params: Sequence[Param], results: Sequence[int], copied: Sequence[int]) -> Program:
+        """What was linked."""
+        steps = tuple(self.instructions)
+        return Program(tuple(params), steps, self.count, self.constants, tuple(results), tuple(copied))
+
+    def run(self) -> Program:
         self.name_symbols()
         params = [self.param(param) for param in self.function.params]
         one_by_one = self.native is not None and self.native.one_by_one
-        for is_native, bindings in runs(self.function, self.mod, one_by_one):
+        callable_natively = {} if self.by_reference else self.libraries.native()
+        for is_native, bindings in runs(self.function, self.mod, callable_natively, one_by_one):
             if is_native and self.native is not None:
                 self.segment(self.native, bindings)
                 continue
@@ -139,7 +172,7 @@ class _Linker:
         results = self.results_of(self.operand(body), body.struct_info)
         results = [slot if results.index(slot) == i else self.copy_of(slot) for i, slot in enumerate(results)]
         copied = [slot for slot in results if slot in self.shared or slot in self.constants]
-        return Executable(params, self.instructions, self.count, self.constants, results, copied)
+        return self.program(params, results, copied)
 
     @deep
     def results_of(self, value: Operand, info: StructInfo | None) -> list[int]:
@@ -152,13 +185,13 @@ class _Linker:
     def copy_of(self, slot: int) -> int:
         """A slot with a copy: a value that is returned twice is two arrays, as each belongs to the caller."""
         fresh = self.new_slot()
-        self.instructions.append(CallFunction("copy", np.copy, (slot,), fresh))
+        self.instructions.append(Put(slot, fresh, copies=True, name="copy"))
         return fresh
 
     def value_slot(self, value: Literal) -> int:
         """A slot with a number or a shape."""
         fresh = self.new_slot()
-        self.instructions.append(CallFunction("value", lambda given: given, (value,), fresh))
+        self.instructions.append(Put(value, fresh))
         return fresh
 
     def name_symbols(self) -> None:
@@ -194,11 +227,7 @@ class _Linker:
         return self.function.attr(f"tir_var_{which}_bound") or {}
 
     def size(self, value: PrimExpr) -> Size:
-        if isinstance(value, IntImm):
-            return value.value
-        if isinstance(value, ScalarVar):
-            return self.symbols[value]
-        return partial(_evaluate, value, self.symbols)
+        return size_data(value, self.symbols)
 
     def bind(self, var: Var, value: Any) -> None:
         """Give a variable its value: an alias, a field, or the result of an instruction."""
@@ -235,16 +264,7 @@ class _Linker:
         if isinstance(value, IntImm):
             return Literal(bool(value.value) if value.dtype == "bool" else value.value)
         slot = self.new_slot()
-        used = [self.symbols[var] for var in free_symbolic_vars(value)]
-        symbols = self.symbols
-        self.instructions.append(
-            CallFunction(
-                "size",
-                lambda sizes: _evaluate(value, symbols, dict(zip(used, sizes, strict=True))),
-                (Literal(tuple(used)),),
-                slot,
-            )
-        )
+        self.instructions.append(Evaluate(self.size(value), slot))
         return slot
 
     def constant(self, expr: Constant) -> int:
@@ -256,7 +276,7 @@ class _Linker:
     def get_item(self, whole: Operand, index: int) -> int:
         slot = self.new_slot()
         self.share(slot, whole)
-        self.instructions.append(CallFunction("getitem", lambda value: value[index], (whole,), slot))
+        self.instructions.append(Take(whole, index, slot))
         return slot
 
     def share(self, slot: int, *operands: Operand) -> None:
@@ -276,50 +296,85 @@ class _Linker:
             return
         operands = tuple(self.operand(arg) for arg in call.args)
         slot = self.slots[var] = self.new_slot()
+        shape = self.shape_of_view(var, call)
+        if shape is not None:
+            self.instructions.append(Reshape(op.name, operands[0], shape, slot))
+            return
         if isinstance(op, Op):
             name, function = op.name, partial(_apply, call)
             self.share(slot, *operands)
         elif isinstance(op, GlobalVar):
             if op not in self.mod:
                 raise CodegenError(f"{var.name_hint} calls {op.name_hint}, which the module does not have")
-            name, function = op.name_hint, partial(_interpreter(self.mod, self.regions).run, op.name_hint)
+            name, function = op.name_hint, partial(self.interpreter().run, op.name_hint)
             self.shared.add(slot)  # it may return a constant
         else:
             raise CodegenError(f"{var.name_hint}: a call of a {type(op).__name__} cannot be linked")
-        self.instructions.append(CallFunction(name, function, operands, slot))
+        span = call.span
+        module, source = (
+            ("", "") if span is None else (span.module or "", f"{span.file}:{span.line}" if span.file else "")
+        )
+        self.instructions.append(CallHost(name, function, operands, slot, module, source))
+
+    def shape_of_view(self, var: Var, call: Call) -> tuple[Size, ...] | None:
+        """The shape under which an operator gives the elements of its first operand; None for other operators."""
+        info = var.struct_info
+        if not isinstance(call.op, Op) or not has_trait(call.op.name, "view"):
+            return None
+        return self.output(info)[0] if isinstance(info, TensorStructInfo) and info.dims is not None else None
 
     def region(self, var: Var, call: Call) -> None:
         target = call.args[0]
         assert isinstance(target, ExternFunc)
-        region = region_of(self.regions, target.global_symbol)
+        symbol = target.global_symbol
+        kernel = self.libraries.kernel(symbol)
         inputs = self.operand(call.args[1])
-        infos = [self.output(info) for info in tensor_infos(call.sinfo_args)]
+        infos = tuple(self.output(info) for info in tensor_infos(call.sinfo_args))
         slots = tuple(self.new_slot() for _ in infos)
         given = inputs if isinstance(inputs, tuple) else (inputs,)
-        self.instructions.append(CallRegion(target.global_symbol, region, given, tuple(infos), slots))
+        if self.by_reference:
+            self.reference(symbol, given, infos, slots)
+        else:
+            self.instructions.append(RunLibrary(symbol, given, infos, slots, kernel))
         if len(slots) == 1 and not isinstance(var.struct_info, TupleStructInfo):
             self.slots[var] = slots[0]
         else:
             self.tuples[var] = slots
 
-    def segment(self, native: NativeCode, bindings: Sequence[Any]) -> None:
+    def reference(self, symbol: str, given: tuple[Operand, ...], infos: Any, slots: tuple[int, ...]) -> None:
+        """Compute what a library would compute, without it."""
+        function = self.libraries.functions[symbol]
+        program = self.libraries.reference(function)
+        if program is not None:
+            self.instructions.append(RunProgram(symbol, given, infos, slots, program))
+            return
+        whole = self.new_slot()
+        run = partial(Interpreter(IRModule({symbol: function})).run, symbol)
+        self.instructions.append(CallHost(symbol, run, given, whole))
+        for index, slot in enumerate(slots):
+            step = Put(whole, slot) if len(slots) == 1 else Take(whole, index, slot)
+            self.instructions.append(step)
+
+    def segment(self, native: NativeBuilder, bindings: Sequence[Any]) -> None:
         """A run of bindings as one call of native code."""
-        number = sum(isinstance(item, CallRegion) for item in self.instructions)
+        number = sum(isinstance(item, Filled) for item in self.instructions)
         name = f"{self.function.attr('global_symbol') or 'main'}_{number}"
         if native.one_by_one:
-            name = bindings[-1].var.name_hint
+            name = _called(bindings[-1])
         needed = needed_outside(bindings, self.function)
         symbol = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
         own = {binding.var for binding in bindings}
         read = dict.fromkeys(var for binding in bindings for var in used_vars(binding.value) if var not in own)
         tuples = [var for var in read if isinstance(var.struct_info, TupleStructInfo)]
         made_before = [binding for var in tuples for binding in self.unpack(var)]
-        segment, region = native.segment(symbol, [*made_before, *bindings], needed, self.mod, self.bounds())
+        segment, code = native.segment(
+            symbol, [*made_before, *bindings], needed, self.mod, self.bounds(), self.libraries
+        )
         inputs: list[Operand] = [self.operand(var) for var in segment.inputs]
         inputs.append(Literal(tuple(self.size(symbol) for symbol in segment.symbols)))
-        made = [(tuple(map(self.size, t.dims)), to_numpy(t.dtype)) for t in segment.plan.outputs]
+        made = tuple((tuple(map(self.size, t.dims)), to_numpy(t.dtype)) for t in segment.plan.outputs)
         slots = tuple(self.new_slot() for _ in made)
-        self.instructions.append(CallRegion(name, region, tuple(inputs), tuple(made), slots))
+        self.instructions.append(RunNative(name, tuple(inputs), made, slots, code))
         for var in needed:
             found = {path: slot for (bound, path), slot in zip(segment.outputs, slots, strict=True) if bound is var}
             if () in found:
@@ -341,8 +396,15 @@ class _Linker:
         source = self.as_slot(self.operand(binding.value), f"value of {binding.var.name_hint}")
         slot = self.slots[binding.var] = self.new_slot()
         self.share(slot, source)
-        check = partial(_match, binding.struct_info, self.symbols, binding.var.name_hint)
-        self.instructions.append(Bind("match_cast", source, slot, check))
+        limits = Sizes(self.size, self.symbols, {}, {})
+        want = value_check(binding.var.name_hint, binding.struct_info, limits)
+        self.instructions.append(Check("match_cast", source, slot, want))
+
+
+def _called(binding: Any) -> str:
+    """What profiles call the kernel that a binding calls."""
+    target = binding.value.args[0] if isinstance(binding.value, Call) else None
+    return target.global_symbol if isinstance(target, ExternFunc) else str(binding.var.name_hint)
 
 
 @deep
@@ -381,14 +443,3 @@ def _slots_in(operands: Sequence[Operand]) -> list[int]:
 
 def _apply(call: Call, *args: Any) -> Any:
     return apply_op(call, args)
-
-
-def _evaluate(value: PrimExpr, symbols: Mapping[ScalarVar, str], sizes: Mapping[str, int]) -> int:
-    return evaluate(value, {var: sizes[name] for var, name in symbols.items() if name in sizes})
-
-
-def _match(info: StructInfo, symbols: Mapping[ScalarVar, str], name: str, value: Any, sizes: dict[str, int]) -> Any:
-    known = {var: sizes[label] for var, label in symbols.items() if label in sizes}
-    check_value(value, info, known, name)
-    sizes.update({symbols[var]: size for var, size in known.items()})
-    return value

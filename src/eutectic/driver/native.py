@@ -4,30 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from typing import Any, Final
 
 from eutectic.backend.llvm.entry import Bounds
 from eutectic.backend.llvm.graph import Segment, is_native, plan_segment
-from eutectic.backend.llvm.kernels import Built, build_kernel
+from eutectic.backend.llvm.kernels import Built, cached_kernel, compiled_kernel
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.plan import Plan
-from eutectic.backend.llvm.pool import available_threads
-from eutectic.backend.llvm.program import Program
-from eutectic.ir.module import IRModule
+from eutectic.backend.llvm.program import native_code
+from eutectic.driver.libraries import Libraries
+from eutectic.driver.pipeline import loops
+from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import Var as ScalarVar
+from eutectic.ir.transform import PassContext
 from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.expr import Call, Function, Var
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.runtime.library import NativeCall
+from eutectic.runtime.native_code import NativeCode
+from eutectic.runtime.team import available_threads
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.transform.check_bounds import check_bounds
+from eutectic.tir.transform.schedule_for_target import SCHEDULED
+
+_KERNELS: Final = ("relax.call_tir", "relax.call_dps_packed")
 
 
 @dataclass
-class NativeCode:
+class NativeBuilder:
     """How bindings become native code.
 
     Attributes:
@@ -35,7 +41,7 @@ class NativeCode:
         threads: Threads of a call; None takes what is available.
         one_by_one: Whether each binding becomes a function of its own, so that it can be timed.
         built: Kernels made so far.
-        plans: Plans made so far.
+        plans: Plans made so far, in order.
         names: Names of tensor programs in their modules.
     """
 
@@ -49,9 +55,32 @@ class NativeCode:
     def kernel(self, func: PrimFunc) -> Built:
         """The kernel of a tensor program, made once."""
         if func not in self.built:
-            name = self.names.get(func, "")
-            self.built[func] = build_kernel(check_bounds(func, name), machine_of(self.target), name)
+            self.prepare({self.names.get(func, "main"): func})
         return self.built[func]
+
+    def prepare(self, funcs: Mapping[str, PrimFunc]) -> None:
+        """Make the kernels of tensor programs: out of the cache, or by the passes of `loops`.
+
+        The passes run once for all programs that the cache lacks, as members of the current context, which records
+        them; one that looks at programs is shown those in the cache, too.
+
+        Args:
+            funcs: The programs by name.
+        """
+        machine, ctx = machine_of(self.target), PassContext.current()
+        fresh = {name: self._checked(func, name, ctx) for name, func in funcs.items() if func not in self.built}
+        known = {name: cached_kernel(func, machine) for name, func in fresh.items()}
+        looks = ctx.verify or ctx.validate or bool(ctx.instruments)
+        mod = IRModule({name: func for name, func in fresh.items() if looks or known[name] is None})
+        made = loops(self.target).run(mod, ctx) if len(mod) else mod
+        for name, func in fresh.items():
+            found = known[name] or compiled_kernel(func, made[name], machine, name)
+            self.built[funcs[name]] = found
+
+    def _checked(self, func: PrimFunc, name: str, ctx: PassContext) -> PrimFunc:
+        """The program that the cache knows a kernel by: checked, and marked if it is to keep its loops."""
+        checked = check_bounds(func, name)
+        return checked.with_attr(SCHEDULED, True) if "ScheduleForTarget" in ctx.disabled_pass else checked
 
     def segment(
         self,
@@ -60,36 +89,34 @@ class NativeCode:
         needed: Sequence[Var],
         mod: IRModule,
         bounds: Mapping[ScalarVar, Bounds],
-    ) -> tuple[Segment, NativeRegion]:
-        """A run of bindings, compiled and loaded."""
+        libraries: Libraries,
+    ) -> tuple[Segment, NativeCode]:
+        """A run of bindings, compiled."""
         threads = available_threads(self.threads)
         self.names.update({func: gv.name_hint for gv, func in mod.functions_items() if isinstance(func, PrimFunc)})
-        segment = plan_segment(name, bindings, needed, mod, self.kernel, threads)
+        self.prepare(_programs(bindings, mod))
+        calls = libraries.native()
+        segment = plan_segment(name, bindings, needed, mod, self.kernel, calls, threads)
         self.plans.append(segment.plan)
-        program = Program(segment.plan, segment.arrays, machine_of(self.target), threads=threads, bounds=bounds)
-        return segment, NativeRegion(program)
+        code = native_code(
+            segment.plan,
+            segment.arrays,
+            machine_of(self.target),
+            libraries=libraries.kernels,
+            threads=threads,
+            bounds=bounds,
+        )
+        return segment, code
 
 
-class NativeRegion:
-    """A loaded run of bindings; called with arrays and the sizes that no array tells."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.direct = program.function.raw
-
-    def __call__(self, inputs: Sequence[Any], outputs: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Fill `outputs`."""
-        tensors = [value for value in inputs if isinstance(value, np.ndarray)]
-        sizes = [size for value in inputs if not isinstance(value, np.ndarray) for size in value]
-        self.program.function(*tensors, *outputs, *sizes)
-
-
-def runs(function: Function, mod: IRModule, one_by_one: bool) -> Iterator[tuple[bool, list[Any]]]:
+def runs(
+    function: Function, mod: IRModule, libraries: Mapping[str, NativeCall], one_by_one: bool
+) -> Iterator[tuple[bool, list[Any]]]:
     """The bindings of a function in order, in runs that are native or not."""
     found: list[Any] = []
     for block in function.body.blocks:
         for binding in block.bindings:
-            if not is_native(binding, mod) or _renames_other(binding):
+            if not is_native(binding, mod, libraries) or _renames_other(binding):
                 if found:
                     yield _has_kernel(found), found
                     found = []
@@ -112,7 +139,19 @@ def _renames_other(binding: Any) -> bool:
 
 def _is_kernel(binding: Any) -> bool:
     value = binding.value
-    return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == "relax.call_tir"
+    return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in _KERNELS
+
+
+def _programs(bindings: Sequence[Any], mod: IRModule) -> dict[str, PrimFunc]:
+    """The tensor programs that bindings call, by name."""
+    found: dict[str, PrimFunc] = {}
+    for binding in bindings:
+        if not _is_kernel(binding) or not isinstance(callee := binding.value.args[0], GlobalVar):
+            continue
+        func = mod[callee]
+        assert isinstance(func, PrimFunc)  # or the call would not be native
+        found[callee.name_hint] = func
+    return found
 
 
 def _has_kernel(bindings: Sequence[Any]) -> bool:

@@ -13,8 +13,8 @@ from eutectic.relax.analysis.struct_info import free_symbolic_vars
 from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, StructInfo
 from eutectic.relax.expr import PrimValue, Tuple, Var, VarBinding
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
-from eutectic.runtime.executable import Param, Size, TensorParam
-from eutectic.runtime.params import ScalarParam, ShapeParam, TupleParam
+from eutectic.runtime.params import AnyParam, Param, ScalarParam, ShapeParam, TensorParam, TupleParam
+from eutectic.runtime.sizes import Size
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 
@@ -72,6 +72,26 @@ def parameter(name: str, info: StructInfo | None, sizes: Sizes) -> Param:
             raise CodegenError(
                 f"parameter {name} is not a tensor of known dtype, a number, a shape, or a tuple of these"
             )
+
+
+@deep
+def value_check(name: str, info: StructInfo | None, sizes: Sizes) -> Param:
+    """What the runtime checks of a value in the program; what says nothing of it is not checked."""
+    match info:
+        case TensorStructInfo():
+            shape = None if info.dims is None else tuple(map(sizes.size, info.dims))
+            dtype = to_numpy(info.dtype) if info.dtype else None
+            return TensorParam(name, dtype, shape, info.ndim, sizes.ranges(info), "value")
+        case TupleStructInfo():
+            fields = tuple(value_check(f"{name}[{i}]", field, sizes) for i, field in enumerate(info.fields))
+            return TupleParam(name, fields, "value")
+        case ShapeStructInfo():
+            known = None if info.values is None else tuple(map(sizes.size, info.values))
+            return ShapeParam(name, known, info.ndim, sizes.ranges(info), "value")
+        case PrimStructInfo() if info.dtype and info.value is not None:
+            return ScalarParam(name, to_numpy(info.dtype), sizes.size(info.value), sizes.ranges(info), "value")
+        case _:
+            return AnyParam(name)
 
 
 @dataclass(frozen=True)

@@ -1,40 +1,161 @@
-"""From a graph of operators to a graph of kernels: the passes, in order."""
+"""Which passes make native code of a graph, in which order: the one place that says so."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Final
+
+from eutectic.backend.partition import Partition, check_precision
+from eutectic.backend.registry import available, default_backends
+from eutectic.driver.pipeline_text import Pipeline
 from eutectic.ir.transform import Pass
 from eutectic.relax.transform import (
     AnnotateTIROpPattern,
+    BatchnormToScaleShift,
     CanonicalizeBindings,
     DeadCodeElimination,
     DecomposeOpsForInference,
+    EliminateCommonSubexpr,
+    FoldBatchnormToConv2D,
     FoldConstant,
+    FoldPadIntoConv,
     FuseOps,
     FuseTIR,
     LegalizeOps,
+    RemoveIdentityOps,
     RewriteDataflowReshape,
 )
+from eutectic.support.errors import CodegenError
+from eutectic.support.shown import shown
+from eutectic.support.spelling import did_you_mean
+from eutectic.target import Target
+from eutectic.tir.transform import LowerTIR, ScheduleForTarget
+from eutectic.tir.transform.check_bounds import CheckBounds
 
 
-def to_programs() -> tuple[Pass, ...]:
-    """Passes that lower every operator to a tensor program."""
-    return (FoldConstant(), DecomposeOpsForInference(), LegalizeOps())
+def prepare() -> Pipeline:
+    """Passes that make the graph simpler, whatever runs it afterwards."""
+    return Pipeline(
+        (
+            CanonicalizeBindings(),
+            RemoveIdentityOps(),
+            FoldBatchnormToConv2D(),
+            FoldPadIntoConv(),
+            BatchnormToScaleShift(),
+            FoldConstant(),
+            EliminateCommonSubexpr(),
+            DeadCodeElimination(),
+        ),
+        "prepare",
+    )
 
 
-def to_groups() -> tuple[Pass, ...]:
-    """Passes that put together the tensor programs that become one kernel."""
-    return (AnnotateTIROpPattern(), FoldConstant(), FuseOps(fuse_opt_level=2))
-
-
-def from_groups() -> tuple[Pass, ...]:
-    """Passes that make a kernel of each group, and views of reshapes."""
-    return (FuseTIR(), RewriteDataflowReshape(), CanonicalizeBindings(), DeadCodeElimination())
-
-
-def to_kernels(fuse: bool = True) -> tuple[Pass, ...]:
+def kernels(fuse: bool = True) -> Pipeline:
     """Passes that lower every operator to a tensor program and fuse them.
 
     Args:
         fuse: Whether neighbours become one kernel.
     """
-    return (*to_programs(), *(to_groups() if fuse else ()), *from_groups())
+    fusion: tuple[Pass, ...] = (AnnotateTIROpPattern(), FoldConstant(), FuseOps(fuse_opt_level=2)) if fuse else ()
+    return Pipeline(
+        (
+            FoldConstant(),
+            DecomposeOpsForInference(),
+            LegalizeOps(),
+            *fusion,
+            FuseTIR(),
+            RewriteDataflowReshape(),
+            CanonicalizeBindings(),
+            DeadCodeElimination(),
+        ),
+        "default" if fuse else "no_fusion",
+    )
+
+
+def pipeline(target: str | Target | None = None, precision: str = "default") -> Pipeline:
+    """All passes from a graph of operators to a graph of kernels and calls of libraries.
+
+    Args:
+        target: What for. Its libraries are used wherever they take something; None takes what `default_target`
+            says, and uses a library only for models that are worth its calls.
+        precision: `default`, or `strict`: nothing that loses NaN or infinities is handed to a library.
+
+    Raises:
+        PassError: an unknown precision.
+        CodegenError: the target is none.
+    """
+    check_precision(precision)
+    chosen = default_target()[0] if target is None else Target(target)
+    libraries = ",".join(chosen.libs)
+    hand_over = (Partition(libraries, precision, if_worthwhile=target is None),) if libraries else ()
+    return Pipeline((*prepare(), *hand_over, *kernels(), *loops(chosen)), "compile")
+
+
+def loops(target: Target) -> Pipeline:
+    """Passes that make flat loops of tensor programs, as the code generator takes them.
+
+    Args:
+        target: What for.
+    """
+    return Pipeline((CheckBounds(), ScheduleForTarget(str(target)), LowerTIR()), "loops")
+
+
+def before_loops(plan: Pipeline, target: Target) -> Pipeline:
+    """A pipeline without the passes of `loops` at its end.
+
+    Whoever links the module runs these, and only for programs whose kernels are not in the cache: scheduling all of
+    them would cost more than loading all kernels. A pipeline that ends otherwise is to be run as it is.
+
+    Args:
+        plan: The pipeline.
+        target: What the module is linked for.
+    """
+    end = loops(target).passes
+    return Pipeline(plan.passes[: -len(end)], plan.name) if plan.passes[-len(end) :] == end else plan
+
+
+def default_target() -> tuple[Target, list[str]]:
+    """The target that is meant when nobody names one, and a sentence for each library that is missing."""
+    plain = Target("llvm")
+    found = [(backend, available(backend, plain)) for backend in default_backends(plain)]
+    notes = [f"{backend.title} is not used: {state.reason}" for backend, state in found if not state.ok]
+    names = ",".join(backend.name for backend, state in found if state.ok)
+    return (Target(f"llvm -libs={names}") if names else plain), notes
+
+
+Maker = Callable[[], Pass]
+_PIPELINES: Final[dict[str, Maker]] = {
+    "default": kernels,
+    "zero": lambda: Pipeline(kernels().passes, "zero"),
+    "no_fusion": lambda: kernels(fuse=False),
+}
+
+
+def register_pipeline(name: str) -> Callable[[Maker], Maker]:
+    """Decorator: give a function that makes a pass a name for `relax.build` and `compile`."""
+
+    def register(function: Maker) -> Maker:
+        _PIPELINES[name] = function
+        return function
+
+    return register
+
+
+def get_pipeline(name: Any = "default") -> Pass:
+    """The pipeline of a name, or that a text such as `"LegalizeOps,FuseOps{fuse_opt_level=2}"` describes.
+
+    Raises:
+        CodegenError: there is none of that name.
+        PassError: the text names an unknown pass or option.
+    """
+    if isinstance(name, str):
+        if name in _PIPELINES:
+            return _PIPELINES[name]()
+        if "," in name or "{" in name or Pipeline.names_a_pass(name):
+            return Pipeline.parse(name)
+    known = sorted(_PIPELINES)
+    near = did_you_mean(name, [*known, *Pipeline.known_passes()]) if isinstance(name, str) else None
+    raise CodegenError(
+        f"unknown pipeline {shown(name)}",
+        help=near or f"known are {', '.join(known)}; or give passes, such as LegalizeOps,FuseTIR",
+    )

@@ -12,11 +12,11 @@ from rich.table import Table
 
 from eutectic.backend.llvm.plan import KernelStep, Tensor
 from eutectic.driver.link import link
-from eutectic.driver.native import NativeCode, NativeRegion
+from eutectic.driver.native import NativeBuilder
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm
-from eutectic.runtime.instructions import CallRegion
+from eutectic.runtime.instructions import RunNative
 from eutectic.target import Target
 from eutectic.tir.analysis.flops import count_flops
 
@@ -95,19 +95,18 @@ def profile_function(
         threads: Threads of a call.
         warm_up: Calls before the one that is timed.
     """
-    native = NativeCode(target, threads, one_by_one=True)
-    executable = link(mod, {}, name, native)
+    native = NativeBuilder(target, threads, one_by_one=True)
+    executable = link(mod, None, name, native)
     for _ in range(warm_up):
         executable.run(args)
     _, times = executable.profile(args)
+    spent = [time for step, time in zip(executable.instructions, times, strict=True) if isinstance(step, RunNative)]
     rows = []
-    for instruction, spent in zip(executable.instructions, times, strict=True):
-        if not isinstance(instruction, CallRegion) or not isinstance(instruction.region, NativeRegion):
-            continue
-        steps = [s for s in instruction.region.program.plan.steps if isinstance(s, KernelStep)]
+    for plan, time in zip(native.plans, spent, strict=True):
+        steps = [s for s in plan.steps if isinstance(s, KernelStep)]
         for step in steps:
             moved = sum(map(_bytes, step.tensors))
-            rows.append(KernelCost(step.name, spent.seconds / len(steps), moved, count_flops(step.kernel.function)))
+            rows.append(KernelCost(step.name, time.seconds / len(steps), moved, count_flops(step.kernel.function)))
     return KernelTable(tuple(rows))
 
 

@@ -2,18 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+from eutectic.backend.contract import BackendRemark
 from eutectic.driver.report import CompositeRecord, RegionRecord, UnfusedRecord
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.span import Span
+from eutectic.ir.transform import PassRecord
 from eutectic.relax.analysis.uses import walk_bindings
 from eutectic.relax.dpl.remarks import FusionRemark
-from eutectic.relax.expr import Call, Function, Var
+from eutectic.relax.expr import Call, Function
+from eutectic.relax.op.registry import has_trait
+from eutectic.relax.transform.composite import composite_calls
 
 
-def region_records(mod: IRModule, entry: str = "main") -> tuple[RegionRecord, ...]:
+class Stages:
+    """The module at the points of its way that a report is about, found by the passes that ran.
+
+    Args:
+        records: What the passes left.
+        kernels: The module after the last.
+
+    Attributes:
+        outlined: Modules with regions for libraries, before these were lowered; one for each `RunCodegen`.
+        operators: What libraries left, before it became tensor programs.
+        programs: The module of tensor programs.
+        groups: With the programs that become one kernel in functions of their own.
+        kernels: The module in the end.
+    """
+
+    def __init__(self, records: Sequence[PassRecord], kernels: IRModule) -> None:
+        last = {record.name: record for record in records}
+        lowering = [last[name] for name in ("DecomposeOpsForInference", "LegalizeOps") if name in last]
+        self.outlined = [record.before for record in records if record.name == "RunCodegen" and record.changed]
+        self.operators = lowering[0].before if lowering else kernels
+        self.programs = lowering[-1].after if lowering else kernels
+        self.groups = last["FuseTIR"].before if "FuseTIR" in last else kernels
+        self.kernels = kernels
+
+    @property
+    def partitioned(self) -> IRModule:
+        """The graph with its regions, before code was generated."""
+        return self.outlined[-1] if self.outlined else self.operators
+
+
+def declined(remarks: Iterable[Any]) -> Iterator[BackendRemark]:
+    """What was said by backends that did not take a model."""
+    return (remark for remark in remarks if isinstance(remark, BackendRemark) and remark.kind == "declined")
+
+
+def region_records(stages: Stages, entry: str = "main") -> tuple[RegionRecord, ...]:
+    """Regions of libraries, then the kernels of our own as one region; each in order of execution.
+
+    Args:
+        stages: The module on its way.
+        entry: The function.
+    """
+    of_libraries = [record for mod in stages.outlined for record in library_records(mod, entry)]
+    return (*of_libraries, *kernel_records(stages, entry))
+
+
+def library_records(mod: IRModule, entry: str = "main") -> tuple[RegionRecord, ...]:
     """Regions that a function calls, in order of execution.
 
     Args:
@@ -31,61 +82,62 @@ def region_records(mod: IRModule, entry: str = "main") -> tuple[RegionRecord, ..
 
 
 def _composites(region: Function, symbol: str) -> tuple[CompositeRecord, ...]:
-    local = {b.var: b.value for b in walk_bindings(region) if isinstance(b.value, Function)}
     out = []
-    for binding in walk_bindings(region):
-        call = binding.value
-        if isinstance(call, Call) and isinstance(call.op, Var) and call.op in local:
-            composite = local[call.op]
-            calls = [b.value for b in walk_bindings(composite) if isinstance(b.value, Call)]
-            modules, sources = _places(c.span for c in calls)
-            ops = tuple(c.op.name for c in calls if isinstance(c.op, Op))
-            out.append(CompositeRecord(str(composite.attr("Composite")), ops, symbol, modules, sources))
+    for _, _, composite in composite_calls(region):
+        calls = [b.value for b in walk_bindings(composite) if isinstance(b.value, Call)]
+        modules, sources = _places(c.span for c in calls)
+        ops = tuple(c.op.name for c in calls if isinstance(c.op, Op))
+        out.append(CompositeRecord(str(composite.attr("Composite")), ops, symbol, modules, sources))
     return tuple(out)
 
 
 def _places(spans: Iterable[Span | None]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    known = [span for span in spans if span is not None]
+    known = [span for given in spans if given is not None for span in given.all]
     modules = dict.fromkeys(span.module for span in known if span.module)
     sources = dict.fromkeys(f"{span.file}:{span.line}" for span in known if span.file)
     return tuple(modules), tuple(sources)
 
 
-def unfused_records(
-    mod: IRModule, remarks: Sequence[FusionRemark], backend: str, entry: str = "main"
-) -> tuple[UnfusedRecord, ...]:
-    """Operators of a function that are in no region, each with the best known reason."""
+def unfused_records(stages: Stages, remarks: Sequence[Any], entry: str = "main") -> tuple[UnfusedRecord, ...]:
+    """Operators of a function that no library took, each with the best known reason; none if no library was asked.
+
+    Args:
+        stages: The module on its way.
+        remarks: What the passes said.
+        entry: The function.
+    """
+    asked = [remark for remark in remarks if isinstance(remark, BackendRemark) and remark.kind == "taken"]
+    if not asked:
+        return ()
     reasons: dict[str, str] = {}
     for remark in remarks:
-        if remark.kind == "missed":
+        if isinstance(remark, FusionRemark) and remark.kind == "missed":
             reasons.setdefault(remark.variable, f"{remark.pattern}: {remark.reason}")
+    names = " or ".join(dict.fromkeys(remark.backend for remark in asked))
     out = []
-    for binding in walk_bindings(mod[entry]):
+    for binding in walk_bindings(stages.operators[entry]):
         call = binding.value
-        if not (isinstance(call, Call) and isinstance(call.op, Op)) or call.op.name.startswith("relax.call_"):
+        if not (isinstance(call, Call) and (op := _operator(call))):
             continue
-        reason = reasons.get(binding.var.name_hint, f"no pattern of {backend} takes {call.op.name}")
+        reason = reasons.get(binding.var.name_hint, f"no pattern of {names} takes {op}")
         modules, sources = _places([call.span])
-        out.append(
-            UnfusedRecord(call.op.name, binding.var.name_hint, "".join(modules[:1]), "".join(sources[:1]), reason)
-        )
+        out.append(UnfusedRecord(op, binding.var.name_hint, "".join(modules[:1]), "".join(sources[:1]), reason))
     return tuple(out)
 
 
-def kernel_records(
-    operators: IRModule, programs: IRModule, groups: IRModule, kernels: IRModule, entry: str = "main"
-) -> tuple[RegionRecord, ...]:
+def kernel_records(stages: Stages, entry: str = "main") -> tuple[RegionRecord, ...]:
     """The kernels of our own that a function calls, in order of execution, as one region.
 
+    Reshapes that move nothing call no kernel in the end.
+
     Args:
-        operators: The module before its operators became tensor programs.
-        programs: The module after `LegalizeOps`.
-        groups: The module after `FuseOps`, before `FuseTIR`.
-        kernels: The module in the end, in which reshapes that move nothing call no kernel.
+        stages: The module on its way.
         entry: The function.
     """
-    op_of = _operators_of_programs(operators, programs, entry)
-    called = {found_.name_hint for b in walk_bindings(kernels[entry]) if (found_ := _callee(b.value)) is not None}
+    op_of = _operators_of_programs(stages.operators, stages.programs, entry)
+    last = walk_bindings(stages.kernels[entry])
+    called = {found_.name_hint for b in last if (found_ := _callee(b.value)) is not None}
+    groups = stages.groups
     found = []
     for binding in walk_bindings(groups[entry]):
         call = binding.value
@@ -115,7 +167,7 @@ def _operators_of_programs(operators: IRModule, programs: IRModule, entry: str) 
 
 def _operator(value: object) -> str:
     """The name of the operator that is called; empty when it is something else."""
-    is_call = isinstance(value, Call) and isinstance(value.op, Op) and not value.op.name.startswith("relax.call_")
+    is_call = isinstance(value, Call) and isinstance(value.op, Op) and not has_trait(value, "calls")
     return str(getattr(getattr(value, "op", None), "name", "")) if is_call else ""
 
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from eutectic.relax.op.registry import has_trait
+from eutectic.runtime.instructions import CallHost, RunProgram
+from eutectic.runtime.program import Program
+from eutectic.support.deep import deep
+from eutectic.support.errors import LoadError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +34,7 @@ class CompositeRecord:
 
 @dataclass(frozen=True, slots=True)
 class RegionRecord:
-    """Composites that one backend runs in one native call.
+    """Neighbouring composites that one backend runs.
 
     Attributes:
         symbol: The external function that the executable calls.
@@ -60,6 +67,21 @@ class UnfusedRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class HostRecord:
+    """An operator that runs in Python, which keeps the model from being written as data.
+
+    Attributes:
+        op: Its name.
+        module: Path of the user's module it came from; empty when unknown.
+        source: `file:line` of the user's code it came from; empty when unknown.
+    """
+
+    op: str
+    module: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CompositeCount:
     """How often one kind of composite occurs.
 
@@ -87,6 +109,7 @@ class CompileReport:
         notes: Sentences about the compilation as a whole, such as a kernel library that is missing here.
         seconds: Wall time of the compilation.
         passes: Name and seconds of each step, in the order they ran.
+        host_operators: Operators that run in Python, in the order of execution.
     """
 
     regions: tuple[RegionRecord, ...] = ()
@@ -94,6 +117,7 @@ class CompileReport:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     passes: tuple[tuple[str, float], ...] = ()
+    host_operators: tuple[HostRecord, ...] = ()
 
     @property
     def composites(self) -> tuple[CompositeRecord, ...]:
@@ -103,12 +127,12 @@ class CompileReport:
     @property
     def convolutions(self) -> int:
         """How many convolutions the model has, fused or not; transposed ones count too."""
-        return self.convolutions_fused + sum(is_convolution(u.op) for u in self.unfused)
+        return self.convolutions_fused + sum(has_trait(u.op, "convolution") for u in self.unfused)
 
     @property
     def convolutions_fused(self) -> int:
         """How many convolutions are inside a composite."""
-        return sum(is_convolution(op) for c in self.composites for op in c.ops)
+        return sum(has_trait(op, "convolution") for c in self.composites for op in c.ops)
 
     def by_composite(self) -> dict[str, CompositeCount]:
         """Count composites by name; the most frequent first, then in order of appearance."""
@@ -126,8 +150,42 @@ class CompileReport:
         tree["convolutions_fused"] = self.convolutions_fused
         return tree
 
+    @staticmethod
+    def from_json(tree: Mapping[str, Any]) -> CompileReport:
+        """Inverse of `to_json`.
 
-def is_convolution(op: str) -> bool:
-    """Whether an operator name such as `relax.nn.conv2d_transpose` is that of a convolution."""
-    name = op.rpartition(".")[2]
-    return name.startswith("conv") and not name.startswith("convert")
+        Raises:
+            LoadError: it is no such tree.
+        """
+        try:
+            return CompileReport(
+                regions=tuple(map(_region, tree["regions"])),
+                unfused=tuple(UnfusedRecord(**record) for record in tree["unfused"]),
+                notes=tuple(tree["notes"]),
+                seconds=tree["seconds"],
+                passes=tuple((step["name"], step["seconds"]) for step in tree["passes"]),
+                host_operators=tuple(HostRecord(**record) for record in tree["host_operators"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise LoadError(f"this is no report of a compilation: {error!r}", help="write it with to_json()") from None
+
+
+@deep
+def host_records(program: Program) -> tuple[HostRecord, ...]:
+    """The operators of a program that run in Python, in the order of execution."""
+    found: list[HostRecord] = []
+    for step in program.instructions:
+        if isinstance(step, CallHost):
+            found.append(HostRecord(step.name, step.module, step.source))
+        elif isinstance(step, RunProgram):
+            found += host_records(step.program)
+    return tuple(found)
+
+
+def _region(tree: Mapping[str, Any]) -> RegionRecord:
+    return RegionRecord(tree["symbol"], tree["codegen"], tuple(map(_composite, tree["composites"])))
+
+
+def _composite(tree: Mapping[str, Any]) -> CompositeRecord:
+    ops, modules, sources = (tuple(tree[name]) for name in ("ops", "modules", "sources"))
+    return CompositeRecord(tree["name"], ops, tree["symbol"], modules, sources)

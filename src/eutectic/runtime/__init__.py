@@ -1,1 +1,5 @@
 """Runs what was compiled; importable without the compiler."""
+
+from eutectic.support.lazy import lazy
+
+lazy(globals())

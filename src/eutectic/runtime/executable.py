@@ -1,168 +1,35 @@
-"""Executable: a compiled function as a list of instructions over numbered slots.
+"""Executable: a program, loaded.
 
-Knows nothing of the compiler: instructions are callables that somebody linked.
-All state of a call is local to it, so any number of threads may call at once.
+Knows nothing of the compiler. All state of a call is local to it, so any number of threads may call at once.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from eutectic.support.deep import deep
-from eutectic.support.errors import CallError
+from eutectic.runtime.instructions import Instruction, Literal, RunLibrary, RunNative, Slots
+from eutectic.runtime.library import LibraryKernel, LoadedKernel
+from eutectic.runtime.native import OtherThread, SpecialValues
+from eutectic.runtime.params import Param, TensorParam
+from eutectic.runtime.program import Program
+from eutectic.runtime.sizes import Sizes
+from eutectic.runtime.worker import elsewhere
+from eutectic.support.errors import CallError, EutecticAdvice
+
+if TYPE_CHECKING:
+    from eutectic.runtime.loading import Loading
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Sizes: TypeAlias = dict[str, int]
-Size: TypeAlias = int | str | Callable[[Mapping[str, int]], int]
-Slots: TypeAlias = list[Any]
-
-
-class Instruction(Protocol):
-    """One step of an executable."""
-
-    @property
-    def name(self) -> str:
-        """What profiles and errors call it."""
-
-    def __call__(self, slots: Slots, sizes: Sizes) -> None:
-        """Read operands from `slots`, write results to `slots`."""
-
-
-class Param(Protocol):
-    """What a function takes in one place."""
-
-    @property
-    def name(self) -> str:
-        """The parameter's name."""
-
-    @property
-    def has_derived_sizes(self) -> bool:
-        """Whether sizes are computed from symbols, which another argument may define."""
-
-    def check(self, value: Any, sizes: Sizes) -> Any:
-        """The argument as instructions want it; binds the symbolic sizes that it defines."""
-
-    def settle(self, value: Any, sizes: Sizes) -> None:
-        """Check sizes again, now that all symbols are known."""
-
-
-@dataclass(frozen=True)
-class TensorParam:
-    """A tensor argument.
-
-    Attributes:
-        name: The parameter's name.
-        dtype: NumPy dtype expected.
-        shape: Per axis a size, or the name of a symbolic size that the argument defines or must repeat,
-            or a function of those sizes. None when only the rank is known.
-        rank: Number of axes; -1 when unknown.
-        ranges: Least and largest value of symbolic sizes, by name.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    shape: tuple[Size, ...] | None
-    rank: int
-    ranges: Mapping[str, tuple[int, int | None]]
-
-    @deep
-    def check(self, value: Any, sizes: Sizes) -> Array:
-        """The argument as a C-contiguous array.
-
-        Raises:
-            CallError: it does not fit.
-        """
-        if type(value) is np.ndarray and value.shape == self.shape and value.dtype == self.dtype:
-            flags = value.flags
-            if flags.c_contiguous and flags.aligned:
-                return value  # nothing symbolic, nothing to convert: what most calls give
-        if not isinstance(value, np.ndarray):
-            raise CallError(f"argument {self.name} must be an array, got {type(value).__name__}")
-        if value.dtype != self.dtype and value.dtype.newbyteorder("=") == self.dtype:
-            return self.check(value.astype(self.dtype), sizes)
-        if value.dtype != self.dtype:
-            raise CallError(
-                f"argument {self.name} must be {self.dtype.name}, got {value.dtype.name}",
-                help=f"convert it to {self.dtype.name} first",
-            )
-        if self.rank >= 0 and value.ndim != self.rank:
-            raise CallError(f"argument {self.name} must have {self.rank} axes, got {value.ndim}: shape {value.shape}")
-        self.check_shape(value.shape, sizes)
-        if value.flags.c_contiguous and value.flags.aligned:
-            return value
-        return np.array(value, order="C", copy=True)
-
-    def settle(self, value: Array, sizes: Sizes) -> None:
-        """Check sizes again, now that all symbols are known.
-
-        Raises:
-            CallError: one does not fit.
-        """
-        self.check_shape(value.shape, sizes)
-
-    @property
-    def has_derived_sizes(self) -> bool:
-        """Whether sizes are computed from symbols, which another argument may define."""
-        return any(callable(size) for size in self.shape or ())
-
-    def check_shape(self, given: tuple[int, ...], sizes: Sizes) -> None:
-        """Check sizes and bind those defined here; ones whose symbols are not known yet pass.
-
-        Raises:
-            CallError: one does not fit.
-        """
-        check_sizes(self.name, self.shape, given, sizes, self.ranges)
-
-
-def check_sizes(
-    name: str,
-    wanted: Sequence[Size] | None,
-    given: Sequence[int],
-    sizes: Sizes,
-    ranges: Mapping[str, tuple[int, int | None]],
-) -> None:
-    """Check the sizes of an argument and bind those it defines; ones whose symbols are not known yet pass.
-
-    Raises:
-        CallError: one does not fit.
-    """
-    if wanted is None:
-        return
-    for axis, (want, size) in enumerate(zip(wanted, given, strict=True)):
-        if isinstance(want, str):
-            if want not in sizes:
-                refuse_size(f"argument {name} has size {size} on axis {axis}", want, size, ranges)
-                sizes[want] = size
-                continue
-            want = sizes[want]
-        elif callable(want):
-            try:
-                want = want(sizes)
-            except KeyError:
-                continue
-        if want != size:
-            raise CallError(
-                f"argument {name} must have size {want} on axis {axis}, got {size}",
-                notes=[f"its shape is {tuple(given)}"],
-                help="compile again for this shape, or with a dynamic size there",
-            )
-
-
-def refuse_size(what: str, symbol: str, size: int, ranges: Mapping[str, tuple[int, int | None]]) -> None:
-    """Refuse a size outside of the range of its symbol.
-
-    Raises:
-        CallError: it is outside.
-    """
-    low, high = ranges.get(symbol, (0, None))
-    if size < low or (high is not None and size > high):
-        top = "more" if high is None else str(high)
-        raise CallError(f"{what}; the model was exported for {symbol} from {low} to {top}")
+_ADVICE: Final = (
+    "an input holds NaN, infinity or numbers near the largest: such calls run without {}, which drops NaN or turns "
+    'infinity into it, and take longer; compile with precision="strict" if this is frequent'
+)
 
 
 @dataclass(frozen=True)
@@ -191,41 +58,61 @@ class KernelTime:
 class Executable:
     """A compiled function.
 
+    Attributes:
+        program: What it is made from.
+
     Args:
-        params: Its arguments, in order.
-        instructions: What it does, in order.
-        slot_count: Slots a call needs; arguments take the first ones.
-        constants: Values of slots that are the same in every call.
-        results: Slots of the results, in order.
-        copied: Results that are copied, because they may share memory with a constant.
+        program: The function as data.
+        loading: Loads the parts of it.
+        otherwise: Makes what computes calls that a library would compute wrongly, when the program has none itself.
     """
 
-    def __init__(
-        self,
-        params: Sequence[Param],
-        instructions: Sequence[Instruction],
-        slot_count: int,
-        constants: Mapping[int, Any],
-        results: Sequence[int],
-        copied: Sequence[int] = (),
-    ) -> None:
-        self.params = tuple(params)
-        self.instructions = tuple(instructions)
-        self.results = tuple(results)
-        self._copied = frozenset(copied)
-        self._derived = tuple(i for i, param in enumerate(self.params) if param.has_derived_sizes)
-        self._template: Slots = [None] * slot_count
-        for slot, value in constants.items():
+    def __init__(self, program: Program, loading: Loading, otherwise: Callable[[], Executable] | None = None) -> None:
+        self.program = program
+        self._copied = frozenset(program.copied)
+        self._derived = tuple(i for i, param in enumerate(program.params) if param.has_derived_sizes)
+        self._template: Slots = [None] * program.slot_count
+        for slot, value in program.constants.items():
             self._template[slot] = value
+        self._steps = tuple(instruction.bind(loading) for instruction in program.instructions)
+        self._loading, self._make_other = loading, otherwise
+        self._other: list[Executable] = []  # once a call needed it
+
+    @property
+    def params(self) -> tuple[Param, ...]:
+        """Its arguments, in order."""
+        return self.program.params
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """What it does, in order."""
+        return self.program.instructions
 
     @property
     def direct(self) -> Direct | None:
         """The one native function that is all it does, called with the arguments and then the results; else None."""
-        if len(self.instructions) != 1:
+        only = self.instructions[0] if len(self.instructions) == 1 else None
+        if not isinstance(only, RunNative) or self.program.results != only.slots or self._copied:
             return None
-        find = getattr(self.instructions[0], "direct", None)
-        found: Direct | None = None if find is None else find(len(self.params))
-        return found if found is not None and self.results == found.slots and not self._copied else None
+        inputs = tuple(i for i in only.inputs if not (isinstance(i, Literal) and i.value == ()))
+        if inputs != tuple(range(len(self.params))):
+            return None
+        outputs = [(shape, dtype) for shape, dtype in only.outputs if all(isinstance(size, int) for size in shape)]
+        if len(outputs) != len(only.outputs):
+            return None
+        function = self._loading.native(only.code).function.raw
+        return Direct(function, tuple(outputs), only.slots)  # type: ignore[arg-type]  # all sizes are integers
+
+    def libraries(self) -> list[LoadedKernel]:
+        """The kernels of libraries that it calls, loaded, each once."""
+        return [self._loading.library(kernel) for kernel in self._kernels()]
+
+    def _kernels(self) -> list[LibraryKernel]:
+        called: list[LibraryKernel] = []
+        for step in self.instructions:
+            called += step.code.libraries if isinstance(step, RunNative) else ()
+            called += (step.kernel,) if isinstance(step, RunLibrary) else ()
+        return list({id(kernel): kernel for kernel in called}.values())
 
     def __call__(self, *args: Array) -> list[Array]:
         """Results for some arguments, each owned by the caller.
@@ -237,18 +124,52 @@ class Executable:
 
     def run(self, args: Sequence[Array]) -> list[Array]:
         """The same for a sequence of arguments."""
+        try:
+            return self._here(args)
+        except OtherThread:
+            return elsewhere(self._here, args)
+
+    def _here(self, args: Sequence[Array]) -> list[Array]:
+        try:
+            return self._run(args)
+        except SpecialValues:
+            return self._otherwise()._run(args)  # no library is asked there
+
+    def _run(self, args: Sequence[Array]) -> list[Array]:
         slots, sizes = self._start(args)
-        for instruction in self.instructions:
-            instruction(slots, sizes)
+        for step in self._steps:
+            step(slots, sizes)
         return self._finish(slots)
+
+    def complete(self) -> Program:
+        """The program together with what computes the calls that a library would compute wrongly."""
+        if self.program.otherwise is not None or self._make_other is None or not self._kernels():
+            return self.program
+        return replace(self.program, otherwise=self._make_other().program)
+
+    def _otherwise(self) -> Executable:
+        """What computes calls with values that a library would lose."""
+        if not self._other:
+            names = " and ".join(dict.fromkeys(kernel.library for kernel in self._kernels()))
+            warnings.warn(_ADVICE.format(names or "the library"), EutecticAdvice, stacklevel=5)
+            if self.program.otherwise is not None:
+                self._other.append(Executable(self.program.otherwise, self._loading))
+            elif self._make_other is not None:
+                self._other.append(self._make_other())
+            else:
+                raise CallError(
+                    "an input holds NaN or infinity, which a library would lose, and the program has no other code",
+                    help='compile with precision="strict", or give finite inputs',
+                )
+        return self._other[0]
 
     def profile(self, args: Sequence[Array]) -> tuple[list[Array], list[KernelTime]]:
         """Results, and the seconds of each instruction of this one call."""
         slots, sizes = self._start(args)
         times = []
-        for instruction in self.instructions:
+        for instruction, step in zip(self.instructions, self._steps, strict=True):
             start = time.perf_counter()
-            instruction(slots, sizes)
+            step(slots, sizes)
             times.append(KernelTime(instruction.name, time.perf_counter() - start))
         return self._finish(slots), times
 
@@ -265,7 +186,7 @@ class Executable:
         return slots, sizes
 
     def _finish(self, slots: Slots) -> list[Array]:
-        return [slots[i].copy() if i in self._copied else slots[i] for i in self.results]
+        return [slots[i].copy() if i in self._copied else slots[i] for i in self.program.results]
 
 
 def _noun(params: Sequence[Param]) -> str:

@@ -1,17 +1,28 @@
-"""The kinds of instruction an executable is made of."""
+"""The kinds of instruction a program is made of: data, which `Loading` makes run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from eutectic.runtime.executable import Direct, Size, Sizes, Slots
+from eutectic.runtime.library import LibraryKernel
+from eutectic.runtime.native_code import NativeCode
+from eutectic.runtime.params import Param
+from eutectic.runtime.sizes import Size, Sizes, evaluate
 from eutectic.support.deep import deep
 
+if TYPE_CHECKING:
+    from eutectic.runtime.loading import Loading
+    from eutectic.runtime.program import Program
+
 Operand: TypeAlias = "int | tuple[Operand, ...] | Literal"
+Slots: TypeAlias = list[Any]
+Shape: TypeAlias = tuple[Size, ...]
+Run: TypeAlias = Callable[[Slots, Sizes], None]
+Fill: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], None]
 
 
 @dataclass(frozen=True)
@@ -23,15 +34,8 @@ class Literal:
     def get(self, sizes: Mapping[str, int]) -> Any:
         """The value under some symbolic sizes."""
         if isinstance(self.value, tuple):
-            return tuple(resolve(size, sizes) for size in self.value)
+            return tuple(evaluate(size, sizes) for size in self.value)
         return self.value
-
-
-def resolve(size: Size, sizes: Mapping[str, int]) -> int:
-    """A size as an integer."""
-    if isinstance(size, int):
-        return size
-    return sizes[size] if isinstance(size, str) else size(sizes)
 
 
 @deep
@@ -44,83 +48,253 @@ def fetch(operand: Operand, slots: Slots, sizes: Sizes) -> Any:
     return tuple(fetch(part, slots, sizes) for part in operand)
 
 
-def _shape(shape: tuple[Size, ...], sizes: Sizes) -> tuple[int, ...]:
-    """A shape in integers; without symbols, which is the common case, it is that already."""
-    return tuple(resolve(size, sizes) for size in shape) if sizes else shape  # type: ignore[return-value]
+class Instruction(Protocol):
+    """One step of a program."""
+
+    @property
+    def name(self) -> str:
+        """What profiles and errors call it."""
+
+    def bind(self, loading: Loading) -> Run:
+        """What does it: reads operands from slots, writes results to slots."""
 
 
 @dataclass(frozen=True)
-class CallRegion:
-    """Run a backend's region into fresh arrays.
+class Filled:
+    """What instructions share that fill fresh arrays.
 
     Attributes:
-        name: The region's symbol.
-        region: Fills its outputs from its inputs.
+        name: What profiles and errors call it.
         inputs: Operands.
         outputs: Per result the shape and dtype.
         slots: Per result the slot it goes to.
     """
 
     name: str
-    region: Callable[[Sequence[Any], Sequence[Any]], None]
     inputs: tuple[Operand, ...]
-    outputs: tuple[tuple[tuple[Size, ...], np.dtype[Any]], ...]
+    outputs: tuple[tuple[Shape, np.dtype[Any]], ...]
     slots: tuple[int, ...]
 
-    def direct(self, params: int) -> Direct | None:
-        """The native function behind the region, when its inputs are the first `params` slots and sizes are known."""
-        function = getattr(self.region, "direct", None)
-        inputs = tuple(i for i in self.inputs if not (isinstance(i, Literal) and i.value == ()))
-        known = [(shape, dtype) for shape, dtype in self.outputs if all(isinstance(size, int) for size in shape)]
-        if function is None or inputs != tuple(range(params)) or len(known) != len(self.outputs):
-            return None
-        return Direct(function, tuple(known), self.slots)  # type: ignore[arg-type]  # all sizes are integers
+    def filling(self, fill: Fill) -> Run:
+        """Allocate the outputs and have them filled."""
+        inputs_of, outputs, places = self.inputs, self.outputs, self.slots
 
-    def __call__(self, slots: Slots, sizes: Sizes) -> None:
-        """Allocate the outputs and run."""
-        inputs = [fetch(operand, slots, sizes) for operand in self.inputs]
-        inputs = [
-            np.ascontiguousarray(x) if isinstance(x, np.ndarray) and not x.flags.c_contiguous else x for x in inputs
-        ]
-        made = [np.empty(_shape(shape, sizes), dtype) for shape, dtype in self.outputs]
-        self.region(inputs, made)
-        if len(self.slots) == 1:
-            slots[self.slots[0]] = made[0]
-            return
-        for slot, array in zip(self.slots, made, strict=True):
-            slots[slot] = array
+        def run(slots: Slots, sizes: Sizes) -> None:
+            inputs = [_contiguous(fetch(operand, slots, sizes)) for operand in inputs_of]
+            made = [np.empty(_shape(shape, sizes), dtype) for shape, dtype in outputs]
+            fill(inputs, made)
+            for slot, array in zip(places, made, strict=True):
+                slots[slot] = array
+
+        return run
 
 
 @dataclass(frozen=True)
-class CallFunction:
-    """Run a Python function, such as an operator's NumPy reference.
+class RunNative(Filled):
+    """Run native code into fresh arrays.
+
+    Attributes:
+        code: What runs.
+    """
+
+    code: NativeCode
+
+    def bind(self, loading: Loading) -> Run:
+        """See `Instruction`."""
+        return self.filling(loading.native(self.code))
+
+
+@dataclass(frozen=True)
+class RunLibrary(Filled):
+    """Run a kernel of a library into fresh arrays, from Python.
+
+    Attributes:
+        kernel: What runs.
+    """
+
+    kernel: LibraryKernel
+
+    def bind(self, loading: Loading) -> Run:
+        """See `Instruction`."""
+        return self.filling(loading.library(self.kernel))
+
+
+@dataclass(frozen=True)
+class RunProgram(Filled):
+    """Run another program; its results become those of this one.
+
+    Attributes:
+        program: What runs.
+    """
+
+    program: Program
+
+    def bind(self, loading: Loading) -> Run:
+        """See `Instruction`."""
+        run = loading.program(self.program)
+
+        def fill(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+            for output, value in zip(outputs, run(inputs), strict=True):
+                output[...] = value
+
+        return self.filling(fill)
+
+
+@dataclass(frozen=True)
+class CallHost:
+    """Run a function of Python, such as an operator's NumPy reference. Not data: it belongs to the compiler.
 
     Attributes:
         name: What it computes.
         function: Called with the operands.
         operands: Its arguments.
         slot: Where its result goes.
+        module: Path of the user's module it came from; empty when unknown.
+        source: `file:line` of the user's code it came from; empty when unknown.
     """
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[..., Any] = field(compare=False)
     operands: tuple[Operand, ...]
     slot: int
+    module: str = ""
+    source: str = ""
 
-    def __call__(self, slots: Slots, sizes: Sizes) -> None:
-        """Run it."""
-        slots[self.slot] = self.function(*(fetch(operand, slots, sizes) for operand in self.operands))
+    def bind(self, loading: Loading) -> Run:
+        """See `Instruction`."""
+        function, operands, slot = self.function, self.operands, self.slot
+
+        def run(slots: Slots, sizes: Sizes) -> None:
+            slots[slot] = function(*(fetch(operand, slots, sizes) for operand in operands))
+
+        return run
 
 
 @dataclass(frozen=True)
-class Bind:
-    """Check a value against a shape and bind the symbolic sizes it defines."""
+class Check:
+    """Check a value, and bind the symbolic sizes it defines.
+
+    Attributes:
+        name: What profiles call it.
+        source: The value.
+        slot: Where the value goes.
+        want: What it must be.
+    """
 
     name: str
     source: int
     slot: int
-    check: Callable[[Any, Sizes], Any]
+    want: Param
 
-    def __call__(self, slots: Slots, sizes: Sizes) -> None:
-        """Check and pass on."""
-        slots[self.slot] = self.check(slots[self.source], sizes)
+    def bind(self, loading: Loading) -> Run:
+        """See `Instruction`."""
+
+        def run(slots: Slots, sizes: Sizes) -> None:
+            slots[self.slot] = self.want.check(slots[self.source], sizes)
+
+        return run
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Compute a size.
+
+    Attributes:
+        size: Which.
+        slot: Where it goes.
+    """
+
+    size: Size
+    slot: int
+    name: str = "size"
+
+    def bind(self, loading: Loading) -> Run:
+        """See `Instruction`."""
+
+        def run(slots: Slots, sizes: Sizes) -> None:
+            slots[self.slot] = evaluate(self.size, sizes)
+
+        return run
+
+
+@dataclass(frozen=True)
+class Take:
+    """Take a part of a tuple.
+
+    Attributes:
+        whole: The tuple.
+        index: Which part.
+        slot: Where it goes.
+    """
+
+    whole: Operand
+    index: int
+    slot: int
+    name: str = "getitem"
+
+    def bind(self, loading: Loading) -> Run:
+        """See `Instruction`."""
+
+        def run(slots: Slots, sizes: Sizes) -> None:
+            slots[self.slot] = fetch(self.whole, slots, sizes)[self.index]
+
+        return run
+
+
+@dataclass(frozen=True)
+class Put:
+    """Put a value into a slot: a literal, or a copy of an array.
+
+    Attributes:
+        source: The value.
+        slot: Where it goes.
+        copies: Whether it must be memory of its own.
+    """
+
+    source: Operand
+    slot: int
+    copies: bool = False
+    name: str = "value"
+
+    def bind(self, loading: Loading) -> Run:
+        """See `Instruction`."""
+
+        def run(slots: Slots, sizes: Sizes) -> None:
+            value = fetch(self.source, slots, sizes)
+            slots[self.slot] = np.copy(value) if self.copies else value
+
+        return run
+
+
+@dataclass(frozen=True)
+class Reshape:
+    """Copy an array under another shape.
+
+    Attributes:
+        name: What profiles call it.
+        source: The array.
+        shape: The shape of the copy, with as many elements.
+        slot: Where it goes.
+    """
+
+    name: str
+    source: Operand
+    shape: Shape
+    slot: int
+
+    def bind(self, loading: Loading) -> Run:
+        """See `Instruction`."""
+
+        def run(slots: Slots, sizes: Sizes) -> None:
+            slots[self.slot] = np.array(fetch(self.source, slots, sizes), order="C").reshape(_shape(self.shape, sizes))
+
+        return run
+
+
+def _contiguous(value: Any) -> Any:
+    return np.ascontiguousarray(value) if isinstance(value, np.ndarray) and not value.flags.c_contiguous else value
+
+
+def _shape(shape: Shape, sizes: Sizes) -> tuple[int, ...]:
+    """A shape in integers; without symbols, which is the common case, it is that already."""
+    return tuple(evaluate(size, sizes) for size in shape) if sizes else shape  # type: ignore[return-value]

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from eutectic.support.errors import CallError
 
-_KINDS: dict[str, type[Exception]] = {"MemoryError": MemoryError}
+
+class SpecialValues(Exception):
+    """A library would compute a call wrongly, as an input has NaN or infinities."""
+
+
+class OtherThread(Exception):
+    """A library cannot be called by this thread, as a fork took its helpers away."""
 
 
 def raise_address() -> int:
@@ -23,6 +30,15 @@ def raise_address() -> int:
     found = ctypes.cast(tvm_ffi.LIB.TVMFFIErrorSetRaisedFromCStr, ctypes.c_void_p).value
     assert found is not None
     return found
+
+
+@cache
+def _register_errors() -> None:
+    """Let native code raise our exceptions, by name."""
+    import tvm_ffi  # as above
+
+    for kind in (SpecialValues, OtherThread):
+        tvm_ffi.register_error(kind.__name__, kind)
 
 
 class NativeFunction:
@@ -36,6 +52,7 @@ class NativeFunction:
     def __init__(self, address: int, owner: Any = None) -> None:
         import tvm_ffi  # as above
 
+        _register_errors()
         self._function = tvm_ffi.Function.__from_extern_c__(address, keep_alive_object=owner)
         self.raw = self._function
 

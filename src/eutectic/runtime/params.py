@@ -1,15 +1,158 @@
-"""What a function takes besides single tensors: numbers, shapes, and tuples of all of these."""
+"""What a function takes: tensors, numbers, shapes, and tuples of all of these; how each is checked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
-from eutectic.runtime.executable import Param, Size, Sizes, check_sizes, refuse_size
+from eutectic.runtime.sizes import Size, SizeExpr, Sizes, evaluate
+from eutectic.support.deep import deep
 from eutectic.support.errors import CallError
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Ranges: TypeAlias = Mapping[str, tuple[int, int | None]]
+
+
+class Param(Protocol):
+    """What a function takes in one place; also what a value inside of it must be."""
+
+    @property
+    def name(self) -> str:
+        """The parameter's name."""
+
+    @property
+    def has_derived_sizes(self) -> bool:
+        """Whether sizes are computed from symbols, which another argument may define."""
+
+    def check(self, value: Any, sizes: Sizes) -> Any:
+        """The argument as instructions want it; binds the symbolic sizes that it defines."""
+
+    def settle(self, value: Any, sizes: Sizes) -> None:
+        """Check sizes again, now that all symbols are known."""
+
+
+@dataclass(frozen=True)
+class TensorParam:
+    """A tensor argument.
+
+    Attributes:
+        name: The parameter's name.
+        dtype: NumPy dtype expected; None takes any.
+        shape: Per axis a size, or the name of a symbolic size that the argument defines or must repeat,
+            or a function of those sizes. None when only the rank is known.
+        rank: Number of axes; -1 when unknown.
+        ranges: Least and largest value of symbolic sizes, by name.
+        place: What it is, for messages: an `argument`, or a `value` of the program.
+    """
+
+    name: str
+    dtype: np.dtype[Any] | None
+    shape: tuple[Size, ...] | None
+    rank: int
+    ranges: Mapping[str, tuple[int, int | None]]
+    place: str = "argument"
+
+    @property
+    def what(self) -> str:
+        """How messages call it."""
+        return f"{self.place} {self.name}"
+
+    @deep
+    def check(self, value: Any, sizes: Sizes) -> Array:
+        """The argument as a C-contiguous array.
+
+        Raises:
+            CallError: it does not fit.
+        """
+        if type(value) is np.ndarray and value.shape == self.shape and value.dtype == self.dtype:
+            flags = value.flags
+            if flags.c_contiguous and flags.aligned:
+                return value  # nothing symbolic, nothing to convert: what most calls give
+        if not isinstance(value, np.ndarray):
+            raise CallError(f"{self.what} must be an array, got {type(value).__name__}")
+        if self.dtype is not None and value.dtype != self.dtype:
+            if value.dtype.newbyteorder("=") == self.dtype:
+                return self.check(value.astype(self.dtype), sizes)
+            raise CallError(
+                f"{self.what} must be {self.dtype.name}, got {value.dtype.name}",
+                help=f"convert it to {self.dtype.name} first",
+            )
+        if self.rank >= 0 and value.ndim != self.rank:
+            raise CallError(f"{self.what} must have {self.rank} axes, got {value.ndim}: shape {value.shape}")
+        self.check_shape(value.shape, sizes)
+        if value.flags.c_contiguous and value.flags.aligned:
+            return value
+        return np.array(value, order="C", copy=True)
+
+    def settle(self, value: Array, sizes: Sizes) -> None:
+        """Check sizes again, now that all symbols are known.
+
+        Raises:
+            CallError: one does not fit.
+        """
+        self.check_shape(value.shape, sizes)
+
+    @property
+    def has_derived_sizes(self) -> bool:
+        """Whether sizes are computed from symbols, which another argument may define."""
+        return any(isinstance(size, SizeExpr) for size in self.shape or ())
+
+    def check_shape(self, given: tuple[int, ...], sizes: Sizes) -> None:
+        """Check sizes and bind those defined here; ones whose symbols are not known yet pass.
+
+        Raises:
+            CallError: one does not fit.
+        """
+        check_sizes(self.what, self.shape, given, sizes, self.ranges)
+
+
+def check_sizes(
+    what: str,
+    wanted: Sequence[Size] | None,
+    given: Sequence[int],
+    sizes: Sizes,
+    ranges: Mapping[str, tuple[int, int | None]],
+) -> None:
+    """Check the sizes of an argument and bind those it defines; ones whose symbols are not known yet pass.
+
+    Raises:
+        CallError: one does not fit.
+    """
+    if wanted is None:
+        return
+    for axis, (want, size) in enumerate(zip(wanted, given, strict=True)):
+        if isinstance(want, str):
+            if want not in sizes:
+                refuse_size(f"{what} has size {size} on axis {axis}", want, size, ranges)
+                sizes[want] = size
+                continue
+            want = sizes[want]
+        elif isinstance(want, SizeExpr):
+            try:
+                want = evaluate(want, sizes)
+            except KeyError:
+                continue
+        if want != size:
+            raise CallError(
+                f"{what} must have size {want} on axis {axis}, got {size}",
+                notes=[f"its shape is {tuple(given)}"],
+                help="compile again for this shape, or with a dynamic size there",
+            )
+
+
+def refuse_size(what: str, symbol: str, size: int, ranges: Mapping[str, tuple[int, int | None]]) -> None:
+    """Refuse a size outside of the range of its symbol.
+
+    Raises:
+        CallError: it is outside.
+    """
+    low, high = ranges.get(symbol, (0, None))
+    if size < low or (high is not None and size > high):
+        top = "more" if high is None else str(high)
+        raise CallError(f"{what}; the model was exported for {symbol} from {low} to {top}")
 
 
 @dataclass(frozen=True)
@@ -21,12 +164,19 @@ class ScalarParam:
         dtype: NumPy dtype.
         size: The number it must be, as the sizes of tensors are given; None for any.
         ranges: Least and largest value of symbolic sizes, by name.
+        place: What it is, for messages: an `argument`, or a `value` of the program.
     """
 
     name: str
     dtype: np.dtype[Any]
     size: Size | None
     ranges: Mapping[str, tuple[int, int | None]]
+    place: str = "argument"
+
+    @property
+    def what(self) -> str:
+        """How messages call it."""
+        return f"{self.place} {self.name}"
 
     def check(self, value: Any, sizes: Sizes) -> Any:
         """The argument as a number of Python.
@@ -40,7 +190,7 @@ class ScalarParam:
             self.dtype.kind, (int, np.integer)
         )
         if not isinstance(value, kinds) or (isinstance(value, (bool, np.bool_)) and self.dtype.kind != "b"):
-            raise CallError(f"argument {self.name} must be a number of dtype {self.dtype.name}, got {_kind(value)}")
+            raise CallError(f"{self.what} must be a number of dtype {self.dtype.name}, got {_kind(value)}")
         plain: Any = value.item() if isinstance(value, np.generic) else value
         self.settle(plain, sizes)
         return float(plain) if self.dtype.kind == "f" else plain
@@ -54,22 +204,22 @@ class ScalarParam:
         wanted = self.size
         if isinstance(wanted, str):
             if wanted not in sizes:
-                refuse_size(f"argument {self.name} is {value}", wanted, value, self.ranges)
+                refuse_size(f"{self.what} is {value}", wanted, value, self.ranges)
                 sizes[wanted] = value
                 return
             wanted = sizes[wanted]
-        elif callable(wanted):
+        elif isinstance(wanted, SizeExpr):
             try:
-                wanted = wanted(sizes)
+                wanted = evaluate(wanted, sizes)
             except KeyError:
                 return
         if wanted is not None and wanted != value:
-            raise CallError(f"argument {self.name} must be {wanted}, got {value}")
+            raise CallError(f"{self.what} must be {wanted}, got {value}")
 
     @property
     def has_derived_sizes(self) -> bool:
         """Whether its value is computed from symbols, which another argument may define."""
-        return callable(self.size)
+        return isinstance(self.size, SizeExpr)
 
 
 @dataclass(frozen=True)
@@ -81,12 +231,19 @@ class ShapeParam:
         sizes: Per axis, as the sizes of tensors are given; None when they are not known.
         rank: Number of sizes; -1 when unknown.
         ranges: Least and largest value of symbolic sizes, by name.
+        place: What it is, for messages: an `argument`, or a `value` of the program.
     """
 
     name: str
     sizes: tuple[Size, ...] | None
     rank: int
     ranges: Mapping[str, tuple[int, int | None]]
+    place: str = "argument"
+
+    @property
+    def what(self) -> str:
+        """How messages call it."""
+        return f"{self.place} {self.name}"
 
     def check(self, value: Any, sizes: Sizes) -> tuple[int, ...]:
         """The argument as a tuple of integers.
@@ -97,12 +254,12 @@ class ShapeParam:
         if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu":
             value = value.tolist()
         if not isinstance(value, (tuple, list)) or not all(isinstance(size, (int, np.integer)) for size in value):
-            raise CallError(f"argument {self.name} must be a shape, got {_kind(value)}")
+            raise CallError(f"{self.what} must be a shape, got {_kind(value)}")
         given = tuple(map(int, value))
         if self.rank >= 0 and len(given) != self.rank:
-            raise CallError(f"argument {self.name} must have {self.rank} sizes, got {len(given)}: shape {given}")
+            raise CallError(f"{self.what} must have {self.rank} sizes, got {len(given)}: shape {given}")
         if any(size < 0 for size in given):
-            raise CallError(f"argument {self.name} has a negative size: shape {given}")
+            raise CallError(f"{self.what} has a negative size: shape {given}")
         self.settle(given, sizes)
         return given
 
@@ -112,12 +269,12 @@ class ShapeParam:
         Raises:
             CallError: one differs.
         """
-        check_sizes(self.name, self.sizes, value, sizes, self.ranges)
+        check_sizes(self.what, self.sizes, value, sizes, self.ranges)
 
     @property
     def has_derived_sizes(self) -> bool:
         """Whether sizes are computed from symbols, which another argument may define."""
-        return any(callable(size) for size in self.sizes or ())
+        return any(isinstance(size, SizeExpr) for size in self.sizes or ())
 
 
 @dataclass(frozen=True)
@@ -127,10 +284,17 @@ class TupleParam:
     Attributes:
         name: The parameter's name.
         fields: The parts.
+        place: What it is, for messages: an `argument`, or a `value` of the program.
     """
 
     name: str
     fields: tuple[Param, ...]
+    place: str = "argument"
+
+    @property
+    def what(self) -> str:
+        """How messages call it."""
+        return f"{self.place} {self.name}"
 
     def check(self, value: Any, sizes: Sizes) -> tuple[Any, ...]:
         """The argument as a tuple of what its parts give.
@@ -139,9 +303,9 @@ class TupleParam:
             CallError: it does not fit.
         """
         if not isinstance(value, (tuple, list)):
-            raise CallError(f"argument {self.name} must be a tuple of {len(self.fields)}, got {_kind(value)}")
+            raise CallError(f"{self.what} must be a tuple of {len(self.fields)}, got {_kind(value)}")
         if len(value) != len(self.fields):
-            raise CallError(f"argument {self.name} must be a tuple of {len(self.fields)}, got one of {len(value)}")
+            raise CallError(f"{self.what} must be a tuple of {len(self.fields)}, got one of {len(value)}")
         return tuple(field.check(part, sizes) for field, part in zip(self.fields, value, strict=True))
 
     def settle(self, value: Sequence[Any], sizes: Sizes) -> None:
@@ -153,6 +317,25 @@ class TupleParam:
     def has_derived_sizes(self) -> bool:
         """Whether a part has sizes that are computed from symbols."""
         return any(field.has_derived_sizes for field in self.fields)
+
+
+@dataclass(frozen=True)
+class AnyParam:
+    """Something that is not looked at.
+
+    Attributes:
+        name: The parameter's name.
+    """
+
+    name: str
+    has_derived_sizes: ClassVar[bool] = False
+
+    def check(self, value: Any, sizes: Sizes) -> Any:
+        """The value itself."""
+        return value
+
+    def settle(self, value: Any, sizes: Sizes) -> None:
+        """Nothing to check."""
 
 
 def _kind(value: Any) -> str:

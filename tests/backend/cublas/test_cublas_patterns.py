@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.backend.library_graphs import composites, dequantized, product, refusals, scaled, symbolic, unique
 
-from eutectic.backend.cublas import patterns as _patterns  # noqa: F401  # registers the table
 from eutectic.backend.cublas.partition import partition_for_cublas
+from eutectic.backend.registry import loader
 from eutectic.driver.link import link
 from eutectic.ir.structural import structural_equal
 from eutectic.relax import op
@@ -150,10 +150,10 @@ def test_partitioning_twice_changes_nothing():
 def test_a_region_that_has_to_run_says_what_it_needs(golden):
     lowered = RunCodegen()(partition_for_cublas(product("matmul_bias_relu", dtype="float32")))
     (region,) = lowered.attrs["external_mods"]
-    assert region.kind == "cublas"
-    assert region.operators == ("relax.matmul", "relax.add", "relax.nn.relu")
+    assert region.kernel.library == "cublas"
+    assert region.kernel.description["operators"] == ["relax.matmul", "relax.add", "relax.nn.relu"]
     with pytest.raises(LoadError) as caught:
-        region.load(1, None)
+        loader(region.kernel.library)(region.kernel, 1)
     assert caught.value.code == "X0120"
     golden(str(caught.value))
     with pytest.raises(CodegenError, match="is in no module"):

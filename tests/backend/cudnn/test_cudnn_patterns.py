@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.backend.library_graphs import composites, convolution, refusals, stacked, unique
 
-from eutectic.backend.cudnn import patterns as _patterns  # noqa: F401  # registers the table
 from eutectic.backend.cudnn.partition import partition_for_cudnn
+from eutectic.backend.registry import loader
 from eutectic.relax import op
 from eutectic.relax.analysis import problems_of
 from eutectic.relax.transform import RunCodegen
@@ -105,5 +105,5 @@ def test_a_region_that_has_to_run_says_what_it_needs():
     lowered = RunCodegen()(partition_for_cudnn(convolution("conv2d_bias_relu")))
     (region,) = lowered.attrs["external_mods"]
     with pytest.raises(LoadError, match="needs a CUDA device and cuDNN") as caught:
-        region.load(None, None)
+        loader(region.kernel.library)(region.kernel, None)
     assert caught.value.facts[1] == "taken by: cudnn.conv2d.nhwc_ohwi_bias_relu"

@@ -17,8 +17,8 @@ from tests.backend.library_graphs import (
     unique,
 )
 
-from eutectic.backend.cutlass import patterns as _patterns  # noqa: F401  # registers the table
 from eutectic.backend.cutlass.partition import partition_for_cutlass, rewrite_attention
+from eutectic.backend.registry import loader
 from eutectic.ir.transform import PassContext
 from eutectic.relax import BlockBuilder, Var, op
 from eutectic.relax.analysis import problems_of
@@ -292,8 +292,8 @@ def test_without_annotation_composites_are_left_for_merging():
 def test_a_region_that_has_to_run_says_what_it_needs():
     lowered = RunCodegen()(partition_for_cutlass(attention()))
     (region,) = lowered.attrs["external_mods"]
-    assert region.workspace_bytes > 0
+    assert region.kernel.description["workspace_bytes"] > 0
     with pytest.raises(LoadError, match="needs a CUDA device and CUTLASS") as caught:
-        region.load(None, None)
+        loader(region.kernel.library)(region.kernel, None)
     assert caught.value.facts == ("operators of the region: relax.nn.attention", "taken by: cutlass.attention")
-    assert "partition_for_cutlass" in caught.value.help
+    assert "the partition for cutlass" in caught.value.help

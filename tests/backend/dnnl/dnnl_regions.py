@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def region_of(
-    inputs: Arrays, constants: Arrays, steps: Sequence[Step], outputs: Sequence[str], **options: int | None
+    inputs: Arrays, constants: Arrays, steps: Sequence[Step], outputs: Sequence[str], **options: Any
 ) -> Region:
     given, fixed = (tuple(TensorSpec(k, v.shape) for k, v in arrays.items()) for arrays in (inputs, constants))
     spec = RegionSpec("region", given, fixed, tuple(steps), tuple(outputs), "test")
@@ -32,7 +33,7 @@ def call(region: Region, inputs: Arrays) -> list[np.ndarray]:
 
 
 def compute(
-    inputs: Arrays, constants: Arrays, steps: Sequence[Step], outputs: Sequence[str], **options: int | None
+    inputs: Arrays, constants: Arrays, steps: Sequence[Step], outputs: Sequence[str], **options: Any
 ) -> list[np.ndarray]:
     return call(region_of(inputs, constants, steps, outputs, **options), inputs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import resource
 import weakref
@@ -14,6 +15,8 @@ from tests.backend.dnnl.dnnl_regions import Arrays, assert_close, call, compute,
 
 from eutectic.backend.dnnl.engine import Region
 from eutectic.backend.dnnl.library import availability
+from eutectic.backend.dnnl.loading import loaded_code
+from eutectic.backend.dnnl.native_text import native_text
 from eutectic.backend.dnnl.spec import (
     Binary,
     Convolution,
@@ -25,6 +28,10 @@ from eutectic.backend.dnnl.spec import (
     Step,
     TensorSpec,
 )
+from eutectic.backend.llvm.pool_text import team_code
+from eutectic.backend.llvm.program import library_code
+from eutectic.runtime.aligned import aligned
+from eutectic.runtime.library import SPECIAL_VALUES
 from eutectic.support.errors import CallError, CodegenError
 
 pytestmark = pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availability().reason}")
@@ -184,15 +191,41 @@ def test_wrong_constants_are_refused():
         region_of(inputs, constants, steps, ["u"], threads=0)
 
 
-def test_native_runner_gives_the_same_bits():
-    pytest.importorskip("llvmlite")
-    from eutectic.backend.llvm.sequence import native_sequence_runner
+def native_run(region, inputs):
+    """Outputs by the call that native code makes, with a workspace of its own."""
+    call = region.native_call(range(len(inputs)))
+    run = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 3)(call.run)
+    tensors = region.spec.tensors()
+    outputs = [np.full(tensors[name].shape, np.nan, np.float32) for name in region.spec.outputs]
+    arrays = [*inputs.values(), *outputs]
+    pointers = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
+    space = aligned(call.workspace_bytes)
+    return run(call.self, ctypes.addressof(pointers), space.ctypes.data), outputs
 
+
+def test_native_calls_give_the_same_bits():
     inputs, constants, steps, _ = residual_network()
-    loop = compute(inputs, constants, steps, ["u", "p"])
-    native = compute(inputs, constants, steps, ["u", "p"], runner=native_sequence_runner())
-    for a, b in zip(loop, native, strict=True):
-        np.testing.assert_array_equal(a, b)
+    code = loaded_code(library_code(native_text()), team_code())
+    region = region_of(inputs, constants, steps, ["u", "p"], code=code)
+    want = call(region, inputs)
+    for _ in range(3):  # each with another workspace
+        status, outputs = native_run(region, inputs)
+        assert status == 0
+        for a, b in zip(outputs, want, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("at", [0, 5, -1])
+def test_native_calls_refuse_special_values_where_they_are_guarded(value: float, at: int):
+    inputs, constants, steps, _ = residual_network()
+    code = loaded_code(library_code(native_text()), team_code())
+    guarded = region_of(inputs, constants, steps, ["u"], code=code, guarded=True)
+    assert native_run(guarded, inputs)[0] == 0
+    first, *others = inputs
+    bad = inputs[first].copy()
+    bad.reshape(-1)[at] = value
+    assert native_run(guarded, {first: bad, **{name: inputs[name] for name in others}})[0] == SPECIAL_VALUES
 
 
 def test_two_runs_and_two_regions_give_the_same_bits():

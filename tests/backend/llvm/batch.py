@@ -51,7 +51,7 @@ def _to_torch(x: np.ndarray) -> torch.Tensor:
 
 def run_with(function: NativePrimFunc, threads: int, *arrays: np.ndarray) -> None:
     """Call a function that was compiled for at least as many threads with so many."""
-    count = ctypes.c_int64.from_address(function.program._library.data("threads"))
+    count = ctypes.c_int64.from_address(function.loaded._library.address("threads"))
     before, count.value = count.value, threads
     try:
         function(*arrays)

@@ -15,8 +15,9 @@ from eutectic.backend.llvm.entry import Bounds
 from eutectic.backend.llvm.kernels import build_kernel
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.plan import CopyStep, KernelStep, Plan, Tensor, place
-from eutectic.backend.llvm.program import Program
+from eutectic.backend.llvm.program import native_code
 from eutectic.ir.prim_expr import IntImm, Var
+from eutectic.runtime.native_code import LoadedCode
 from eutectic.runtime.tensor import Tensor as RuntimeTensor
 from eutectic.runtime.tensor import cpu
 from eutectic.support.errors import CallError, CodegenError
@@ -25,7 +26,7 @@ from eutectic.target import Target
 MACHINE = machine_of(Target("llvm"))
 
 
-def program(x_dims: Sequence[Any], dtype: str = "float32", bounds: dict[Var, Bounds] | None = None) -> Program:
+def program(x_dims: Sequence[Any], dtype: str = "float32", bounds: dict[Var, Bounds] | None = None) -> LoadedCode:
     """`exp(x) + 0`, in two kernels with an intermediate in the arena, copied to a second output."""
     sizes = [IntImm("int64", d) if isinstance(d, int) else d for d in x_dims]
     given = te.placeholder(sizes, dtype, name="x")
@@ -41,11 +42,11 @@ def program(x_dims: Sequence[Any], dtype: str = "float32", bounds: dict[Var, Bou
     steps = [KernelStep("exp", kernel, (x, middle), 1, (), shapes, ()), CopyStep(middle, y), CopyStep(x, z)]
     plan = Plan("f", inputs=[x], outputs=[y, z], steps=list(steps))
     place(plan)
-    return Program(plan, [], MACHINE, threads=2, bounds=bounds)
+    return LoadedCode(native_code(plan, [], MACHINE, threads=2, bounds=bounds))
 
 
 @pytest.fixture(scope="module")
-def fixed() -> Program:
+def fixed() -> LoadedCode:
     return program((3, 5))
 
 
@@ -53,7 +54,7 @@ def arrays(shape: tuple[int, ...] = (3, 5), dtype: Any = "float32") -> list[np.n
     return [np.arange(int(np.prod(shape))).reshape(shape).astype(dtype), np.zeros(shape, dtype), np.zeros(shape, dtype)]
 
 
-def test_what_fits(fixed: Program):
+def test_what_fits(fixed: LoadedCode):
     x, y, z = arrays()
     fixed([x], [y, z])
     np.testing.assert_allclose(y, np.exp(x), rtol=1e-6)
@@ -79,7 +80,7 @@ def test_what_fits(fixed: Program):
         (0, torch.zeros(3, 5, dtype=torch.float64), r"f: argument 0 \(x\) must be float32"),
     ],
 )
-def test_what_does_not_fit(fixed: Program, place_of: int, value: Any, message: str):
+def test_what_does_not_fit(fixed: LoadedCode, place_of: int, value: Any, message: str):
     args: list[Any] = arrays()
     args[place_of] = value
     with pytest.raises(CallError, match=message):
@@ -88,12 +89,12 @@ def test_what_does_not_fit(fixed: Program, place_of: int, value: Any, message: s
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4])
-def test_number_of_arguments(fixed: Program, count: int):
+def test_number_of_arguments(fixed: LoadedCode, count: int):
     with pytest.raises(CallError, match="f takes 3 arguments: inputs, then outputs"):
         fixed.function(*(arrays() * 2)[:count])
 
 
-def test_other_kinds_of_tensors(fixed: Program):
+def test_other_kinds_of_tensors(fixed: LoadedCode):
     x, y, z = arrays()
     x.flags.writeable = False  # inputs may be read-only
     fixed([x], [y, z])
@@ -176,7 +177,7 @@ def test_integers():
     x, y = Tensor("x", "float32", (IntImm("int64", 4),), "input", 0), Tensor("y", "float32", (n,), "output", 0)
     plan = Plan("f", inputs=[x], outputs=[y], symbols=[n], steps=[KernelStep("full", kernel, (x, y), 1, (), (n,), ())])
     place(plan)
-    call = Program(plan, [], MACHINE, threads=1)
+    call = LoadedCode(native_code(plan, [], MACHINE, threads=1))
     x_array, y_array = np.zeros(4, "float32"), np.zeros(5, "float32")
     call.function(x_array, y_array, 5)
     assert (y_array == 7).all()
@@ -206,7 +207,7 @@ def test_too_much_memory_is_an_error_of_memory():
     steps = [KernelStep("full", kernel, (x, middle), 1, (), (n,), ()), CopyStep(x, y)]
     plan = Plan("f", inputs=[x], outputs=[y], steps=list(steps))
     place(plan)
-    call = Program(plan, [], MACHINE, threads=1)
+    call = LoadedCode(native_code(plan, [], MACHINE, threads=1))
     with pytest.raises(MemoryError, match="f: not enough memory for intermediates"):
         call([np.zeros(8, "float32")], [np.zeros(8, "float32")])
 
@@ -219,7 +220,7 @@ def test_constants_are_kept_and_aligned():
     plan = Plan("f", outputs=[y], constants=[w], steps=[KernelStep("negative", kernel, (w, y), 1, (), (), ())])
     place(plan)
     values = np.arange(11, dtype="float32")[1::2]
-    call = Program(plan, [values], MACHINE, threads=1)
+    call = LoadedCode(native_code(plan, [values], MACHINE, threads=1))
     values[:] = 0  # the program has its own copy of what is not aligned
     out = np.zeros(5, "float32")
     call([], [out])
@@ -229,4 +230,4 @@ def test_constants_are_kept_and_aligned():
 def test_code_for_other_machines_does_not_run():
     other = machine_of(Target("llvm -mtriple=aarch64-linux-gnu"))
     with pytest.raises(CodegenError, match="cannot run here"):
-        Program(Plan("f"), [], other)
+        native_code(Plan("f"), [], other)

@@ -11,10 +11,10 @@ from tests.backend.llvm.lanes import FLOATS, INTEGERS, LANES, compute, pairs, sa
 
 from eutectic import tir
 from eutectic.backend.llvm import expr, intrinsics
-from eutectic.backend.llvm.symbols import register_symbol
 from eutectic.ir.dtype import is_float, to_numpy
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import Call, FloatImm, PrimExpr, with_lanes
+from eutectic.runtime.symbols import register_symbol
 from eutectic.support.errors import CodegenError
 from eutectic.testing.native import run_native
 from eutectic.tir import Buffer, BufferStore, Evaluate, PrimFunc

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from eutectic.backend.llvm.jit import Library
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.optimize import object_code
-from eutectic.backend.llvm.pool import MOST_THREADS, available_threads, runtime_library, team
-from eutectic.backend.llvm.pool_text import WORKERS_AT, can_sleep
-from eutectic.backend.llvm.team import BARRIER
-from eutectic.support.errors import CodegenError
+from eutectic.backend.llvm.pool_text import team_code
+from eutectic.runtime.object_code import ObjectCode
+from eutectic.runtime.team import BARRIER, MOST_THREADS, WORKERS_AT, available_threads, can_sleep, team
+from eutectic.runtime.team import team_code as loaded_team_code
+from eutectic.support.errors import LoadError
 from eutectic.target import Target
 
 # Each thread adds its number to a place of its own, then, behind the barrier, all places to its second one.
@@ -49,12 +49,12 @@ out:
 
 @pytest.mark.skipif(not can_sleep(), reason="this platform has no team")
 def test_all_threads_meet_at_the_barrier():
-    runtime = runtime_library()
+    runtime = loaded_team_code(team_code())
     imports = {BARRIER: runtime.address(BARRIER)}
-    library = Library([object_code(_WORK, machine_of(Target("llvm")))], imports)
+    library = ObjectCode([object_code(_WORK, machine_of(Target("llvm")))], imports)
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
     run = call(runtime.address("eutectic_run"))
-    record = team(2)
+    record = team(team_code(), 2)
     workers = ctypes.c_int64.from_address(record + WORKERS_AT).value
     assert workers >= 1
     for wanted in (1, 2, 2, 1, workers + 1, workers + 5) * 50:
@@ -78,16 +78,20 @@ def test_number_of_threads(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_team_is_the_same():
-    assert team(1) == team(2) == team(4)
+    code = team_code()
+    assert team(code, 1) == team(code, 2) == team(code, 4)
 
 
 def test_unknown_symbols():
-    with pytest.raises(CodegenError, match="no function nowhere"):
-        runtime_library().address("nowhere")
+    with pytest.raises(LoadError, match="no symbol nowhere"):
+        loaded_team_code(team_code()).address("nowhere")
 
 
 def test_the_process_ends_while_workers_sleep():
-    code = "from eutectic.backend.llvm.pool import team; team(2); print('end')"
+    code = (
+        "from eutectic.backend.llvm.pool_text import team_code; from eutectic.runtime.team import team; "
+        "team(team_code(), 2); print('end')"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": str(Path(__file__).parents[3] / "src"), "PATH": "/usr/bin:/bin", "EUTECTIC_CACHE_DIR": ""},

@@ -12,8 +12,8 @@ from tests.backend.llvm.batch import noise, run_with
 from tests.tir.programs import block, nest
 
 from eutectic import te, tir, topi
-from eutectic.backend.llvm.pool import available_threads
 from eutectic.ir.prim_expr import Var
+from eutectic.runtime.team import available_threads
 from eutectic.support.errors import CallError
 from eutectic.testing.native import native
 from eutectic.tir import Allocate, Buffer, BufferStore, For, IfThenElse, LetStmt, PrimFunc, While, complete

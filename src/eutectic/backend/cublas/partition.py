@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from eutectic.backend.cublas import codegen as _codegen  # noqa: F401  # registers relax.ext.cublas
-from eutectic.backend.cublas import patterns as _patterns  # noqa: F401  # registers the table
 from eutectic.ir.module import IRModule
+from eutectic.ir.transform import Pass, Sequential
 from eutectic.relax.dpl.table import get_patterns_with_prefix
 from eutectic.relax.transform import FuseOpsByPattern
+
+
+def passes(bind_constants: bool = False) -> tuple[Pass, ...]:
+    """What cuts out matrix products: patterns that others registered for cuBLAS count, too."""
+    table = get_patterns_with_prefix("cublas.")
+    return (FuseOpsByPattern(table, bind_constants=bind_constants, annotate_codegen=True),)
 
 
 def partition_for_cublas(mod: IRModule, bind_constants: bool = False) -> IRModule:
@@ -21,5 +26,4 @@ def partition_for_cublas(mod: IRModule, bind_constants: bool = False) -> IRModul
 
     Reference: TVM's `tvm.relax.backend.cuda.cublas.partition_for_cublas`.
     """
-    table = get_patterns_with_prefix("cublas.")
-    return FuseOpsByPattern(table, bind_constants=bind_constants, annotate_codegen=True)(mod)
+    return Sequential(list(passes(bind_constants)))(mod)

@@ -29,7 +29,7 @@ from eutectic.relax.dpl.recipes import (
     make_matmul_pattern,
 )
 from eutectic.relax.dpl.remarks import Refusal
-from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext, register_patterns
+from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 
 NAME: Final = "cuBLAS"
 # Dtypes of the product by dtype of the operands.
@@ -81,6 +81,3 @@ def _entries() -> Iterator[FusionPattern]:
     pattern, parts = make_matmul_multiply_pattern(transposed_rhs=True)
     check = all_of(CHECK_MATMUL, require_scalars("scaleA", "scaleB"))
     yield FusionPattern("cublas.matmul_transposed_multiply", pattern, parts, check)
-
-
-register_patterns(patterns())

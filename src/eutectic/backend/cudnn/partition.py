@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from eutectic.backend.cudnn import codegen as _codegen  # noqa: F401  # registers relax.ext.cudnn
-from eutectic.backend.cudnn import patterns as _patterns  # noqa: F401  # registers the table
-from eutectic.backend.workspace import annotate_workspace, attention_bytes
+from eutectic.backend.workspace import AnnotateWorkspace
 from eutectic.ir.module import IRModule
+from eutectic.ir.transform import Pass, Sequential
 from eutectic.relax.dpl.table import get_patterns_with_prefix
 from eutectic.relax.transform import AllocateWorkspace, FuseOpsByPattern
+
+
+def passes() -> tuple[Pass, ...]:
+    """What cuts out convolutions and stacked attention; patterns that others registered for cuDNN count, too."""
+    fuse = FuseOpsByPattern(get_patterns_with_prefix("cudnn."), bind_constants=False, annotate_codegen=True)
+    return (fuse, AnnotateWorkspace("cudnn", ("cudnn.attention",)), AllocateWorkspace())
 
 
 def partition_for_cudnn(mod: IRModule) -> IRModule:
@@ -23,6 +28,4 @@ def partition_for_cudnn(mod: IRModule) -> IRModule:
 
     Reference: TVM's `tvm.relax.backend.cuda.cudnn.partition_for_cudnn`.
     """
-    table = get_patterns_with_prefix("cudnn.")
-    fused = FuseOpsByPattern(table, bind_constants=False, annotate_codegen=True)(mod)
-    return AllocateWorkspace()(annotate_workspace(fused, "cudnn", "cudnn.attention", attention_bytes))
+    return Sequential(list(passes()))(mod)

@@ -17,7 +17,7 @@ from eutectic.relax.dpl.attention_checks import (
 from eutectic.relax.dpl.checks import Condition, all_of, check_single_output, require_dtypes, require_tensors
 from eutectic.relax.dpl.recipes import STACKED_LAYOUTS, make_conv2d_pattern, make_stacked_attention_pattern
 from eutectic.relax.dpl.remarks import Refusal
-from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext, register_patterns
+from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.expr import Call
 
 NAME: Final = "cuDNN"
@@ -66,6 +66,3 @@ def _entries() -> Iterator[FusionPattern]:
             refuse_windows(NAME),
         )
         yield FusionPattern(f"cudnn.attention.{layout}", pattern, parts, check)
-
-
-register_patterns(patterns())

@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 
-from eutectic.backend.cutlass import codegen as _codegen  # noqa: F401  # registers relax.ext.cutlass
-from eutectic.backend.cutlass import patterns as _patterns  # noqa: F401  # registers the table
-from eutectic.backend.workspace import annotate_workspace, attention_bytes
+from eutectic.backend.workspace import AnnotateWorkspace
 from eutectic.ir.module import IRModule
+from eutectic.ir.transform import Pass, PassContext, Sequential
 from eutectic.relax.dpl.attention_rewrite import make_attention_rewrite_pattern
 from eutectic.relax.dpl.pattern import DFPattern
 from eutectic.relax.dpl.rewrite import rewrite_call
 from eutectic.relax.dpl.table import get_patterns_with_prefix
 from eutectic.relax.expr import Function
 from eutectic.relax.transform import AllocateWorkspace, FuseOpsByPattern
+
+
+@dataclass(frozen=True)
+class RewriteAttention(Pass):
+    """Replace attention that is spelt out as products and a softmax by one operator.
+
+    Attributes:
+        use_flash_mqa: Also where heads of keys and values are repeated, by one that shares them.
+    """
+
+    use_flash_mqa: bool = True
+
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Rewrite in every graph function."""
+        return rewrite_attention(mod, self.use_flash_mqa)
+
+
+def passes(annotate_codegen: bool = True, use_flash_mqa: bool = True) -> tuple[Pass, ...]:
+    """What cuts out all that CUTLASS takes; patterns that others registered for it count, too."""
+    fuse = FuseOpsByPattern(
+        get_patterns_with_prefix("cutlass."), bind_constants=False, annotate_codegen=annotate_codegen
+    )
+    annotate = AnnotateWorkspace("cutlass", ("cutlass.attention", "cutlass.stacked_attention"))
+    return (RewriteAttention(use_flash_mqa), fuse, annotate, AllocateWorkspace())
 
 
 def partition_for_cutlass(mod: IRModule, annotate_codegen: bool = True, use_flash_mqa: bool = True) -> IRModule:
@@ -35,12 +59,7 @@ def partition_for_cutlass(mod: IRModule, annotate_codegen: bool = True, use_flas
 
     Reference: TVM's `tvm.relax.backend.cuda.cutlass.partition_for_cutlass`.
     """
-    mod = rewrite_attention(mod, use_flash_mqa)
-    table = get_patterns_with_prefix("cutlass.")
-    fused = FuseOpsByPattern(table, bind_constants=False, annotate_codegen=annotate_codegen)(mod)
-    for prefix in ("cutlass.attention", "cutlass.stacked_attention"):
-        fused = annotate_workspace(fused, "cutlass", prefix, attention_bytes)
-    return AllocateWorkspace()(fused)
+    return Sequential(list(passes(annotate_codegen, use_flash_mqa)))(mod)
 
 
 def rewrite_attention(mod: IRModule, use_flash_mqa: bool = True) -> IRModule:

@@ -38,7 +38,7 @@ from eutectic.relax.dpl.recipes import (
     make_stacked_attention_pattern,
 )
 from eutectic.relax.dpl.remarks import Refusal
-from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext, register_patterns
+from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.expr import Call, as_int, describe_info
 
 NAME: Final = "CUTLASS"
@@ -158,6 +158,3 @@ def _attentions() -> Iterator[FusionPattern]:
 def _norms() -> Iterator[FusionPattern]:
     for name, (pattern, parts) in (("layer_norm", make_layer_norm_pattern()), ("rms_norm", make_rms_norm_pattern())):
         yield FusionPattern(f"cutlass.{name}", pattern, parts, _check_last_axis)
-
-
-register_patterns(patterns())

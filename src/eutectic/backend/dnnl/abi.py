@@ -37,26 +37,6 @@ BINARY: Final[dict[str, int]] = {
     "div": 131060,
     "sub": 131061,
 }
-ELTWISE: Final[dict[str, int]] = {
-    "relu": 32,
-    "tanh": 33,
-    "elu": 34,
-    "square": 35,
-    "abs": 36,
-    "sqrt": 37,
-    "linear": 38,
-    "softplus": 39,
-    "hardsigmoid": 40,
-    "sigmoid": 41,
-    "exp": 42,
-    "gelu_tanh": 43,
-    "silu": 44,
-    "log": 45,
-    "clip": 46,
-    "gelu_erf": 49,
-    "mish": 51,
-    "hardswish": 52,
-}
 
 ARG_SRC: Final = 1
 ARG_SRC_1: Final = 2
@@ -118,16 +98,6 @@ class ExecArg(ctypes.Structure):
     """`dnnl_exec_arg_t`: which argument, and the memory object given for it."""
 
     _fields_ = (("arg", c_int), ("memory", c_void_p))
-
-
-class NativeStep(ctypes.Structure):
-    """One row of the table that a native sequence runner walks.
-
-    `execute` has the prototype of `dnnl_primitive_execute`; keeping the address
-    in the row means that the runner needs no symbol of the library.
-    """
-
-    _fields_ = (("execute", c_void_p), ("primitive", c_void_p), ("nargs", c_int64), ("args", c_void_p))
 
 
 class Version(ctypes.Structure):

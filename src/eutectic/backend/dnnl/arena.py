@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-ALIGNMENT: Final = 64
+from eutectic.runtime.aligned import ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)

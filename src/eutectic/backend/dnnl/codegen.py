@@ -30,6 +30,7 @@ from eutectic.relax.base import ShapeExpr
 from eutectic.relax.dpl.bias import channel_axis
 from eutectic.relax.expr import Call, Constant, Function, MatchCast, Tuple, Var
 from eutectic.relax.interpret import apply_op
+from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.errors import CodegenError
 
@@ -292,7 +293,7 @@ def _convolution(c: _Composite, call: Call, tensors: Sequence[Any], values: Sequ
         padding_end=tuple(attrs["padding"][rank:]),
         dilation=tuple(attrs["dilation"]),
         groups=int(attrs["groups"]),
-        transposed=call.op.name.endswith("_transpose"),
+        transposed=has_trait(call, "transposed"),
     )
 
 

@@ -9,11 +9,8 @@ from time import perf_counter
 from eutectic.backend.dnnl import abi
 from eutectic.backend.dnnl.layout import Layout
 from eutectic.backend.dnnl.library import Library, Owner, check
-from eutectic.backend.dnnl.plan import Buffer, Plan, Version, address, aligned
-
-_RUNNER = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)
-)
+from eutectic.backend.dnnl.plan import Buffer, Plan, Version
+from eutectic.runtime.aligned import address, aligned
 
 
 class Context:
@@ -26,10 +23,9 @@ class Context:
         library: oneDNN.
         owner: Keeps the plan's primitives; kept alive by this context.
         plan: What to run.
-        runner: Address of a native loop over `abi.NativeStep`, or None for a loop in Python.
     """
 
-    def __init__(self, library: Library, owner: Owner, plan: Plan, runner: int | None) -> None:
+    def __init__(self, library: Library, owner: Owner, plan: Plan) -> None:
         self._library = library
         self._plan = plan
         self._keep = owner
@@ -39,15 +35,6 @@ class Context:
         self._made: dict[tuple[int, Layout], int] = {}
         self._border: list[tuple[bool, int, int]] = []
         self._rows = [self._row(call.args) for call in plan.calls]
-        execute = library.address("dnnl_primitive_execute")
-        self._table = (abi.NativeStep * len(plan.calls))(
-            *[
-                abi.NativeStep(execute, call.primitive.handle, len(row), ctypes.addressof(row))
-                for call, row in zip(plan.calls, self._rows, strict=True)
-            ]
-        )
-        self._failed = ctypes.c_int64()
-        self._runner = _RUNNER(runner) if runner is not None else None
         self._set_handle = library.function("dnnl_memory_set_data_handle")
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
@@ -57,31 +44,24 @@ class Context:
             CodegenError: a primitive failed; names it.
         """
         self._bind(inputs, outputs)
-        if self._runner is None:
-            for index in range(len(self._table)):
-                self._step(index)
-            return
-        status = self._runner(
-            ctypes.addressof(self._table), len(self._table), self._library.stream, ctypes.byref(self._failed)
-        )
-        if status:
-            check(status, self._plan.calls[self._failed.value].source)
+        for index in range(len(self._rows)):
+            self._step(index)
 
     def profile(self, inputs: Sequence[int], outputs: Sequence[int]) -> list[float]:
         """Like `run`, one call at a time; returns the seconds of each."""
         self._bind(inputs, outputs)
         seconds = []
-        for index in range(len(self._table)):
+        for index in range(len(self._rows)):
             start = perf_counter()
             self._step(index)
             seconds.append(perf_counter() - start)
         return seconds
 
     def _step(self, index: int) -> None:
-        step = self._table[index]
+        call, row = self._plan.calls[index], self._rows[index]
         execute = self._library.function("dnnl_primitive_execute")
-        status = execute(step.primitive, self._library.stream, step.nargs, step.args)
-        check(status, self._plan.calls[index].source)
+        status = execute(call.primitive.handle, self._library.stream, len(row), row)
+        check(status, call.source)
 
     def _bind(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         set_handle = self._set_handle

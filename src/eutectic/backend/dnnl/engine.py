@@ -16,9 +16,13 @@ from eutectic.backend.dnnl import threads as pools
 from eutectic.backend.dnnl.context import Context
 from eutectic.backend.dnnl.library import Library, Owner, load
 from eutectic.backend.dnnl.lower import lower
-from eutectic.backend.dnnl.plan import Plan, Planner, address
+from eutectic.backend.dnnl.native import Record
+from eutectic.backend.dnnl.plan import Plan, Planner
 from eutectic.backend.dnnl.spec import RegionSpec, TensorSpec
 from eutectic.backend.dnnl.steps import refuse
+from eutectic.runtime.aligned import address
+from eutectic.runtime.library import NativeCall
+from eutectic.runtime.object_code import ObjectCode
 from eutectic.support.errors import CallError, EutecticError
 
 _FLOAT32 = np.dtype(np.float32)
@@ -59,17 +63,18 @@ class Region:
         threads: OpenMP threads of each call.
         arena_bytes: Intermediates and working memory, per concurrent call.
         weight_bytes: Packed constants, once.
+        record: What native code reads to run it; None when there is no code that does.
     """
 
     def __init__(
-        self, spec: RegionSpec, library: Library, owner: Owner, plan: Plan, threads: int, runner: int | None
+        self, spec: RegionSpec, library: Library, owner: Owner, plan: Plan, threads: int, record: Record | None
     ) -> None:
         self.spec = spec
         self.threads = threads
         self.arena_bytes = plan.arena_bytes
         self.weight_bytes = sum(c.nbytes for c in plan.constants)
         self._library = library
-        self._runner = runner
+        self.record = record
         self._live: _Live | None = _Live(owner, plan, [])
         tensors = spec.tensors()
         self._inputs = spec.inputs
@@ -126,6 +131,17 @@ class Region:
             for call in self._open().plan.calls
         ]
 
+    def native_call(self, operands: Sequence[int]) -> NativeCall | None:
+        """How native code calls it; None when it cannot.
+
+        Args:
+            operands: For each input the number of the operand it is.
+        """
+        record = self.record
+        if record is None:
+            return None
+        return NativeCall(record.run, record.address, tuple(operands), self.arena_bytes, record.explain, record)
+
     def close(self) -> None:
         """Give everything back, once running calls are done; also happens when the region is collected."""
         self._live = None
@@ -147,7 +163,7 @@ class Region:
         try:
             return live.idle.pop()
         except IndexError:
-            return Context(self._library, live.owner, live.plan, self._runner)
+            return Context(self._library, live.owner, live.plan)
 
     def _release(self, live: _Live, context: Context) -> None:
         if len(live.idle) < _MAX_IDLE:
@@ -198,7 +214,8 @@ def compile_region(
     constants: Mapping[str, np.ndarray],
     *,
     threads: int | None = None,
-    runner: int | None = None,
+    code: ObjectCode | None = None,
+    guarded: bool = False,
 ) -> Region:
     """Build the primitives of a region and pack its constants.
 
@@ -207,8 +224,8 @@ def compile_region(
         constants: Values by name; read now and not kept.
         threads: OpenMP threads of each call; None takes what OpenMP would use here,
             that is OMP_NUM_THREADS or the affinity mask.
-        runner: Address of `int32 (const NativeStep*, int64 n, stream, int64* failed)`,
-            which runs the steps in native code; None runs them from Python.
+        code: The loaded code of `native_text`, for calls from native code; None leaves Python as the only caller.
+        guarded: Whether calls from native code refuse inputs that are not finite.
 
     Raises:
         CodegenError: oneDNN cannot do a step, or a constant does not fit.
@@ -227,7 +244,11 @@ def compile_region(
         owner.close()
         error.with_note(f"in region {spec.symbol!r} ({spec.source})")
         raise
-    return Region(spec, library, owner, plan, count, runner)
+    record = None
+    if code is not None:
+        sizes = [tensor.size for tensor in spec.inputs]
+        record = Record(plan, library, owner, code, threads=count, inputs=sizes, guarded=guarded)
+    return Region(spec, library, owner, plan, count, record)
 
 
 def _plan(spec: RegionSpec, constants: Mapping[str, np.ndarray], library: Library, owner: Owner, threads: int) -> Plan:

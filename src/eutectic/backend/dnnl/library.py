@@ -11,7 +11,7 @@ import ctypes
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -80,6 +80,17 @@ class Library:
     def address(self, name: str) -> int:
         """Address of the C function `name`, for native code."""
         return ctypes.cast(self._functions[name], ctypes.c_void_p).value or 0  # type: ignore[arg-type]  # a _FuncPtr
+
+    @property
+    def handle(self) -> int:
+        """What the loader calls it."""
+        return int(self._cdll._handle)
+
+    def replace(self, addresses: Mapping[str, int]) -> None:
+        """Take other functions under names that are known already."""
+        for name in addresses.keys() & self._functions.keys():
+            result, arguments = abi.PROTOTYPES[name]
+            self._functions[name] = ctypes.CFUNCTYPE(result, *arguments)(addresses[name])
 
     def call(self, name: str, *args: Any, what: str = "") -> None:
         """Call a function that returns a status.

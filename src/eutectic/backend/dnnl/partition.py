@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from eutectic.backend.dnnl import pipeline
+from eutectic.backend.partition import outlined
 from eutectic.ir.module import IRModule
-from eutectic.ir.transform import Sequential
 
 
 def partition_for_dnnl(mod: IRModule, precision: str = "default") -> IRModule:
@@ -17,4 +16,4 @@ def partition_for_dnnl(mod: IRModule, precision: str = "default") -> IRModule:
     Returns:
         The partitioned module; `mod` itself when there is nothing to take.
     """
-    return Sequential(list(pipeline.partition(precision)))(mod)
+    return outlined(mod, "dnnl", precision)

@@ -18,7 +18,7 @@ from eutectic.backend.dnnl.spec import SPECIALS_KEPT
 from eutectic.relax.dpl.bias import channel_bias
 from eutectic.relax.dpl.pattern import DFPattern, is_const, is_op, wildcard
 from eutectic.relax.dpl.remarks import Refusal
-from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext, register_patterns
+from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.expr import Call, Constant, as_int, describe_info
 from eutectic.relax.struct_info import TensorStructInfo
 
@@ -233,6 +233,3 @@ def _check_elementwise(context: PatternCheckContext) -> Refusal | None:
     if refusal is None and "activation" in context.parts:
         refusal = activation_refusal(context.parts["activation"])
     return refusal
-
-
-register_patterns(reversed(patterns()))

@@ -7,7 +7,6 @@ and packs constants on the spot. What each kind of step wants is in `lower.py`.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from eutectic.backend.dnnl import abi
-from eutectic.backend.dnnl.arena import ALIGNMENT, Lifetime, place
+from eutectic.backend.dnnl.arena import Lifetime, place
 from eutectic.backend.dnnl.layout import Layout, LayoutTable
 from eutectic.backend.dnnl.library import Library, Owner
 from eutectic.backend.dnnl.primitives import Primitive, PrimitiveFactory
 from eutectic.backend.dnnl.spec import RegionSpec, TensorSpec
 from eutectic.backend.dnnl.steps import refuse
+from eutectic.runtime.aligned import address, aligned
 from eutectic.support.errors import InternalError
 
 
@@ -242,21 +242,6 @@ class Planner:
             )
         finally:
             scope.close()
-
-
-def aligned(nbytes: int) -> np.ndarray:
-    """Uninitialised bytes at a multiple of `ALIGNMENT`."""
-    block = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -address(block) % ALIGNMENT
-    return block[start : start + nbytes]
-
-
-def address(array: np.ndarray) -> int:
-    """Address of the first element."""
-    if array.flags.writeable and array.nbytes:
-        # Three times faster than what numpy itself offers, which also works on read-only arrays.
-        return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]  # arrays are buffers
-    return int(array.__array_interface__["data"][0])
 
 
 def _checked(t: TensorSpec, constants: Mapping[str, np.ndarray]) -> np.ndarray:

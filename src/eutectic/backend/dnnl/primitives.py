@@ -5,21 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from eutectic.backend.dnnl import abi
+from eutectic.backend.dnnl.algorithms import CODES, FIXED
 from eutectic.backend.dnnl.layout import Layout, LayoutTable, dims
 from eutectic.backend.dnnl.library import Library, Owner
 from eutectic.backend.dnnl.steps import PostEltwise
 from eutectic.support.errors import CodegenError
-
-FIXED: Final[dict[str, tuple[float, float]]] = {
-    "silu": (1.0, 0.0),
-    "softplus": (1.0, 0.0),
-    "hardswish": (1 / 6, 0.5),
-    "hardsigmoid": (1 / 6, 0.5),
-}
-"""Parameters that torch's definition fixes and oneDNN leaves open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +159,7 @@ class PrimitiveFactory:
 def eltwise(p: PostEltwise) -> tuple[int, float, float]:
     """oneDNN's algorithm kind and its two parameters."""
     alpha, beta = FIXED.get(p.algorithm, (p.alpha, p.beta))
-    return abi.ELTWISE[p.algorithm], alpha, beta
+    return CODES[p.algorithm], alpha, beta
 
 
 def _post_args(post: Sequence[Post]) -> list[int]:

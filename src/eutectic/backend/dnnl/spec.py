@@ -1,31 +1,7 @@
 """`RegionSpec`: the neutral description of a region, with a JSON form.
 
-Whoever builds a region decides whether the library's numerics are good enough,
-so they are listed here: measured with oneDNN 3.2 on AVX2 and AVX-512, the same alone
-and as post-operation of a convolution, matmul or binary step; tests check them.
-*error* is the largest absolute error against float64 over [-20, 20], relative
-to max(1, |value|).
-
-| algorithm    | error  | special values (NaN, infinities, signed zero, overflow) against torch     |
-|--------------|--------|---------------------------------------------------------------------------|
-| relu         | 0      | NaN becomes 0 (with a slope it stays NaN); -0 becomes +0                    |
-| clip         | 0      | NaN becomes the lower bound; -0 becomes +0 when that is a bound             |
-| linear       | 6e-8   | one rounding (FMA); -0 becomes +0 when beta is 0                            |
-| elu          | 2e-7   | -0 becomes +0; relative error up to 2e-4 next to 0                         |
-| sigmoid      | 9e-8   | same                                                                      |
-| tanh         | 7e-8   | same                                                                      |
-| silu         | 1e-7   | same                                                                      |
-| gelu_erf     | 2e-7   | same; with AVX-512 error 1e-6, inf becomes NaN, 3e38 inf                   |
-| gelu_tanh    | 2e-7   | same                                                                      |
-| hardswish    | 1e-7   | right for |x| > 5e37, where torch's intermediate overflows to inf           |
-| hardsigmoid  | 4e-8   | NaN becomes 1                                                             |
-| softplus     | 2e-6   | same; relative error above 1 for x < -14, where torch keeps 1e-7           |
-| mish         | 3e-7   | same; 0 for x = -20                                                       |
-| abs          | 0      | same                                                                      |
-| square       | 6e-8   | same                                                                      |
-| exp          | 2e-7   | NaN becomes inf                                                           |
-| log          | 4e-6   | wrong for denormals; relative error near 1 (absolute 1e-7) for x next to 1 |
-| sqrt         | 6e-8   | same                                                                      |
+Whoever builds a region decides whether the library's numerics are good enough:
+`algorithms.py` has them for element-wise functions, each measured.
 
 A maximum pool loses NaN, and gives the lowest finite number for a window of
 -inf only; average pools keep NaN. Binary `max` and `min` lose a NaN on the left
@@ -38,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from eutectic.backend.dnnl.algorithms import SPECIALS_AS_TORCH, SPECIALS_KEPT
 from eutectic.backend.dnnl.steps import (
     PARAMETERS,
     Binary,
@@ -80,14 +57,6 @@ __all__ = [
     "operands",
     "post_ops",
 ]
-
-SPECIALS_AS_TORCH: Final[frozenset[str]] = frozenset(
-    {"sigmoid", "tanh", "silu", "gelu_tanh", "softplus", "mish", "abs", "square", "sqrt"}
-)
-"""Algorithms that treat NaN, infinities and signed zeros as torch does, whatever the instruction set."""
-
-SPECIALS_KEPT: Final[frozenset[str]] = SPECIALS_AS_TORCH | {"linear", "elu", "hardswish", "log"}
-"""Algorithms of which NaN comes out as NaN, and infinity not, with any parameters."""
 
 _FIELDS: Final = ("symbol", "inputs", "constants", "steps", "outputs", "source")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, TypeAlias, TypeVar
 
+from eutectic.backend.dnnl.algorithms import PARAMETERS as PARAMETERS
 from eutectic.support.errors import CodegenError
 
 Json: TypeAlias = dict[str, Any]
@@ -199,28 +200,6 @@ STEP_KINDS: Final[dict[str, type[Step]]] = {
     "eltwise": Eltwise,
 }
 _KIND_OF: Final = {cls: kind for kind, cls in STEP_KINDS.items()}
-
-PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
-    "relu": ("alpha",),
-    "clip": ("alpha", "beta"),
-    "linear": ("alpha", "beta"),
-    "elu": ("alpha",),
-    "sigmoid": (),
-    "tanh": (),
-    "silu": (),
-    "gelu_erf": (),
-    "gelu_tanh": (),
-    "hardswish": (),
-    "hardsigmoid": (),
-    "softplus": (),
-    "mish": (),
-    "abs": (),
-    "square": (),
-    "exp": (),
-    "log": (),
-    "sqrt": (),
-}
-"""Algorithms of `PostEltwise` and the parameters each one reads; the others must stay 0."""
 
 
 def operands(step: Step) -> tuple[str, ...]:

@@ -9,9 +9,10 @@ Reference: https://tvm.apache.org/ffi, stable C ABI; layout of DLTensor in DLPac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Final
 
 from eutectic.backend.llvm.expr import ExprEmitter
@@ -20,6 +21,7 @@ from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.plan import (
     CopyStep,
     KernelStep,
+    LibraryStep,
     Plan,
     Step,
     Tensor,
@@ -28,13 +30,15 @@ from eutectic.backend.llvm.plan import (
     sizes_text,
 )
 from eutectic.backend.llvm.requirements import size_flags, symbolic_sizes
-from eutectic.backend.llvm.team import BARRIER
 from eutectic.backend.llvm.types import register_type
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import IntImm
 from eutectic.ir.prim_expr import Var as ScalarVar
+from eutectic.runtime.library import OTHER_THREAD, SPECIAL_VALUES
+from eutectic.runtime.native import OtherThread, SpecialValues
+from eutectic.runtime.native_code import RAISE
+from eutectic.runtime.team import BARRIER, RUN
 
-RAISE: Final = "eutectic_raise"
 _CODES: Final = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}  # DLDataTypeCode
 _TENSOR_POINTER, _TENSOR_OBJECT, _INTEGER = 7, 70, 1  # type indices of tvm-ffi
 _OBJECT_HEADER: Final = 24
@@ -56,17 +60,17 @@ def entry_symbol(name: str) -> str:
 def entry_text(plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds]) -> str:
     """The LLVM module of a plan.
 
-    It has variables that are set when it is loaded: `constants`, an array of pointers; `team`, the team's
-    record; `threads`, how many threads a call uses.
+    It has variables that are set when it is loaded: `constants`, an array of pointers; `libraries`, for each library
+    kernel the function and its first argument; `team`, the team's record; `threads`, how many threads a call uses.
     """
     writer = _Entry(plan, machine, bounds)
-    work = writer.work()
     checks = writer.entry()
-    constants = max(len(plan.constants), 1)
+    constants, libraries = max(len(plan.constants), 1), max(2 * len(plan.libraries), 1)
     lines = [
         f'target triple = "{machine.triple}"',
         "",
         f"@constants = global [{constants} x ptr] zeroinitializer",
+        f"@libraries = global [{libraries} x ptr] zeroinitializer",
         "@team = global ptr null",
         "@threads = global i64 1",
         "@spare = internal global ptr null",
@@ -75,9 +79,9 @@ def entry_text(plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds])
         "declare ptr @aligned_alloc(i64, i64)",
         "declare void @free(ptr)",
         f"declare void @{RAISE}(ptr, ptr)",
-        "declare ptr @eutectic_run(ptr, ptr, ptr, i64)",
+        f"declare ptr @{RUN}(ptr, ptr, ptr, i64)",
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-        *{**writer.work_text.declared, **writer.entry_text.declared}.values(),
+        *writer.declared().values(),
         "",
         "; Frees the memory that is kept for the next call.",
         "define void @release() nounwind {",
@@ -92,10 +96,7 @@ def entry_text(plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds])
         "  ret void",
         "}",
         "",
-        "define internal void @work(ptr %frame, i64 %thread, i64 %threads, ptr %team) nounwind {",
-        work,
-        "}",
-        "",
+        *writer.works,
         f"define i32 @{entry_symbol(plan.name)}(ptr %self, ptr %args, i32 %count, ptr %result) nounwind {{",
         checks,
         "}",
@@ -110,6 +111,8 @@ class _Entry:
     def __init__(self, plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds]) -> None:
         self.plan, self.machine, self.bounds = plan, machine, bounds
         self.work_text, self.entry_text = FunctionText(), FunctionText()
+        self.works: list[str] = []  # the functions that the team's threads run
+        self._work_declared: dict[str, str] = {}
         self.messages: list[str] = []
         self.symbols = [*self._defined(), *plan.symbols]
         self._strings: dict[str, str] = {}
@@ -123,19 +126,23 @@ class _Entry:
                     found[size] = None
         return list(found)
 
+    def declared(self) -> dict[str, str]:
+        """Declarations of the functions that are called."""
+        return {**self._work_declared, **self.entry_text.declared}
+
     # ---- the work of one thread
 
-    def work(self) -> str:
-        """Body of the function that each thread of the team runs."""
-        text, plan = self.work_text, self.plan
+    def _work(self, steps: Sequence[KernelStep | CopyStep]) -> str:
+        """Write the function that each thread of the team runs for some steps; gives its name."""
+        text = self.work_text = FunctionText()
+        plan = self.plan
         emitter = ExprEmitter(text, self.machine.lanes())
         emitter.wraps = True  # sizes may be any numbers until they were looked at
         for i, symbol in enumerate(self.symbols):
             emitter.indices[symbol] = self._word(text, len(plan.inputs) + len(plan.outputs) + 1 + i, "i64")
         arena = self._word(text, len(plan.inputs) + len(plan.outputs), "ptr")
-        self._pointers: dict[int, str] = {}
         waiting: list[Step] = []
-        for step in plan.steps:
+        for step in steps:
             if needs_barrier(waiting, step):
                 text.call("void", BARRIER, [("ptr", "%team"), ("i64", "%threads")])
                 waiting = []
@@ -147,7 +154,11 @@ class _Entry:
             else:
                 self._alone(emitter, partial(self._call, emitter, step, arena))
         text.do("ret void")
-        return text.body()
+        name = f"@work{len(self.works)}"
+        head = f"define internal void {name}(ptr %frame, i64 %thread, i64 %threads, ptr %team) nounwind {{"
+        self.works.append("\n".join([head, text.body(), "}", ""]))
+        self._work_declared.update(text.declared)
+        return name
 
     def _alone(self, emitter: ExprEmitter, emit: Callable[[], None]) -> None:
         text = self.work_text
@@ -160,17 +171,20 @@ class _Entry:
         text.start(after)
         emitter.forget()
 
-    def _word(self, text: FunctionText, number: int, kind: str) -> str:
-        at = text.assign(f"getelementptr inbounds i64, ptr %frame, i64 {number}")
+    def _word(self, text: FunctionText, number: int, kind: str, frame: str = "%frame") -> str:
+        at = text.assign(f"getelementptr inbounds i64, ptr {frame}, i64 {number}")
         return text.assign(f"load {kind}, ptr {at}, align 8")
 
     def _pointer(self, emitter: ExprEmitter, tensor: Tensor, arena: str) -> str:
-        """A pointer to a tensor; made anew at each use, as not every block dominates the next."""
-        text, plan = self.work_text, self.plan
+        """A pointer to a tensor, in the team's work; made anew at each use, as not every block dominates the next."""
+        return self._frame_pointer(emitter, "%frame", tensor, arena)
+
+    def _frame_pointer(self, emitter: ExprEmitter, frame: str, tensor: Tensor, arena: str) -> str:
+        text, plan = emitter.text, self.plan
         if tensor.home == "input":
-            return self._word(text, tensor.number, "ptr")
+            return self._word(text, tensor.number, "ptr", frame)
         if tensor.home == "output":
-            return self._word(text, len(plan.inputs) + tensor.number, "ptr")
+            return self._word(text, len(plan.inputs) + tensor.number, "ptr", frame)
         if tensor.home == "constant":
             at = text.assign(f"getelementptr inbounds ptr, ptr @constants, i64 {tensor.number}")
             return text.assign(f"load ptr, ptr {at}, align 8")
@@ -220,17 +234,60 @@ class _Entry:
             text.do(
                 f"store {kind} {word}, ptr {text.assign(f'getelementptr inbounds i64, ptr {frame}, i64 {i}')}, align 8"
             )
+        self._steps(emitter, frame, words[len(tensors)])
+        return text.body()
+
+    def _steps(self, emitter: ExprEmitter, frame: str, arena: str) -> None:
+        """Everything in order: what the team does is one call for neighbouring steps, libraries are called between."""
+        text = self.entry_text
+        for is_library, steps in groupby(self.plan.steps, lambda step: isinstance(step, LibraryStep)):
+            if is_library:
+                for step in steps:
+                    assert isinstance(step, LibraryStep)
+                    self._library(emitter, frame, step, arena)
+            else:
+                self._together([step for step in steps if not isinstance(step, LibraryStep)], frame, arena)
+        self._give_back(arena)
+        text.do("ret i32 0")
+
+    def _together(self, steps: Sequence[KernelStep | CopyStep], frame: str, arena: str) -> None:
+        text = self.entry_text
+        work = self._work(steps)
         team, threads = text.assign("load ptr, ptr @team, align 8"), text.assign("load i64, ptr @threads, align 8")
-        said = text.assign(f"call ptr @eutectic_run(ptr {team}, ptr @work, ptr {frame}, i64 {threads})")
-        self._give_back(words[len(tensors)])
+        said = text.assign(f"call ptr @{RUN}(ptr {team}, ptr {work}, ptr {frame}, i64 {threads})")
         fine, bad = text.fresh("fine"), text.fresh("failed")
         text.branch(text.assign(f"icmp eq ptr {said}, null"), fine, bad)
         text.start(bad)
+        self._give_back(arena)
         text.do(f"call void @{RAISE}(ptr {self._string('IndexError')}, ptr {said})")
         text.do("ret i32 -1")
         text.start(fine)
-        text.do("ret i32 0")
-        return text.body()
+
+    def _library(self, emitter: ExprEmitter, frame: str, step: LibraryStep, arena: str) -> None:
+        text = self.entry_text
+        table = text.alloca("ptr", len(step.tensors))
+        for i, tensor in enumerate(step.tensors):
+            at = text.assign(f"getelementptr inbounds ptr, ptr {table}, i64 {i}")
+            text.do(f"store ptr {self._frame_pointer(emitter, frame, tensor, arena)}, ptr {at}, align 8")
+        space = self._frame_pointer(emitter, frame, step.workspaces[0], arena) if step.workspaces else "null"
+        run, own = (
+            text.assign(
+                f"load ptr, ptr {text.assign(f'getelementptr inbounds ptr, ptr @libraries, i64 {number}')}, align 8"
+            )
+            for number in (2 * step.number, 2 * step.number + 1)
+        )
+        status = text.assign(f"call i32 {run}(ptr {own}, ptr {table}, ptr {space})")
+        fine, bad = text.fresh("fine"), text.fresh("failed")
+        text.branch(text.assign(f"icmp eq i32 {status}, 0"), fine, bad)
+        text.start(bad)
+        self._give_back(arena)
+        kind = self._string("RuntimeError")
+        for number, error in ((SPECIAL_VALUES, SpecialValues), (OTHER_THREAD, OtherThread)):
+            is_this = text.assign(f"icmp eq i32 {status}, {number}")
+            kind = text.assign(f"select i1 {is_this}, ptr {self._string(error.__name__)}, ptr {kind}")
+        text.do(f"call void @{RAISE}(ptr {kind}, ptr {self._string(step.name)})")
+        text.do("ret i32 -1")
+        text.start(fine)
 
     def _string(self, value: str) -> str:
         if value not in self._strings:

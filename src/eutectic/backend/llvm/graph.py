@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
 from eutectic.arith import simplify
 from eutectic.backend.llvm.kernels import Built
-from eutectic.backend.llvm.plan import CopyStep, KernelStep, Plan, Tensor, place
+from eutectic.backend.llvm.plan import CopyStep, KernelStep, LibraryStep, Plan, Tensor, place
 from eutectic.backend.llvm.requirements import Agreement, agreement_of_view, agreements
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
@@ -18,19 +18,20 @@ from eutectic.ir.prim_expr import IntImm, PrimExpr, mul
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.relax.analysis.struct_info import free_symbolic_vars, leaf_infos, substitute
 from eutectic.relax.base import ShapeExpr
-from eutectic.relax.expr import Call, Constant, PrimValue, Tuple, TupleGetItem, Var, VarBinding
+from eutectic.relax.expr import Call, Constant, ExternFunc, PrimValue, Tuple, TupleGetItem, Var, VarBinding
+from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.runtime.library import NativeCall
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 from eutectic.tir.function import PrimFunc
 
 Value: TypeAlias = "Tensor | tuple[Value, ...] | PrimExpr | tuple[PrimExpr, ...]"
 Compile: TypeAlias = Callable[[PrimFunc], Built]
-_VIEWS = ("relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten")
 
 
-def is_native(binding: Any, mod: IRModule) -> bool:
-    """Whether native code can run a binding: a call of a tensor program, a view, or what costs nothing."""
+def is_native(binding: Any, mod: IRModule, libraries: Mapping[str, NativeCall]) -> bool:
+    """Whether native code can run a binding: a call of a tensor program or a library, a view, or what costs nothing."""
     if not isinstance(binding, VarBinding):
         return False
     value = binding.value
@@ -42,22 +43,30 @@ def is_native(binding: Any, mod: IRModule) -> bool:
         case TupleGetItem():
             return isinstance(value.tuple_value, Var)
         case Call():
-            return _is_native_call(value, mod)
+            return _is_native_call(value, mod, libraries)
         case _:
             return False
 
 
-def _is_native_call(call: Call, mod: IRModule) -> bool:
+def _is_native_call(call: Call, mod: IRModule, libraries: Mapping[str, NativeCall]) -> bool:
     if not isinstance(call.op, Op):
         return False
-    if call.op.name in _VIEWS:
+    if has_trait(call, "view"):
         infos = (call.args[0].struct_info, call.struct_info)
         return all(_known(info) for info in infos)
+    results = leaf_infos(call.sinfo_args)
+    if call.op.name == "relax.call_dps_packed":
+        return _symbol(call) in libraries and all(map(_known, results))
     if call.op.name != "relax.call_tir":
         return False
     callee = call.args[0]
-    results = leaf_infos(call.sinfo_args)
     return isinstance(callee, GlobalVar) and isinstance(mod.get(callee), PrimFunc) and all(map(_known, results))
+
+
+def _symbol(call: Call) -> str:
+    """Name of the external function that is called; empty when it is none."""
+    target = call.args[0]
+    return target.global_symbol if isinstance(target, ExternFunc) else ""
 
 
 def _known(info: Any) -> TypeGuard[TensorStructInfo]:
@@ -93,6 +102,7 @@ def plan_segment(
     needed: Sequence[Var],
     mod: IRModule,
     compile_kernel: Compile,
+    libraries: Mapping[str, NativeCall],
     threads: int = 1,
 ) -> Segment:
     """The plan of a run of bindings that `is_native` accepts.
@@ -104,12 +114,13 @@ def plan_segment(
             per tensor in it.
         mod: Where the tensor programs are.
         compile_kernel: Makes a kernel of a tensor program.
+        libraries: Kernels of libraries, by the name by which the graph calls them.
         threads: The most threads that a call will use.
 
     Raises:
         CodegenError: a shape is not known, or a kernel cannot be compiled.
     """
-    return _Planner(name, mod, compile_kernel, threads).run(bindings, needed)
+    return _Planner(name, mod, compile_kernel, libraries, threads).run(bindings, needed)
 
 
 @dataclass
@@ -117,7 +128,9 @@ class _Planner:
     name: str
     mod: IRModule
     compile_kernel: Compile
+    libraries: Mapping[str, NativeCall]
     threads: int
+    called: list[str] = field(default_factory=list)  # libraries, by number
     values: dict[Var, Value] = field(default_factory=dict)
     views: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  # a view and whose memory it is
     inputs: dict[Var, Tensor] = field(default_factory=dict)
@@ -137,6 +150,7 @@ class _Planner:
         plan.inputs = list(self.inputs.values())
         plan.constants = [tensor for _, tensor in self.constants.values()]
         plan.steps = [self._settled(step) for step in self.steps]
+        plan.libraries = self.called
         plan.agreements = self.agreements
         plan.symbols = self._free_symbols(plan)
         place(plan)
@@ -188,7 +202,7 @@ class _Planner:
 
     def _call(self, var: Var | None, call: Call) -> Value:
         name = var.name_hint if var is not None else "value"
-        if call.op.name in _VIEWS:
+        if has_trait(call, "view"):
             source = self._value(None, call.args[0])
             info = call.struct_info
             assert isinstance(source, Tensor)
@@ -198,7 +212,29 @@ class _Planner:
             self.agreements += agreement_of_view(name, source.elements, made.elements)
             self.views[id(made)] = (made, self._owner(source))
             return made
-        return self._kernel(name, call)
+        return self._library(name, call) if call.op.name == "relax.call_dps_packed" else self._kernel(name, call)
+
+    def _library(self, name: str, call: Call) -> Value:
+        symbol = _symbol(call)
+        native = self.libraries[symbol]
+        given = self._value(None, call.args[1])
+        operands = [value for value in (given if isinstance(given, tuple) else (given,)) if isinstance(value, Tensor)]
+        read = [operands[number] for number in native.inputs]
+        results = self._results(name, call)
+        size = native.workspace_bytes
+        spaces = (Tensor(f"{name}_workspace", "uint8", (IntImm("int64", size),), "arena"),) if size else ()
+        self.steps.append(LibraryStep(symbol, len(self.called), (*read, *results), len(results), spaces))
+        self.called.append(symbol)
+        return self._shaped(call, results)
+
+    def _results(self, name: str, call: Call) -> list[Tensor]:
+        infos = leaf_infos(call.sinfo_args)
+        return [Tensor(name, info.dtype, tuple(info.dims or ()), "arena") for info in infos if _known(info)]
+
+    def _shaped(self, call: Call, results: list[Tensor]) -> Value:
+        """Results in the structure of the call."""
+        single = not isinstance(call.struct_info, TupleStructInfo)
+        return results[0] if single else _nest(call.struct_info, iter(results))
 
     def _owner(self, tensor: Tensor) -> Tensor:
         """The tensor whose memory it is."""
@@ -211,8 +247,7 @@ class _Planner:
         assert isinstance(func, PrimFunc)
         given = self._value(None, call.args[1])
         operands = list(given) if isinstance(given, tuple) else [given]
-        infos = leaf_infos(call.sinfo_args)
-        results = [Tensor(name, info.dtype, tuple(info.dims or ()), "arena") for info in infos if _known(info)]
+        results = self._results(name, call)
         extra = call.args[2] if len(call.args) > 2 else None
         scalars = list(extra.values) if isinstance(extra, ShapeExpr) else []
         values: list[Any] = [*operands, *results, *scalars]
@@ -228,8 +263,7 @@ class _Planner:
         self.steps.append(
             KernelStep(callee.name_hint, built, tuple(tensors), len(results), tuple(numbers), shapes, tuple(spaces))
         )
-        single = not isinstance(call.struct_info, TupleStructInfo)
-        return results[0] if single else _nest(call.struct_info, iter(results))
+        return self._shaped(call, results)
 
     def _arguments(
         self, name: str, func: PrimFunc, values: Sequence[Any]
@@ -275,8 +309,7 @@ class _Planner:
         """The step with views replaced by what they are views of."""
         if isinstance(step, CopyStep):
             return CopyStep(self._owner(step.source), step.target)
-        tensors = tuple(self._owner(tensor) for tensor in step.tensors)
-        return KernelStep(step.name, step.kernel, tensors, step.writes, step.scalars, step.shapes, step.workspaces)
+        return replace(step, tensors=tuple(self._owner(tensor) for tensor in step.tensors))
 
     def _free_symbols(self, plan: Plan) -> list[ScalarVar]:
         defined = {size for tensor in plan.inputs for size in tensor.dims if isinstance(size, ScalarVar)}

@@ -13,11 +13,11 @@ from eutectic.backend.llvm.arithmetic import overload
 from eutectic.backend.llvm.casts import cast
 from eutectic.backend.llvm.expr import ExprEmitter, has_load, intrinsic
 from eutectic.backend.llvm.memory import lane_indices
-from eutectic.backend.llvm.symbols import is_registered
 from eutectic.backend.llvm.types import constant, register_type, splat, vector
 from eutectic.backend.llvm.vector_math import VectorFloat
 from eutectic.ir.dtype import is_float
 from eutectic.ir.prim_expr import Call, PrimExpr, StringImm, element_dtype, lanes_of, with_lanes
+from eutectic.runtime.symbols import is_registered
 from eutectic.support.errors import CodegenError
 
 _SAME: Final = ("floor", "ceil", "trunc", "fabs", "sqrt")  # one LLVM intrinsic of the same name

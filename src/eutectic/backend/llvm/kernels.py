@@ -34,7 +34,7 @@ from eutectic.ir.prim_expr import (
 from eutectic.ir.structural import structural_digest
 from eutectic.support.deep import deep
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.transform import lower
+from eutectic.tir.transform.lower_tir import lowered
 
 _PARTS: Final = ("arith", "ir", "tir", "backend/llvm")  # packages whose code decides what a kernel looks like
 _OPERATORS: Final[tuple[type[BinaryExpr], ...]] = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Max, Min)
@@ -65,12 +65,12 @@ class Built:
 
 
 def lowered_kernel(func: PrimFunc, machine: Machine, symbol: str = "kernel") -> Kernel:
-    """A tensor program scheduled, lowered and written as LLVM text.
+    """A tensor program as LLVM text; scheduled and lowered first, as far as it has not been.
 
     Raises:
         CodegenError: something in it cannot be compiled.
     """
-    return kernel_of(lower(schedule_for_cpu(func, machine)), symbol, machine)
+    return kernel_of(lowered(schedule_for_cpu(func, machine)), symbol, machine)
 
 
 def build_kernel(func: PrimFunc, machine: Machine, name: str = "") -> Built:
@@ -84,14 +84,30 @@ def build_kernel(func: PrimFunc, machine: Machine, name: str = "") -> Built:
     Raises:
         CodegenError: something in it cannot be compiled.
     """
-    key = hashlib.sha256(b"\0".join([structural_digest(func), repr(machine).encode(), compiler_version()])).hexdigest()
-    symbol = f"k_{key[:24]}"
+    return cached_kernel(func, machine) or compiled_kernel(func, func, machine, name)
+
+
+def cached_kernel(func: PrimFunc, machine: Machine) -> Built | None:
+    """The kernel of a tensor program from the cache; None when it is not there."""
+    key = kernel_key(func, machine)
     known = store.read(key)
-    if known is not None:
-        found = _from_entry(func, symbol, known)
-        if found is not None:
-            return found
-    kernel = lowered_kernel(func, machine, symbol)
+    return None if known is None else _from_entry(func, _symbol(key), known)
+
+
+def compiled_kernel(func: PrimFunc, made: PrimFunc, machine: Machine, name: str = "") -> Built:
+    """A tensor program as object code, which the cache then has.
+
+    Args:
+        func: The program; it is what the cache knows the code by, so that a hit spares scheduling and lowering.
+        made: What the default schedule and lowering made of it, or of which they made a part of their work.
+        machine: What the code is for.
+        name: What lists of the cache call it; the function's own name when empty.
+
+    Raises:
+        CodegenError: something in it cannot be compiled.
+    """
+    key = kernel_key(func, machine)
+    kernel = lowered_kernel(made, machine, _symbol(key))
     code = object_code(kernel.text, machine)
     sizes = [_to_json(item.bytes, _symbols(func)) for item in kernel.workspaces]
     if None not in sizes:
@@ -102,7 +118,16 @@ def build_kernel(func: PrimFunc, machine: Machine, name: str = "") -> Built:
             "workspaces": [[size, item.per_thread] for size, item in zip(sizes, kernel.workspaces, strict=True)],
         }
         store.write(key, store.Entry(meta, code))
-    return Built(symbol, func, shape_variables(func), kernel.workspaces, kernel.parallel, code, False)
+    return Built(_symbol(key), func, shape_variables(func), kernel.workspaces, kernel.parallel, code, False)
+
+
+def kernel_key(func: PrimFunc, machine: Machine) -> str:
+    """What the cache knows the kernel of a tensor program by."""
+    return hashlib.sha256(b"\0".join([structural_digest(func), repr(machine).encode(), compiler_version()])).hexdigest()
+
+
+def _symbol(key: str) -> str:
+    return f"k_{key[:24]}"
 
 
 def _symbols(func: PrimFunc) -> list[Var]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from eutectic.runtime.processor import USED
 from eutectic.support.config import default_cpu
 from eutectic.support.errors import CodegenError
 from eutectic.target import Target
@@ -41,9 +42,24 @@ class Machine:
         return max(self.vector_bits // bits, 1)
 
     @property
+    def used_features(self) -> tuple[str, ...]:
+        """What code for it makes use of and a processor may lack."""
+        listed = {part[1:] for part in self.features.split(",") if part.startswith("+")}
+        return tuple(sorted((listed | _level(self.cpu, self.vector_bits)) & USED))
+
+    @property
     def registers(self) -> int:
         """Vector registers."""
         return 32 if self.vector_bits == 512 or not self.triple.startswith("x86_64") else 16
+
+
+def _level(cpu: str, vector_bits: int) -> set[str]:
+    """The features behind the name of a processor, as far as they are known; "generic" and the host's need none."""
+    if cpu in ("", "generic"):
+        return set()
+    wide = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} if vector_bits >= 512 else set()
+    middle = {"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "popcnt", "movbe"} if vector_bits >= 256 else set()
+    return wide | middle
 
 
 def machine_of(target: Target) -> Machine:

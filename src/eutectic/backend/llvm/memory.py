@@ -36,6 +36,12 @@ def address(emitter: ExprEmitter, buffer: Buffer, index: str) -> str:
     return emitter.text.assign(f"getelementptr inbounds {memory_type(buffer.dtype)}, ptr {pointer}, i64 {index}")
 
 
+def element(emitter: ExprEmitter, buffer: Buffer, index: PrimExpr) -> str:
+    """A pointer to where an element would be, which need not be in the buffer: it is not to be read through."""
+    at = _index(emitter, buffer, emitter.index(index))
+    return emitter.text.assign(f"getelementptr {memory_type(buffer.dtype)}, ptr {_pointer(emitter, buffer)}, i64 {at}")
+
+
 def _index(emitter: ExprEmitter, buffer: Buffer, index: str) -> str:
     """An index of the buffer as one that counts from its data."""
     return index if buffer.elem_offset is None else emitter.fold("add", index, emitter.index(buffer.elem_offset))

@@ -113,7 +113,26 @@ class CopyStep:
         return ()
 
 
-Step: TypeAlias = KernelStep | CopyStep
+@dataclass(frozen=True)
+class LibraryStep:
+    """A call of a library, made by the calling thread between the work of the team.
+
+    Attributes:
+        name: Of what the library computes.
+        number: Which of the plan's libraries it is.
+        tensors: What it reads, then what it writes.
+        writes: How many of the tensors, from the end, are written.
+        workspaces: Memory for itself; none when it needs none.
+    """
+
+    name: str
+    number: int
+    tensors: tuple[Tensor, ...]
+    writes: int
+    workspaces: tuple[Tensor, ...]
+
+
+Step: TypeAlias = KernelStep | CopyStep | LibraryStep
 
 
 @dataclass
@@ -125,6 +144,7 @@ class Plan:
         inputs: Tensors that are given.
         outputs: Tensors that are filled.
         constants: Tensors that are the same at every call, with `arrays` in the same order.
+        libraries: Symbols of the library kernels that are called.
         symbols: Symbolic sizes that are not sizes of an input; they are given as integers.
         steps: What is done.
         agreements: Sizes that must be one in every call.
@@ -137,6 +157,7 @@ class Plan:
     inputs: list[Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
     constants: list[Tensor] = field(default_factory=list)
+    libraries: list[str] = field(default_factory=list)
     symbols: list[ScalarVar] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)

@@ -1,23 +1,30 @@
 """The thread pool's code, in LLVM: workers, the way into them, and the barrier.
 
-A team's record, by byte: 0 arrivals at the barrier, 64 the barrier's generation, 72 how many sleep there,
-128 the message of a failed check, 192 the work's generation (a futex), 200 the work's function, 208 its context,
-216 its number of threads, 224 how many workers there are, 256 how many of them are done, 264 whether the caller
-sleeps, 272 how many small works are still done alone, 280 how many that were last time, 320 how many workers
-sleep, 384 whether a call has the team.
+A team's record, by byte: 0 arrivals at the barrier, 64 the barrier's generation, 72 how many sleep there, 128 the
+message of a failed check, 192 the work's generation (a futex, odd while the work is changed), 200 the work's
+function, 208 its context, 216 its number of threads, 224 how many workers there are, 232 whether it is shared, 256
+how many of them are done, 264 whether the caller sleeps, 272 how many small works are still done alone, 280 how many
+that were last time, 320 how many workers sleep, 384 whether a call has the team, 448 the generation and the next part
+of shared work, 512 how many parts of it are done (a futex), 520 whether the caller waits for them.
+
+Work is of two kinds. For `eutectic_run` every thread does its own part and meets the others at barriers. Shared work
+(`eutectic_open`, `eutectic_close`) has parts that whoever is free takes, each once: a worker without a processor holds
+nobody up, as the caller takes what is left when it has done its own. A part may wait at a barrier for the others; who
+has finished a part has passed all of its barriers, so that the others have begun.
 """
 
 from __future__ import annotations
 
 import platform
-import sys
+from functools import cache
 from typing import Final
 
-RECORD_BYTES: Final = 448
-SMALL: Final = 1 << 32  # in the number of threads: the work is small
-WORKERS_AT: Final = 224
+from eutectic.backend.llvm.machine import machine_of
+from eutectic.backend.llvm.optimize import object_code
+from eutectic.runtime.team import FUTEX, RECORD_BYTES, can_sleep
+from eutectic.target import Target
+
 _SPINS: Final = 2000  # pauses before a thread gives its processor away; some tens of microseconds
-_FUTEX: Final = {"x86_64": 202, "aarch64": 98}  # number of the system call
 _PAUSE: Final = {
     "x86_64": 'call void asm sideeffect "pause", "~{memory}"()',
     "aarch64": 'call void asm sideeffect "isb", "~{memory}"()',
@@ -27,29 +34,40 @@ _WAITS: Final = {  # a futex, and the value that it must still have
     "sleep": ("%word", "%seen"),
     "sleep_turn": ("%turn.at", "%turn.low"),
     "sleep_done": ("%done.at", "%done.low"),
+    "sleep_parts": ("%parts.at", "%parts.low"),
 }
-_WAKES: Final = {"wake": "%word", "wake_turn": "%turn.at", "wake_done": "%done.at"}
+_WAKES: Final = {"wake": "%word", "wake_turn": "%turn.at", "wake_done": "%done.at", "wake_parts": "%parts.at"}
 _NOTHING: Final = "ptr null, ptr null, i32 0"
 
 
-def can_sleep() -> bool:
-    """Whether idle workers can sleep on this platform; without that there is no pool."""
-    return sys.platform == "linux" and platform.machine() in _FUTEX
-
-
 def pool_text() -> str:
-    """The LLVM module with `eutectic_barrier`, `eutectic_run` and `eutectic_worker`."""
+    """The LLVM module with the functions named in `runtime.team`."""
     machine = platform.machine()
     pause = _PAUSE.get(machine, "")
     calls = dict.fromkeys(_WAITS, "") | dict.fromkeys(_WAKES, "")
     if can_sleep():
-        number = _FUTEX[machine]
+        number = FUTEX[machine]
         for name, (word, seen) in _WAITS.items():
             calls[name] = f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i32 128, i32 {seen}, {_NOTHING})"
         for name, word in _WAKES.items():
             calls[name] = f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i32 129, i32 1000000, {_NOTHING})"
-    return _TEXT.format(pause=pause, spins=_SPINS, record=RECORD_BYTES, **calls)
+    spins = {f"spin_{head}": _SPIN.format(spins=_SPINS, pause=pause, head=head) for head in ("wait", "join", "look")}
+    return _TEXT.format(record=RECORD_BYTES, **spins, **calls)
 
+
+@cache
+def team_code() -> bytes:
+    """The object code of the thread pool, for this machine."""
+    return object_code(pool_text(), machine_of(Target("llvm")))
+
+
+_SPIN: Final = """still:
+  %long = icmp sgt i64 %spins, {spins}
+  br i1 %long, label %sleep, label %spin
+spin:
+  {pause}
+  %more = add i64 %spins, 1
+  br label %{head}"""
 
 _TEXT: Final = """
 declare i64 @syscall(i64, ...)
@@ -83,13 +101,7 @@ wait:
   %now = load atomic i64, ptr %turn.at acquire, align 8
   %passed = icmp ne i64 %now, %turn
   br i1 %passed, label %out, label %still
-still:
-  %long = icmp sgt i64 %spins, {spins}
-  br i1 %long, label %sleep, label %spin
-spin:
-  {pause}
-  %more = add i64 %spins, 1
-  br label %wait
+{spin_wait}
 sleep:
   %sleepers.at = getelementptr i8, ptr %team, i64 72
   %s = atomicrmw add ptr %sleepers.at, i32 1 seq_cst
@@ -139,6 +151,10 @@ alone:
   %said = load ptr, ptr %slot, align 8
   ret ptr %said
 together:
+  %word = getelementptr i8, ptr %team, i64 192
+  %changing = atomicrmw add ptr %word, i32 1 seq_cst
+  %kind.at = getelementptr i8, ptr %team, i64 232
+  store i64 0, ptr %kind.at, align 8
   %work.at = getelementptr i8, ptr %team, i64 200
   store ptr %work, ptr %work.at, align 8
   %context.at = getelementptr i8, ptr %team, i64 208
@@ -149,7 +165,6 @@ together:
   store ptr null, ptr %message.at, align 8
   %done.at = getelementptr i8, ptr %team, i64 256
   store atomic i64 0, ptr %done.at monotonic, align 8
-  %word = getelementptr i8, ptr %team, i64 192
   %old = atomicrmw add ptr %word, i32 1 seq_cst
   %sleepers.at = getelementptr i8, ptr %team, i64 320
   %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
@@ -167,13 +182,7 @@ join:
   %done = load atomic i64, ptr %done.at acquire, align 8
   %all = icmp sge i64 %done, %workers
   br i1 %all, label %out, label %still
-still:
-  %long = icmp sgt i64 %spins, {spins}
-  br i1 %long, label %sleep, label %spin
-spin:
-  {pause}
-  %more = add i64 %spins, 1
-  br label %join
+{spin_join}
 sleep: ; a worker has no processor: blocking gives it this one, and us another one afterwards
   %caller.at = getelementptr i8, ptr %team, i64 264
   store atomic i32 1, ptr %caller.at seq_cst, align 4
@@ -198,6 +207,138 @@ out:
   ret ptr %message
 }}
 
+; Takes parts of shared work until none is left, or the work is another one.
+define internal void @take(ptr %team, i32 %generation) nounwind {{
+entry:
+  %next.at = getelementptr i8, ptr %team, i64 448
+  %work.at = getelementptr i8, ptr %team, i64 200
+  %context.at = getelementptr i8, ptr %team, i64 208
+  %count.at = getelementptr i8, ptr %team, i64 216
+  %wide = zext i32 %generation to i64
+  br label %look
+look:
+  %next = load atomic i64, ptr %next.at acquire, align 8
+  %of = lshr i64 %next, 32
+  %same = icmp eq i64 %of, %wide
+  br i1 %same, label %weigh, label %out
+weigh:
+  %count = load atomic i64, ptr %count.at acquire, align 8
+  %work = load atomic ptr, ptr %work.at acquire, align 8
+  %context = load atomic ptr, ptr %context.at acquire, align 8
+  %part = and i64 %next, 4294967295
+  %left = icmp slt i64 %part, %count
+  br i1 %left, label %claim, label %out
+claim:
+  %after = add i64 %next, 1
+  %taken = cmpxchg ptr %next.at, i64 %next, i64 %after acq_rel monotonic
+  %mine = extractvalue {{ i64, i1 }} %taken, 1
+  br i1 %mine, label %do, label %look
+do:
+  call void %work(ptr %context, i64 %part, i64 %count, ptr %team)
+  call void @finish(ptr %team, i64 %count)
+  br label %look
+out:
+  ret void
+}}
+
+; Notes that a part of shared work is done.
+define internal void @finish(ptr %team, i64 %count) nounwind {{
+entry:
+  %parts.at = getelementptr i8, ptr %team, i64 512
+  %before = atomicrmw add ptr %parts.at, i64 1 seq_cst
+  %now = add i64 %before, 1
+  %last = icmp eq i64 %now, %count
+  br i1 %last, label %ask, label %out
+ask:
+  %waits.at = getelementptr i8, ptr %team, i64 520
+  %waits = load atomic i32, ptr %waits.at seq_cst, align 4
+  %asleep = icmp ne i32 %waits, 0
+  br i1 %asleep, label %wake, label %out
+wake:
+  {wake_parts}
+  br label %out
+out:
+  ret void
+}}
+
+; Offers work(context, part, parts, team) to the team; returns the number of parts. The caller does part 0 and calls
+; eutectic_close, when that is more than 1; else the work is its own: another call has the team, or there is none.
+define i64 @eutectic_open(ptr %team, ptr %work, ptr %context, i64 %wanted) nounwind {{
+entry:
+  %workers.at = getelementptr i8, ptr %team, i64 224
+  %workers = load i64, ptr %workers.at, align 8
+  %most = add i64 %workers, 1
+  %count = call i64 @llvm.smin.i64(i64 %wanted, i64 %most)
+  %single = icmp sle i64 %count, 1
+  br i1 %single, label %alone, label %take
+take:
+  %busy.at = getelementptr i8, ptr %team, i64 384
+  %taken = cmpxchg ptr %busy.at, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue {{ i32, i1 }} %taken, 1
+  br i1 %mine, label %offer, label %alone
+alone:
+  ret i64 1
+offer:
+  %word = getelementptr i8, ptr %team, i64 192
+  %changing = atomicrmw add ptr %word, i32 1 seq_cst
+  %generation = add i32 %changing, 2
+  %kind.at = getelementptr i8, ptr %team, i64 232
+  store atomic i64 1, ptr %kind.at release, align 8
+  %work.at = getelementptr i8, ptr %team, i64 200
+  store atomic ptr %work, ptr %work.at release, align 8
+  %context.at = getelementptr i8, ptr %team, i64 208
+  store atomic ptr %context, ptr %context.at release, align 8
+  %count.at = getelementptr i8, ptr %team, i64 216
+  store atomic i64 %count, ptr %count.at release, align 8
+  %parts.at = getelementptr i8, ptr %team, i64 512
+  store atomic i64 0, ptr %parts.at release, align 8
+  %wide = zext i32 %generation to i64
+  %high = shl i64 %wide, 32
+  %first = or i64 %high, 1
+  %next.at = getelementptr i8, ptr %team, i64 448
+  store atomic i64 %first, ptr %next.at release, align 8
+  %settled = atomicrmw add ptr %word, i32 1 seq_cst
+  %sleepers.at = getelementptr i8, ptr %team, i64 320
+  %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
+  %some = icmp sgt i32 %sleepers, 0
+  br i1 %some, label %wake, label %out
+wake:
+  {wake}
+  br label %out
+out:
+  ret i64 %count
+}}
+
+; The end of part 0: takes what nobody has begun, and waits for the rest.
+define void @eutectic_close(ptr %team) nounwind {{
+entry:
+  %count.at = getelementptr i8, ptr %team, i64 216
+  %count = load atomic i64, ptr %count.at acquire, align 8
+  %word = getelementptr i8, ptr %team, i64 192
+  %generation = load atomic i32, ptr %word acquire, align 4
+  %parts.at = getelementptr i8, ptr %team, i64 512
+  %waits.at = getelementptr i8, ptr %team, i64 520
+  call void @finish(ptr %team, i64 %count)
+  call void @take(ptr %team, i32 %generation)
+  br label %join
+join:
+  %spins = phi i64 [ 0, %entry ], [ %more, %spin ], [ 0, %sleep ]
+  %parts = load atomic i64, ptr %parts.at seq_cst, align 8
+  %all = icmp sge i64 %parts, %count
+  br i1 %all, label %out, label %still
+{spin_join}
+sleep:
+  store atomic i32 1, ptr %waits.at seq_cst, align 4
+  %parts.low = trunc i64 %parts to i32
+  {sleep_parts}
+  store atomic i32 0, ptr %waits.at seq_cst, align 4
+  br label %join
+out:
+  %busy.at = getelementptr i8, ptr %team, i64 384
+  store atomic i32 0, ptr %busy.at release, align 4
+  ret void
+}}
+
 ; What a worker does all its life; the argument is {{ team, its number }}. Work without a function ends it.
 define ptr @eutectic_worker(ptr %argument) nounwind {{
 entry:
@@ -210,22 +351,22 @@ entry:
   %context.at = getelementptr i8, ptr %team, i64 208
   %threads.at = getelementptr i8, ptr %team, i64 216
   %done.at = getelementptr i8, ptr %team, i64 256
+  %kind.at = getelementptr i8, ptr %team, i64 232
+  br label %idle
+idle.same:
   br label %idle
 idle:
-  %seen = phi i32 [ 0, %entry ], [ %now, %idle.next ]
+  %seen = phi i32 [ 0, %entry ], [ %now, %idle.next ], [ %seen, %idle.same ]
   br label %look
 look:
   %spins = phi i64 [ 0, %idle ], [ %more, %spin ], [ 0, %woken ]
   %now = load atomic i32, ptr %word seq_cst, align 4
   %new = icmp ne i32 %now, %seen
-  br i1 %new, label %begin, label %still
-still:
-  %long = icmp sgt i64 %spins, {spins}
-  br i1 %long, label %sleep, label %spin
-spin:
-  {pause}
-  %more = add i64 %spins, 1
-  br label %look
+  %odd = and i32 %now, 1
+  %settled = icmp eq i32 %odd, 0
+  %ready = and i1 %new, %settled
+  br i1 %ready, label %begin, label %still
+{spin_look}
 sleep:
   %s = atomicrmw add ptr %sleepers.at, i32 1 seq_cst
   {sleep}
@@ -233,16 +374,27 @@ sleep:
   br label %woken
 woken:
   br label %look
-begin:
-  %work = load ptr, ptr %work.at, align 8
+begin: ; what is read belongs together when the generation is still the same afterwards
+  %work = load atomic ptr, ptr %work.at acquire, align 8
+  %threads = load atomic i64, ptr %threads.at acquire, align 8
+  %context = load atomic ptr, ptr %context.at acquire, align 8
+  %kind = load atomic i64, ptr %kind.at acquire, align 8
+  %again = load atomic i32, ptr %word seq_cst, align 4
+  %same = icmp eq i32 %again, %now
+  br i1 %same, label %known, label %idle.same
+known:
   %ends = icmp eq ptr %work, null
   br i1 %ends, label %out, label %mine
 mine:
-  %threads = load i64, ptr %threads.at, align 8
+  %shared = icmp ne i64 %kind, 0
+  br i1 %shared, label %share, label %own
+share:
+  call void @take(ptr %team, i32 %now)
+  br label %idle.next
+own:
   %takes.part = icmp slt i64 %thread, %threads
   br i1 %takes.part, label %do, label %done
 do:
-  %context = load ptr, ptr %context.at, align 8
   call void %work(ptr %context, i64 %thread, i64 %threads, ptr %team)
   br label %done
 done:

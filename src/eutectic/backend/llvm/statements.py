@@ -11,6 +11,7 @@ from typing import Final
 
 from eutectic.backend.llvm import memory
 from eutectic.backend.llvm.expr import ExprEmitter
+from eutectic.backend.llvm.prefetch import prefetch
 from eutectic.backend.llvm.types import memory_bytes, memory_type
 from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.support.deep import deep
@@ -79,7 +80,12 @@ class StatementEmitter(ExprEmitter):
     def loop(self, stmt: For) -> None:
         """A loop over all of its iterations."""
         low, extent = self.index(stmt.min), self.index(stmt.extent)
-        self.loop_over(stmt.loop_var, low, self.fold("add", low, extent), lambda: self.statement(stmt.body))
+
+        def body() -> None:
+            prefetch(self, stmt)
+            self.statement(stmt.body)
+
+        self.loop_over(stmt.loop_var, low, self.fold("add", low, extent), body)
 
     def loop_over(self, var: Var, low: str, high: str, body: Callable[[], None]) -> None:
         """`for var in range(low, high): body`; both bounds are 64-bit registers or constants."""

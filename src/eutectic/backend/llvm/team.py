@@ -22,6 +22,7 @@ from eutectic.ir.dtype import is_integer
 from eutectic.ir.node import children
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, mul
 from eutectic.ir.visit import post_order
+from eutectic.runtime.team import BARRIER
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 from eutectic.tir.buffer import Buffer
@@ -29,7 +30,6 @@ from eutectic.tir.function import PrimFunc
 from eutectic.tir.stmt import Allocate, AttrStmt, DeclBuffer, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
 from eutectic.tir.transform.index_facts import has_checks
 
-BARRIER = "eutectic_barrier"
 MESSAGE_AT = 128  # where the team's record has the pointer to the message of a failed check
 
 

@@ -5,5 +5,8 @@ with a function of a `Flat` stage, and choose it in `_stage_body`.
 """
 
 from eutectic.backend.llvm.rules.apply import schedule_for_cpu
+from eutectic.support.lazy import lazy
 
 __all__ = ["schedule_for_cpu"]
+
+lazy(globals())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eutectic.backend.llvm.machine import Machine
+from eutectic.backend.llvm.machine import Machine, machine_of
 from eutectic.backend.llvm.rules.elementwise import elementwise
 from eutectic.backend.llvm.rules.epilogue import with_epilogues
 from eutectic.backend.llvm.rules.flat import FlatBuffers, collapse, flatten
@@ -17,13 +17,15 @@ from eutectic.backend.llvm.rules.stage import Stage, loads, stages_of
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.ir.visit import post_order
+from eutectic.target import Target
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.schedule.rules.registry import register_scheduler
 from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, ForKind, Stmt, parts_of, seq
+from eutectic.tir.transform.lower_tir import is_lowered
+from eutectic.tir.transform.schedule_for_target import SCHEDULED
 from eutectic.tir.transform.substitute import Substituter
-
-SCHEDULED = "tir.is_scheduled"
 
 
 def schedule_for_cpu(func: PrimFunc, machine: Machine) -> PrimFunc:
@@ -37,7 +39,7 @@ def schedule_for_cpu(func: PrimFunc, machine: Machine) -> PrimFunc:
         func: What to schedule.
         machine: The processor.
     """
-    if func.attr(SCHEDULED) or _has_kinds(func):
+    if func.attr(SCHEDULED) or is_lowered(func) or _has_kinds(func):
         return func
     found = stages_of(func)
     if found is None:
@@ -142,3 +144,10 @@ def _stores_apart(block: Block, var: Var) -> bool:
             return False
     reads = loads(block)  # also those of conditions and indices
     return all(any(i is var for i in load.indices) for load in reads if id(load.buffer) in written - own)
+
+
+def _schedule(func: PrimFunc, target: Target) -> PrimFunc:
+    return schedule_for_cpu(func, machine_of(target))
+
+
+register_scheduler("llvm", _schedule)

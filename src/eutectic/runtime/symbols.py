@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import llvmlite.binding as llvm
-
 from eutectic.support.errors import CodegenError
 
 _REGISTERED: dict[str, int] = {}
@@ -24,9 +22,13 @@ def register_symbol(name: str, address: int) -> None:
     if _REGISTERED.get(name, address) != address:
         raise CodegenError(f"{name} is registered already, with another address")
     _REGISTERED[name] = address
-    llvm.add_symbol(name, address)
 
 
 def is_registered(name: str) -> bool:
     """Whether generated code may call a C function of this name."""
     return name in _REGISTERED
+
+
+def registered_address(name: str) -> int | None:
+    """Address of a function that was registered; None when none of that name was."""
+    return _REGISTERED.get(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import eutectic
-from eutectic.driver.size import is_small
+from eutectic.backend.dnnl.worthwhile import is_small
 from eutectic.relax import op
 from eutectic.testing.graphs import graph, weights
 

@@ -1,0 +1,49 @@
+"""oneDNN as a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from eutectic.backend.contract import Availability, Backend, LayoutOffer, Verdict
+from eutectic.backend.dnnl import library
+from eutectic.backend.dnnl.describe import describe
+from eutectic.backend.dnnl.loading import load
+from eutectic.backend.dnnl.patterns import patterns
+from eutectic.backend.dnnl.worthwhile import worthwhile
+from eutectic.ir.module import IRModule
+from eutectic.relax.dpl.table import FusionPattern
+from eutectic.relax.expr import Function
+from eutectic.runtime.library import LibraryKernel, Loader
+from eutectic.target import Target
+
+
+class OneDnn(Backend):
+    """The kernels of oneDNN for CPUs."""
+
+    name = "dnnl"
+    title = "oneDNN"
+
+    def availability(self, target: Target) -> Availability:
+        """Whether the shared library can be loaded."""
+        found = library.availability()
+        return Availability(found.ok, found.reason)
+
+    def patterns(self, precision: str) -> Sequence[FusionPattern]:
+        """The table of `patterns.py`."""
+        return patterns(precision)
+
+    def worthwhile(self, mod: IRModule, target: Target) -> Verdict:
+        """Not for small models."""
+        return worthwhile(mod)
+
+    def lower(self, region: Function, layout: LayoutOffer) -> LibraryKernel:
+        """What oneDNN is asked to compute."""
+        return describe(region)
+
+    def loader(self) -> Loader:
+        """Compiles a region with oneDNN."""
+        return load
+
+
+BACKEND: Final = OneDnn()

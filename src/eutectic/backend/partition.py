@@ -1,0 +1,92 @@
+"""Partition: hand parts of a graph to library backends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from eutectic.backend.contract import PRECISIONS, Backend, BackendRemark, Verdict
+from eutectic.backend.registry import backend as backend_of
+from eutectic.ir.module import IRModule
+from eutectic.ir.transform import Pass, PassContext, Sequential, run_pass
+from eutectic.relax.transform import BindRegionConstants, RunCodegen
+from eutectic.support.errors import PassError
+from eutectic.support.shown import shown
+from eutectic.support.spelling import did_you_mean
+from eutectic.target import Target
+
+
+@dataclass(frozen=True)
+class Partition(Pass):
+    """Move what backends take into regions, and lower these to kernels of their libraries.
+
+    Several backends are asked in turn: what an earlier one took, a later one does not see.
+
+    before:                               after:
+        lv = nn.conv2d(x, w)                  gv = call_dps_packed("fused_conv2d_relu_dnnl", (x,))
+        gv = nn.relu(lv)
+
+    Attributes:
+        backend: Name of a backend, or several with commas between them, as in `-libs=`.
+        precision: `default`, or `strict`: nothing that loses NaN or infinities.
+        if_worthwhile: Leave out backends that say of the module that it is not worth their calls.
+
+    Raises:
+        PassError: an unknown precision.
+        CodegenError: an unknown backend, or one that cannot lower what it took.
+    """
+
+    backend: str = ""
+    precision: str = "default"
+    if_worthwhile: bool = False
+
+    def __post_init__(self) -> None:
+        check_precision(self.precision)
+
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Outline for one backend after another, then lower."""
+        target = Target.current() or Target("llvm")
+        for found in self._backends():
+            verdict = found.worthwhile(mod, target) if self.if_worthwhile else Verdict(ok=True, reason="it was named")
+            kind = "taken" if verdict.ok else "declined"
+            ctx.remarks.append(BackendRemark(kind, found.name, found.title, verdict.reason))
+            if not verdict.ok:
+                continue
+            for step in found.outline(self.precision):
+                mod = run_pass(step, mod, ctx)
+        for step in (BindRegionConstants(), RunCodegen()):
+            mod = run_pass(step, mod, ctx)
+        return mod
+
+    def _backends(self) -> Iterator[Backend]:
+        yield from (backend_of(name.strip()) for name in self.backend.split(","))
+
+
+def outlined(mod: IRModule, backend: str, precision: str = "default") -> IRModule:
+    """A module with what a backend takes in functions of their own, which are not lowered yet.
+
+    Args:
+        mod: Graph functions whose bindings are in dataflow blocks.
+        backend: Its name.
+        precision: `default`, or `strict`: nothing that loses NaN or infinities.
+
+    Returns:
+        The partitioned module; `mod` itself when there is nothing to take.
+
+    Raises:
+        CodegenError: there is no such backend.
+        PassError: an unknown precision.
+    """
+    check_precision(precision)
+    return Sequential(list(backend_of(backend).outline(precision)))(mod)
+
+
+def check_precision(precision: str) -> None:
+    """Refuse a precision that does not exist.
+
+    Raises:
+        PassError: it does not.
+    """
+    if precision not in PRECISIONS:
+        near = did_you_mean(str(precision), PRECISIONS)
+        raise PassError(f"unknown precision {shown(precision)}", help=near or f"one of {', '.join(PRECISIONS)}")

@@ -1,0 +1,190 @@
+"""Backends by name: the built-in ones, imported when they are first needed, and those that users add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+from eutectic.backend.contract import Availability, Backend, LoweredRegion
+from eutectic.relax.dpl.table import pattern_source, register_patterns
+from eutectic.relax.expr import Constant, Function
+from eutectic.runtime.library import LibraryKernel, LoadedKernel, Loader
+from eutectic.support.errors import CodegenError, LoadError
+from eutectic.support.registry import register_global_func
+from eutectic.support.shown import shown
+from eutectic.support.spelling import did_you_mean
+from eutectic.target import Target
+from eutectic.target.target import register_library
+
+_SHOWN: Final = 6  # operators listed in a message
+
+
+@dataclass(frozen=True)
+class _Row:
+    """Where a built-in backend is.
+
+    Attributes:
+        module: What to import; its `BACKEND` is the backend.
+        default_for: Kinds of targets for which it is offered when nobody named a target.
+    """
+
+    module: str
+    default_for: tuple[str, ...] = ()
+
+
+_ROWS: Final[dict[str, _Row]] = {
+    "dnnl": _Row("eutectic.backend.dnnl.backend", default_for=("llvm",)),
+    "cublas": _Row("eutectic.backend.cublas.backend"),
+    "cudnn": _Row("eutectic.backend.cudnn.backend"),
+    "cutlass": _Row("eutectic.backend.cutlass.backend"),
+}
+_BACKENDS: Final[dict[str, Backend]] = {}
+
+
+def backend(name: str) -> Backend:
+    """The backend of a name.
+
+    Raises:
+        CodegenError: there is none.
+    """
+    if name not in _BACKENDS:
+        if name not in _ROWS:
+            known = backend_names()
+            help = did_you_mean(str(name), known)
+            raise CodegenError(f"no backend is called {shown(name)}", help=help or f"known are {', '.join(known)}")
+        _adopt(import_module(_ROWS[name].module).BACKEND)
+    return _BACKENDS[name]
+
+
+def backend_names() -> list[str]:
+    """Names of all backends."""
+    return sorted({*_ROWS, *_BACKENDS})
+
+
+def register_backend(made: Any, override: bool = False) -> Backend:
+    """Add a backend of your own: `Target("llvm -libs=<name>")` then asks it.
+
+    Args:
+        made: An object derived from `Backend`.
+        override: Whether it may take the place of one that is there.
+
+    Returns:
+        The same object.
+
+    Raises:
+        CodegenError: it lacks something, or the name is taken.
+    """
+    missing = [part for part in _PARTS if not hasattr(made, part)]
+    if missing:
+        raise CodegenError(
+            f"{type(made).__name__} is no backend: it has no {', '.join(missing)}",
+            help="derive its class from eutectic.backend.contract.Backend",
+        )
+    if not isinstance(made.name, str) or not made.name.isidentifier():
+        raise CodegenError(f"a backend is called by a word of letters, digits and underscores, not {shown(made.name)}")
+    if made.name in backend_names() and not override:
+        raise CodegenError(f"a backend called {made.name!r} is registered already", help="pass override=True")
+    found: Backend = made
+    _adopt(found)
+    _announce(found.name)
+    return found
+
+
+_PARTS: Final = ("name", "title", "availability", "patterns", "outline", "worthwhile", "layouts", "lower", "loader")
+
+
+def default_backends(target: Target) -> list[Backend]:
+    """Backends that are offered for a target when nobody named one, the preferred one first."""
+    return [backend(name) for name, row in _ROWS.items() if target.kind.name in row.default_for]
+
+
+def loader(name: str) -> Loader:
+    """What makes kernels of a library run.
+
+    A library that cannot run here gets a loader that says so for each kernel (`LoadError`, X0120).
+
+    Raises:
+        CodegenError: there is no such backend.
+    """
+    found = backend(name)
+    made = found.loader()
+    if made is not None:
+        return made
+
+    def refuse(kernel: LibraryKernel, threads: int | None) -> LoadedKernel:
+        _refuse(found, kernel)
+
+    return refuse
+
+
+def _refuse(found: Backend, kernel: LibraryKernel) -> NoReturn:
+    """Say that there is nothing here that runs a kernel.
+
+    Raises:
+        LoadError: always, with the kernel's operators and what to do.
+    """
+    state = found.availability(Target("llvm"))
+    reason = state.reason or f"{found.title} has no loader"
+    notes = []
+    if listed := kernel.description.get("operators"):
+        more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+        notes.append(f"operators of the region: {', '.join(listed[:_SHOWN])}{more}")
+    if names := kernel.description.get("composites"):
+        notes.append(f"taken by: {', '.join(names)}")
+    raise LoadError(
+        f"region {kernel.symbol} cannot run: {reason}",
+        code="X0120",
+        notes=notes,
+        help=f"leave the partition for {found.name} out, or run the module before RunCodegen in the interpreter",
+    )
+
+
+def lower_region(found: Backend, region: Function) -> LoweredRegion:
+    """A region as a kernel, in the cheapest of the layouts that the backend offers.
+
+    Raises:
+        CodegenError: the backend cannot compute it, or gave something else than a kernel with its name and symbol.
+    """
+    offers = found.layouts(region)
+    if not offers:
+        raise CodegenError(f"backend {found.name} offers no layout for region {region.attr('global_symbol')}")
+    made: Any = found.lower(region, min(offers, key=lambda offer: offer.cost))
+    symbol = region.attr("global_symbol")
+    if not isinstance(made, LibraryKernel) or (made.library, made.symbol) != (found.name, symbol):
+        given = f"{made.library}:{made.symbol}" if isinstance(made, LibraryKernel) else shown(made)
+        raise CodegenError(f"backend {found.name} lowered region {symbol} to {given}, expected a kernel {symbol} of it")
+    return LoweredRegion(region, made)
+
+
+def available(found: Backend, target: Target) -> Availability:
+    """Whether a backend can be used for a target: it is there, and something can run what it makes."""
+    state = found.availability(target)
+    if state.ok and found.loader() is None:
+        return Availability(ok=False, reason=f"{found.title} has no loader")
+    return state
+
+
+def _adopt(made: Backend) -> None:
+    _BACKENDS[made.name] = made
+    register_patterns(reversed(list(made.patterns("default"))))  # of equal names the one registered last is found
+
+
+def _announce(name: str) -> None:
+    """Make a name known to targets, to `RunCodegen`, and to those who look up patterns, without importing anything."""
+
+    def compile_functions(
+        functions: Sequence[Function], options: Mapping[str, Any], constant_names: Mapping[Constant, str]
+    ) -> list[LoweredRegion]:
+        """One region per function; options and names of constants are not used."""
+        return [lower_region(backend(name), function) for function in functions]
+
+    register_library(name)
+    register_global_func(f"relax.ext.{name}", compile_functions, override=True)
+    pattern_source(f"{name}.", partial(backend, name))
+
+
+for _name in _ROWS:
+    _announce(_name)

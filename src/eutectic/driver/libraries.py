@@ -1,0 +1,86 @@
+"""The kernels of libraries that a module calls, ready to be linked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eutectic.backend.contract import LoweredRegion
+from eutectic.backend.llvm.pool_text import team_code
+from eutectic.backend.llvm.program import library_code
+from eutectic.relax.expr import Function
+from eutectic.runtime.library import LibraryKernel, LoadedKernel, NativeCall
+from eutectic.runtime.loading import Loading
+from eutectic.runtime.program import Program
+from eutectic.support.errors import CodegenError
+
+
+@dataclass
+class Libraries:
+    """Kernels of libraries by the names by which a module calls them.
+
+    Attributes:
+        loading: Loads them.
+        kernels: They, as data.
+        functions: The graph functions that they compute.
+        reference: Makes a program of our own kernels of such a function; None for functions that it does not take.
+    """
+
+    loading: Loading = field(default_factory=Loading)
+    kernels: Mapping[str, LibraryKernel] = field(default_factory=dict)
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    reference: Callable[[Function], Program | None] = lambda function: None
+
+    def __contains__(self, symbol: str) -> bool:
+        return symbol in self.kernels
+
+    def kernel(self, symbol: str) -> LibraryKernel:
+        """The kernel called `symbol`.
+
+        Raises:
+            CodegenError: there is none.
+        """
+        if symbol not in self.kernels:
+            raise CodegenError(f"external function {symbol} is in no module", help="run RunCodegen first")
+        return self.kernels[symbol]
+
+    def loaded(self, symbol: str) -> LoadedKernel:
+        """The same, loaded."""
+        return self.loading.library(self.kernel(symbol))
+
+    def native(self) -> dict[str, NativeCall]:
+        """Those that native code can call."""
+        found = {symbol: self.loaded(symbol).native for symbol in self.kernels}
+        return {symbol: call for symbol, call in found.items() if call is not None}
+
+
+def libraries_of(
+    modules: Sequence[Any], loading: Loading, reference: Callable[[Function], Program | None]
+) -> Libraries:
+    """The kernels that `RunCodegen` left.
+
+    Args:
+        modules: What backends made of regions.
+        loading: Loads them.
+        reference: As in `Libraries`.
+
+    Raises:
+        CodegenError: something else was made of a region, which only its maker can run.
+    """
+    for module in modules:
+        if not isinstance(module, LoweredRegion):
+            raise CodegenError(
+                f"region {getattr(module, 'symbol', '')} became a {type(module).__name__}, which nothing can load",
+                help="register a backend, whose lower() gives a LibraryKernel",
+            )
+    kernels = {module.symbol: with_code(module.kernel) for module in modules}
+    functions = {module.symbol: module.function for module in modules}
+    return Libraries(loading, kernels, functions, reference)
+
+
+def with_code(kernel: LibraryKernel) -> LibraryKernel:
+    """A kernel with the code by which native code calls it."""
+    if not kernel.native_text:
+        return kernel
+    return replace(kernel, code=library_code(kernel.native_text), team=team_code())

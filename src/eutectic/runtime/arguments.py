@@ -1,0 +1,231 @@
+"""The arguments of a model: how they are named, checked, and turned into arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from eutectic.runtime.sizes import Size, Sizes, evaluate
+from eutectic.runtime.trees import Leaf, Tree, leaves_of, tree_of, tree_text
+from eutectic.support.errors import CallError
+from eutectic.support.plain_memory import as_array, is_torch
+from eutectic.support.shown import shown
+from eutectic.support.spelling import did_you_mean
+
+
+@dataclass(frozen=True)
+class FixedArgument:
+    """An argument that the compilation fixed: a number, text or None.
+
+    Attributes:
+        name: What errors call it.
+        value: The value of the example.
+    """
+
+    name: str
+    value: Any
+
+    def check(self, given: Any) -> None:
+        """Refuse another value.
+
+        Raises:
+            CallError: names both values.
+        """
+        if type(given) is type(self.value):
+            both_are_nan = given != given and self.value != self.value
+            if given == self.value or both_are_nan:
+                return
+        raise CallError(
+            f"argument {self.name} is {shown(given)}, but the model was compiled for {shown(self.value)}",
+            notes=["numbers, text and None are part of the compiled program"],
+            help=f"compile the model again with {self.name}={shown(given)}, or pass it as a tensor",
+        )
+
+
+@dataclass(frozen=True)
+class TensorArgument:
+    """A tensor argument.
+
+    Attributes:
+        name: What errors call it.
+        dtype: Its dtype.
+        shape: A size per axis.
+        written: The sizes as errors write them.
+        ranges: Least and largest value per symbol, as far as limited.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[Size, ...]
+    written: tuple[str, ...]
+    ranges: Mapping[str, tuple[int | None, int | None]]
+
+    def array(self, value: Any, sizes: Sizes) -> npt.NDArray[Any]:
+        """The argument as a C-contiguous array; shares its memory when it is contiguous.
+
+        Args:
+            value: What the caller gave.
+            sizes: Symbolic sizes bound so far; extended.
+
+        Raises:
+            CallError: it does not fit; says what was expected and what was given.
+        """
+        if not isinstance(value, np.ndarray) and not is_torch(value):
+            raise CallError(
+                f"argument {self.name} must be a tensor or a NumPy array, got {type(value).__name__}",
+                help=f"expected {self.dtype.name} of shape {self._text()}; make one with torch.as_tensor",
+            )
+        found = as_array(value, f"argument {self.name}")
+        if not found.dtype.isnative:
+            found = found.astype(found.dtype.newbyteorder("="))
+        if found.dtype != self.dtype:
+            raise CallError(
+                f"argument {self.name} must be {self.dtype.name}, got {found.dtype.name}",
+                help=f"convert it to {self.dtype.name} first, or compile for {found.dtype.name}",
+            )
+        self._check_shape(found.shape, sizes)
+        if found.flags.c_contiguous and found.flags.aligned:
+            return found
+        return np.array(found, order="C", copy=True)
+
+    def _check_shape(self, given: tuple[int, ...], sizes: Sizes) -> None:
+        if len(given) != len(self.shape):
+            raise CallError(
+                f"argument {self.name} must have {len(self.shape)} axes, got {len(given)}: shape {given}",
+                help=f"expected shape {self._text()}; add or remove axes with unsqueeze, squeeze or reshape",
+            )
+        for axis, (wanted, size) in enumerate(zip(self.shape, given, strict=True)):
+            if isinstance(wanted, int):
+                if wanted != size:
+                    self._refuse_size(axis, str(wanted), given)
+            elif isinstance(wanted, str) and wanted not in sizes:
+                self._check_range(axis, wanted, given)
+                sizes[wanted] = size
+
+    def check_expressions(self, given: tuple[int, ...], sizes: Sizes) -> None:
+        """Check sizes that follow from others, once all symbols are bound."""
+        for axis, (wanted, size) in enumerate(zip(self.shape, given, strict=True)):
+            if isinstance(wanted, int):
+                continue
+            try:
+                value = evaluate(wanted, sizes)
+            except KeyError:  # no argument gives the symbol by itself; the program derives it
+                continue
+            if value != size:
+                self._refuse_size(axis, f"{value} (which is {self.written[axis]})", given)
+
+    def _check_range(self, axis: int, symbol: str, given: tuple[int, ...]) -> None:
+        low, high = self.ranges.get(symbol, (None, None))
+        if (low is not None and given[axis] < low) or (high is not None and given[axis] > high):
+            limits = f"at least {low or 0}" if high is None else f"from {low or 0} to {high}"
+            raise CallError(
+                f"argument {self.name} must have a size {limits} on axis {axis}, got {given[axis]}: shape {given}",
+                help="export the model with a wider range for that size, or split the batch",
+            )
+
+    def _refuse_size(self, axis: int, wanted: str, given: tuple[int, ...]) -> None:
+        raise CallError(
+            f"argument {self.name} must have size {wanted} on axis {axis}, got {given[axis]}: shape {given}",
+            help=f"expected shape {self._text()}; sizes that vary must be given as dynamic_shapes when compiling",
+        )
+
+    def _text(self) -> str:
+        return "(" + ", ".join(self.written) + ("," if len(self.written) == 1 else "") + ")"
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """Sizes when none of them varies."""
+        found = tuple(size for size in self.shape if isinstance(size, int))
+        return found if len(found) == len(self.shape) else None
+
+
+Argument: TypeAlias = FixedArgument | TensorArgument
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """All arguments of a model.
+
+    Attributes:
+        names: Names of those that may be given by position, then of those given by name.
+        trees: The form of each.
+        positional: How many may be given by position.
+        leaves: What each leaf of the trees must be, in order.
+    """
+
+    names: tuple[str, ...]
+    trees: tuple[Tree, ...]
+    positional: int
+    leaves: tuple[Argument, ...]
+
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The leaves of the arguments, whichever way they were passed.
+
+        Raises:
+            CallError: an argument is missing, unknown, given twice or of another structure.
+        """
+        found: list[Any] = []
+        for name, tree, value in zip(self.names, self.trees, self._bound(args, kwargs), strict=True):
+            leaves = leaves_of(tree, value)
+            if leaves is None:
+                raise CallError(
+                    f"argument {name} has another structure than the example: expected {tree_text(tree)}, "
+                    f"got {tree_text(tree_of(value))}",
+                    help="pass the same containers with the same keys and lengths as when compiling",
+                )
+            found += leaves
+        return found
+
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        if not kwargs and len(args) == len(self.names):
+            return list(args)  # what most calls give
+        takes, listed = self.names, ", ".join(self.names)
+        unknown = [name for name in kwargs if name not in takes]
+        if unknown:
+            near = did_you_mean(unknown[0], takes)
+            raise CallError(
+                f"argument {unknown[0]} is unknown: the model takes {listed or 'none'}",
+                help=near or f"it was compiled for {listed or 'no arguments'}; other names of forward were not given",
+            )
+        if len(args) > len(takes):
+            raise CallError(
+                f"the model takes {len(takes)} argument{'' if len(takes) == 1 else 's'}, got {len(args)}",
+                help=f"they are {listed or 'none'}, as when compiling",
+            )
+        twice = next((name for name in takes[: len(args)] if name in kwargs), None)
+        if twice is not None:
+            raise CallError(f"argument {twice} is given twice", help=f"the model takes {listed}")
+        missing = next((name for name in takes[len(args) :] if name not in kwargs), None)
+        if missing is not None:
+            raise CallError(f"argument {missing} is missing", help=f"the model takes {listed}")
+        return [*args, *(kwargs[name] for name in takes[len(args) :])]
+
+    def arrays(self, values: Sequence[Any]) -> tuple[list[npt.NDArray[Any]], Sizes]:
+        """Arrays of the tensor arguments, and the symbolic sizes that they define.
+
+        Raises:
+            CallError: an argument does not fit.
+        """
+        sizes: Sizes = {}
+        found = []
+        for leaf, value in zip(self.leaves, values, strict=True):
+            if isinstance(leaf, FixedArgument):
+                leaf.check(value)
+            else:
+                found.append(leaf.array(value, sizes))
+        if sizes:
+            tensors = (leaf for leaf in self.leaves if isinstance(leaf, TensorArgument))
+            for leaf, array in zip(tensors, found, strict=True):
+                leaf.check_expressions(array.shape, sizes)
+        return found, sizes
+
+    def lone_tensor(self) -> TensorArgument | None:
+        """The only argument, when it is a plain positional tensor of fixed shape."""
+        if self.positional != 1 or self.trees != (Leaf(),):
+            return None
+        leaf = self.leaves[0]
+        return leaf if isinstance(leaf, TensorArgument) and leaf.static_shape is not None else None

@@ -1,0 +1,134 @@
+"""The native part of a program: object code and what it needs, as data; and the same, loaded.
+
+One function runs everything: kernels of ours with the team of threads, kernels of libraries in between.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from eutectic.runtime.aligned import ALIGNMENT, address, aligned
+from eutectic.runtime.library import LibraryKernel, NativeCall
+from eutectic.runtime.native import NativeFunction, raise_address
+from eutectic.runtime.object_code import ObjectCode
+from eutectic.runtime.processor import check_features
+from eutectic.runtime.team import BARRIER, RUN, SMALL, team, team_code
+from eutectic.support.errors import CallError, LoadError
+
+Array: TypeAlias = np.ndarray[Any, Any]
+RAISE = "eutectic_raise"
+
+
+@dataclass(frozen=True, eq=False)
+class NativeCode:
+    """A native function, not loaded.
+
+    It takes inputs, then outputs, then integers, with the calling convention of tvm-ffi.
+
+    Attributes:
+        name: For messages.
+        symbol: The function.
+        objects: Object files: its own and those of the kernels.
+        team: Object file of the thread pool.
+        constants: Values that it reads, in the order of its table.
+        libraries: Kernels of libraries that it calls, in the order of its table.
+        workspaces: For each of these the bytes that the function sets aside for it.
+        threads: Threads of a call.
+        is_small: Whether a call takes some tens of microseconds at most.
+        features: What the processor must have, by LLVM's names.
+    """
+
+    name: str
+    symbol: str
+    objects: tuple[bytes, ...]
+    team: bytes
+    constants: tuple[Array, ...]
+    libraries: tuple[LibraryKernel, ...]
+    workspaces: tuple[int, ...]
+    threads: int
+    is_small: bool
+    features: tuple[str, ...] = ()
+
+
+class LoadedCode:
+    """A native function, loaded; may be called from several threads at once.
+
+    Attributes:
+        code: What was loaded.
+        function: It.
+    """
+
+    def __init__(self, code: NativeCode, libraries: Sequence[NativeCall] = ()) -> None:
+        """Load a function.
+
+        Args:
+            code: What to load.
+            libraries: The kernels of libraries that it calls, loaded.
+
+        Raises:
+            LoadError: the code is not for this machine, or a library needs more memory than was planned.
+        """
+        for kernel, call, planned in zip(code.libraries, libraries, code.workspaces, strict=True):
+            if call.workspace_bytes > planned:
+                raise LoadError(
+                    f"{kernel.symbol} was compiled with another build of {kernel.library}: it needs "
+                    f"{call.workspace_bytes} bytes for itself here, and {planned} were planned",
+                    help="compile the model again with the library that is installed here",
+                )
+        check_features(code.features, code.name)
+        self.code, self._calls = code, tuple(libraries)
+        runtime = team_code(code.team)
+        imports = {symbol: runtime.address(symbol) for symbol in (BARRIER, RUN)}
+        self._library = ObjectCode(code.objects, {**imports, RAISE: raise_address()})
+        self._arrays = [_aligned(array) for array in code.constants]
+        self._fill("constants", list(map(address, self._arrays)))
+        self._fill("libraries", [word for call in libraries for word in (call.run, call.self)])
+        self._fill("team", [team(code.team, code.threads)])
+        self._fill("threads", [code.threads | (SMALL if code.is_small else 0)])
+        release = ctypes.CFUNCTYPE(None)(self._library.address("release"))
+        weakref.finalize(self._library, release)
+        owners = (self._library, self._arrays, [call.owner for call in libraries])
+        self.function = NativeFunction(self._library.address(code.symbol), owners)
+        if code.is_small:
+            self.function.keep_lock()
+
+    def _fill(self, symbol: str, words: Sequence[int]) -> None:
+        table = (ctypes.c_uint64 * max(len(words), 1)).from_address(self._library.address(symbol))
+        for i, word in enumerate(words):
+            table[i] = word
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Fill `outputs`; inputs are C-contiguous arrays or tensors, and tuples of integers.
+
+        Raises:
+            CallError: an argument does not fit, a check inside fails, or a library does.
+            SpecialValues: a library would compute this call wrongly.
+            OtherThread: a library cannot be called by this thread.
+        """
+        tensors = [value for value in inputs if not isinstance(value, tuple)]
+        integers = [size for value in inputs if isinstance(value, tuple) for size in value]
+        try:
+            self.function(*tensors, *outputs, *integers)
+        except RuntimeError as error:
+            raise self._failure(str(error)) from None
+
+    def _failure(self, symbol: str) -> CallError:
+        """The error of a library's kernel that failed."""
+        known = zip(self.code.libraries, self._calls, strict=True)
+        said = [call.explain() for kernel, call in known if kernel.symbol == symbol]
+        return CallError(f"{symbol}: {said[0] if said else 'failed'}")
+
+
+def _aligned(array: Array) -> Array:
+    """A C-contiguous array at an address that vectors like."""
+    if array.flags.c_contiguous and address(array) % ALIGNMENT == 0:
+        return array
+    made: Array = aligned(array.nbytes).view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made

@@ -1,0 +1,206 @@
+"""Signatures: how a user's arguments become arrays, and arrays the user's results; all of it data.
+
+torch is looked at only when a tensor of it comes in, so that a program that was read works without it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from eutectic.runtime.arguments import Arguments, FixedArgument, TensorArgument
+from eutectic.runtime.executable import Direct
+from eutectic.runtime.results import Results, as_tensor
+from eutectic.runtime.trees import Leaf, Tree, built
+from eutectic.support.errors import CallError
+from eutectic.support.plain_memory import as_array, is_torch
+from eutectic.support.spelling import did_you_mean
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class Signature(Protocol):
+    """How a user's arguments become arrays, and arrays the user's results."""
+
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Array]:
+        """Arguments as arrays, in the order of the executable's parameters."""
+
+    def unflatten(self, results: Sequence[Array], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Results in the user's structure and kind of tensor."""
+
+    def quick(self, direct: Direct) -> Callable[..., Any] | None:
+        """A short way around both for simple signatures; it raises anything for arguments it does not take."""
+
+
+@dataclass(frozen=True)
+class ModelSignature:
+    """How a compiled function is called like the module it was exported from.
+
+    Tensors or NumPy arrays go in, in any way that the module's forward accepts; what comes out has the
+    structure that eager returns, with tensors for tensors and arrays when there was no tensor.
+    Contiguous inputs are not copied. Results are new memory, except that, as in eager, an argument that
+    is returned is the same object, and a view of an argument or of another output shares its memory.
+    Outputs that are views of one hidden tensor do not share memory here.
+
+    Attributes:
+        arguments: What it takes.
+        results: What it returns.
+    """
+
+    arguments: Arguments
+    results: Results
+
+    @cached_property
+    def _lone(self) -> TensorArgument | None:
+        return self.arguments.lone_tensor()
+
+    @cached_property
+    def _returns_lone(self) -> bool:
+        return self._lone is not None and self.results.is_lone
+
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Array]:
+        """The tensor arguments as arrays, in the order of the parameters of `main`.
+
+        Raises:
+            CallError: an argument does not fit; names it, what was expected and what to do.
+        """
+        if self._lone is not None and not kwargs and len(args) == 1 and _is_plain_tensor(args[0]):
+            try:
+                array: Array | None = args[0].numpy() if args[0].data_ptr() else None
+            except (RuntimeError, TypeError):
+                array = None  # the checks below say why
+            if array is not None and _fits(self._lone, array):
+                return [array]
+        values = self.arguments.flatten(args, kwargs or {})
+        arrays, _ = self.arguments.arrays(values)
+        if self.results.changed:
+            _check_overlap(arrays)
+        return arrays
+
+    def unflatten(self, results: Sequence[Array], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
+        """The results of `main`, in order, as what eager returns for these arguments.
+
+        Arguments that the model changes in place get their new values here.
+        """
+        if self._returns_lone and len(args) == 1 and _is_plain_tensor(args[0]):
+            return as_tensor(results[0])
+        values = self.arguments.flatten(args, kwargs or {})
+        sizes = self.arguments.arrays(values)[1] if self.results.needs_sizes else {}
+        return self.results.build(results, values, sizes, self._is_array(values))
+
+    def _is_array(self, values: Sequence[Any]) -> bool:
+        """Whether the caller works with NumPy: arrays among the arguments and no tensor, or no torch at all."""
+        leaves = zip(self.arguments.leaves, values, strict=True)
+        tensors = [value for leaf, value in leaves if not isinstance(leaf, FixedArgument)]
+        return all(isinstance(value, np.ndarray) for value in tensors) if tensors else "torch" not in sys.modules
+
+    def quick(self, direct: Direct) -> Callable[..., Any] | None:
+        """A short way for models that take one tensor and return one.
+
+        Args:
+            direct: A native function, called with the input and the result, and `outputs`, shape and dtype of each.
+        """
+        if not self._returns_lone or self._lone is None or len(direct.outputs) != 1:
+            return None
+        function, (shape, dtype) = direct.function, direct.outputs[0]
+        static, tensor, wanted, like, empty = self._lone.static_shape, *_NOT_LOADED
+
+        def call(x: Any) -> Any:
+            nonlocal tensor, wanted, like, empty
+            if tensor is None and is_torch(x):  # empty_like is the quickest of torch's ways to new memory
+                torch = sys.modules["torch"]
+                like, wanted = as_tensor(np.empty(shape, dtype)), torch.Size(static)
+                tensor, empty = torch.Tensor, torch.empty_like
+            if type(x) is not tensor or x.shape != wanted or not x.is_contiguous() or x.requires_grad:
+                raise TypeError  # the long way says why, or makes it fit; the function's own refusal is slow
+            if not x.data_ptr() or x.is_neg():
+                raise TypeError  # its memory is none, or does not hold its elements
+            out = empty(like)
+            function(x, out)
+            return out
+
+        return call
+
+
+_NOT_LOADED: tuple[Any, Any, Any, Any] = (None, None, None, None)
+
+
+def _is_plain_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and type(value) is torch.Tensor
+
+
+def _fits(wanted: TensorArgument, array: Array) -> bool:
+    return array.shape == wanted.shape and array.dtype == wanted.dtype and array.flags.c_contiguous
+
+
+def _check_overlap(arrays: Sequence[Array]) -> None:
+    """Refuse arguments that share memory when the model writes to one: the others would change too."""
+    if any(np.may_share_memory(a, b) for a, b in combinations(arrays, 2)):
+        raise CallError(
+            "the model changes an argument in place, and two of the arguments share memory",
+            help="pass a clone of one of them",
+        )
+
+
+@dataclass(frozen=True)
+class ArraySignature:
+    """Arrays (or DLPack tensors) in, arrays out, in the structure of the function's result.
+
+    Attributes:
+        names: Names of the parameters.
+        result: Tuples of tuples of arrays.
+    """
+
+    names: tuple[str, ...]
+    result: Tree
+
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Positional arguments, then keyword arguments by parameter name.
+
+        Raises:
+            CallError: a keyword is unknown or given by position too, or an argument is missing.
+        """
+        takes = f"the function takes {', '.join(self.names)}"
+        for name in kwargs:
+            if name not in self.names:
+                raise CallError(f"unexpected argument {name!r}; {takes}", help=did_you_mean(name, self.names))
+            if name in self.names[: len(args)]:
+                raise CallError(f"argument {name!r} is given twice, by position and by name")
+        for name in self.names[len(args) :]:
+            if name not in kwargs:
+                raise CallError(f"argument {name!r} is missing; {takes}")
+        values = [*args, *(kwargs[name] for name in self.names[len(args) :])]
+        names = [*self.names, *map(str, range(len(self.names), len(values)))]
+        return [_as_array(value, name) for value, name in zip(values, names, strict=True)]
+
+    def unflatten(self, results: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The result's tuples around the arrays."""
+        return built(self.result, iter(results))
+
+    def quick(self, direct: Direct) -> Callable[..., Any] | None:
+        """For functions with one result."""
+        if self.result != Leaf() or len(direct.outputs) != 1:
+            return None
+        function, count, (shape, dtype) = direct.function, len(self.names), direct.outputs[0]
+
+        def call(*args: Any) -> Any:
+            if len(args) != count or not all(type(arg) is np.ndarray for arg in args):
+                raise TypeError  # the long way makes it fit, or says why not
+            out = np.empty(shape, dtype)
+            function(*args, out)
+            return out
+
+        return call
+
+
+def _as_array(value: Any, name: str) -> Any:
+    is_tensor = isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")
+    return as_array(value, f"argument {name}") if is_tensor else value

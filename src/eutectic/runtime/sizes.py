@@ -1,0 +1,82 @@
+"""Sizes that depend on the arguments of a call, as data."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from eutectic.support.deep import deep
+from eutectic.support.errors import LoadError
+
+Sizes: TypeAlias = dict[str, int]
+Size: TypeAlias = "int | str | SizeExpr"
+
+
+@dataclass(frozen=True)
+class SizeExpr:
+    """A size that is computed from others.
+
+    Attributes:
+        op: A key of `OPERATIONS`, or `select`, which takes a condition and two values.
+        parts: Numbers, names of symbols, and other expressions.
+    """
+
+    op: str
+    parts: tuple[Size, ...]
+
+    def __post_init__(self) -> None:
+        if self.op != "select" and self.op not in OPERATIONS:
+            raise LoadError(f"unknown operation {self.op!r} in a size")
+
+
+def _truncated_quotient(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _wrapped(value: int, bits: int) -> int:
+    """A signed integer of so many bits."""
+    half = 1 << (bits - 1)
+    return (value + half) % (2 * half) - half
+
+
+OPERATIONS: Final[Mapping[str, Callable[..., int]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "floormod": operator.mod,
+    "truncdiv": _truncated_quotient,
+    "truncmod": lambda a, b: a - b * _truncated_quotient(a, b),
+    "min": min,
+    "max": max,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+    "not": lambda a: not a,
+    "wrap": _wrapped,
+    "wrap_unsigned": lambda value, bits: value % (1 << bits),
+}
+
+
+@deep
+def evaluate(size: Size, sizes: Mapping[str, int]) -> int:
+    """A size as an integer; conditions give 0 or 1.
+
+    Raises:
+        KeyError: a symbol has no value.
+    """
+    if isinstance(size, int):
+        return size
+    if isinstance(size, str):
+        return sizes[size]
+    if size.op == "select":
+        condition, then, otherwise = size.parts
+        return evaluate(then if evaluate(condition, sizes) else otherwise, sizes)
+    return int(OPERATIONS[size.op](*(evaluate(part, sizes) for part in size.parts)))
