@@ -1,15 +1,23 @@
-"""Eutectic: an operator-fusion compiler for deep-learning models."""
+"""Eutectic: an operator-fusion compiler for deep-learning models.
 
-from eutectic import arith, ir, relax, script, target, te, tir, topi
-from eutectic.driver.build import VirtualMachine, build
-from eutectic.driver.compile import compile
-from eutectic.driver.compiled import CompiledModel
-from eutectic.ir.module import GlobalVar, IRModule
-from eutectic.ir.transform import PassContext
-from eutectic.runtime.tensor import cpu
+Importing this package imports no part of the compiler: each comes when it is first asked for.
+"""
+
+from typing import TYPE_CHECKING, Final
+
 from eutectic.support.door import open_doors
 from eutectic.support.errors import EutecticAdvice, EutecticError
-from eutectic.support.registry import get_global_func, register_global_func
+from eutectic.support.lazy import lazy, lend
+from eutectic.support.registry import get_global_func, provide, register_global_func
+
+if TYPE_CHECKING:
+    from eutectic import arith, ir, relax, script, target, te, tir, topi
+    from eutectic.driver.build import VirtualMachine, build
+    from eutectic.driver.compile import compile
+    from eutectic.driver.compiled import CompiledModel
+    from eutectic.ir.module import GlobalVar, IRModule
+    from eutectic.ir.transform import PassContext
+    from eutectic.runtime.tensor import cpu
 
 __version__ = "0.1.0.dev0"
 
@@ -37,4 +45,38 @@ __all__ = [
     "topi",
 ]
 
+_MEMBERS: Final = {
+    "eutectic.driver.build": ("VirtualMachine", "build"),
+    "eutectic.driver.compile": ("compile",),
+    "eutectic.driver.compiled": ("CompiledModel",),
+    "eutectic.ir.module": ("GlobalVar", "IRModule"),
+    "eutectic.ir.transform": ("PassContext",),
+    "eutectic.runtime.tensor": ("cpu",),
+}
+
+# What packages find in registries without importing who puts it there, as that is above them.
+_PROVIDERS: Final = {
+    "function eutectic.run_prim_func": ("eutectic.driver.build_prim_func",),
+    "function eutectic.run_unscheduled": ("eutectic.driver.build_prim_func",),
+    "function relax.ext.dnnl": ("eutectic.backend.registry",),
+    "backends": ("eutectic.backend.registry",),
+    "calls of global functions": ("eutectic.relax.expr",),
+    "modules as files": ("eutectic.script.store",),
+    "operators": ("eutectic.relax", "eutectic.tir"),
+    "operators on tensors": ("eutectic.topi.broadcast", "eutectic.topi.elementwise"),
+    "options of passes": ("eutectic.relax.transform", "eutectic.tir.transform"),
+    "printers": ("eutectic.script.printer",),
+    "schedulers": ("eutectic.backend.llvm.rules.apply",),
+    "validators": ("eutectic.relax.validate", "eutectic.relax.validate_programs"),
+    "views": ("eutectic.driver.inspect",),
+}
+
+# TVM has these in the graph dialect. For us they belong to the driver, which is above it.
+_LENT_TO_RELAX: Final = {
+    "eutectic.driver.build": ("VMExecutable", "VirtualMachine", "build", "get_pipeline", "register_pipeline"),
+}
+
+provide(_PROVIDERS)
+lend("eutectic.relax", _LENT_TO_RELAX)
 open_doors(globals(), places=True)
+lazy(globals(), _MEMBERS, places=True)

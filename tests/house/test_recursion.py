@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.house.test_house import SOURCES, SRC
+from tests.house.imports import SOURCES, SRC
 
 # path -> functions that call themselves, and why they do not need room.
 BOUNDED: dict[str, dict[str, str]] = {

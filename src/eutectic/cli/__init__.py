@@ -1,1 +1,5 @@
 """The command line: one module for each verb, collected in `main`."""
+
+from eutectic.support.lazy import lazy
+
+lazy(globals())

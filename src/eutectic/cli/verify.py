@@ -57,12 +57,13 @@ def operators(
     target: Annotated[list[str] | None, typer.Option(help="Target to compile for; may be given again.")] = None,
     samples: Annotated[int, typer.Option(min=0, help="Samples of each operator and dtype; 0 takes all.")] = 4,
     write: Annotated[Path | None, typer.Option(help="File for the page of all results.")] = None,
+    log: Annotated[Path | None, typer.Option(help="Keep results here, and go on where an earlier run ended.")] = None,
 ) -> None:
     """Compile samples of torch's operators, and compare with their definitions in float64 and with eager."""
     from eutectic.support.errors import EutecticError  # these import torch and the whole compiler
     from eutectic.testing.operator_samples import DTYPES, select
     from eutectic.testing.operator_sweep import EQUAL, REFUSED, WRONG, targets
-    from eutectic.testing.operator_table import Coverage, page, run
+    from eutectic.testing.operator_table import Coverage, page, resumed, run
 
     unknown = [name for name in dtype or () if name not in DTYPES]
     if unknown:
@@ -73,14 +74,17 @@ def operators(
     except EutecticError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
-    progress = track(run(names, coverage), "sweeping", len(names), console=Console(stderr=True), transient=True)
+    sweep = run(names, coverage) if log is None else resumed(names, coverage, log)
+    progress = track(sweep, "sweeping", len(names), console=Console(stderr=True), transient=True)
     for _ in progress:
         pass
     for outcome in coverage.wrong:
-        typer.echo(f"wrong: {outcome.sample}: {outcome.said}", err=True)
+        coverage.said.append(f"{outcome.sample}: {outcome.said}")
+    for said in coverage.said:
+        typer.echo(f"wrong: {said}", err=True)
     if write is not None:
         write.write_text(page(coverage), encoding="utf-8")
     total = coverage.total()
     typer.echo(f"{total[EQUAL]} equal, {total[REFUSED]} refused, {total[WRONG]} wrong")
-    if coverage.wrong:
+    if coverage.said:
         raise typer.Exit(1)

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final
 
+from eutectic import __version__
 from eutectic.compat.table import MODULES, PACKAGES
 from eutectic.support.spelling import did_you_mean
 
@@ -36,8 +37,6 @@ class AliasModule(ModuleType):
         raise AttributeError(self._lacking(name), name=name, obj=self)
 
     def _lacking(self, name: str) -> str:
-        from eutectic import __version__  # the package imports all dialects, which an alias must not wait for
-
         hint = did_you_mean(name, dir(self))
         return f"eutectic {__version__} has no {self.__name__}.{name}" + (f"; {hint}" if hint else "")
 
@@ -58,8 +57,6 @@ class AliasFinder(MetaPathFinder, Loader):
         if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
             return None
         if fullname not in MODULES:
-            from eutectic import __version__  # as above
-
             hint = did_you_mean(fullname, MODULES)
             text = f"eutectic {__version__} has no module {fullname}" + (f"; {hint}" if hint else "")
             raise ModuleNotFoundError(text, name=fullname)

@@ -1,1 +1,5 @@
 """Services that know nothing about compilers: errors, configuration, spelling help."""
+
+from eutectic.support.lazy import lazy
+
+lazy(globals())

@@ -41,24 +41,41 @@ _LIBRARIES: Final = ("site-packages", "dist-packages", "<", str(Path(inspect.__f
 _NOTES: Final = 6  # arguments that are listed
 
 
-def open_doors(namespace: dict[str, Any], leave: Collection[str] = (), *, places: bool = False) -> None:
+def open_doors(
+    namespace: dict[str, Any], leave: Collection[str] = (), *, places: bool = False, package: str | None = None
+) -> None:
     """Put a door before every function and class of ours that a package exports.
+
+    Names that the package imports when they are asked for get theirs then (`support/lazy.py`).
 
     Args:
         namespace: The globals of the package, with `__all__`.
         leave: Names that stay as they are: what looks at the frame of its caller.
         places: Whether errors that know no place in the user's source get that of the call.
+        package: The package that users take the names from; None is the one of `namespace`.
     """
-    prefix = str(namespace["__name__"]).removeprefix("eutectic.")
     for name in namespace["__all__"]:
-        found = namespace.get(name)
-        if name in leave or not str(getattr(found, "__module__", "")).startswith("eutectic."):
-            continue
-        public = f"{prefix}.{name}"
+        if name in namespace and name not in leave:
+            public = package or str(namespace["__name__"])
+            namespace[name] = behind_door(namespace[name], public, name, places=places)
+
+
+def behind_door(found: Any, package: str, name: str, *, places: bool = False) -> Any:
+    """What a package exports, with a door before it: functions are wrapped, the constructors of classes replaced.
+
+    Args:
+        found: A function or class of ours; anything else stays as it is.
+        package: Full name of the package.
+        name: Name in the package.
+        places: Whether errors that know no place in the user's source get that of the call.
+    """
+    if str(getattr(found, "__module__", "")).startswith("eutectic."):
+        public = f"{package.removeprefix('eutectic.')}.{name}"
         if isinstance(found, types.FunctionType):
-            namespace[name] = door(found, public, places=places)
-        elif isinstance(found, type):
+            return door(found, public, places=places)
+        if isinstance(found, type):
             _door_of_class(found, public)
+    return found
 
 
 def open_methods(cls: type, name: str, leave: Collection[str] = ()) -> None:
@@ -114,6 +131,8 @@ def _door_of_class(cls: type, name: str) -> None:
     if owner is not None and dataclasses.is_dataclass(cls):
         check = vars(owner)["__post_init__"]
         setattr(owner, "__post_init__", _door_of_fields(check, name.rpartition(".")[0]))  # noqa: B010
+    if hasattr(vars(cls).get("__init__"), "__public_name__"):
+        return  # a class has one name in messages, whichever package was imported first
     made = inspect.unwrap(getattr(cls, "__init__"))  # noqa: B009 - mypy takes the attribute for a call's
     if not isinstance(made, types.FunctionType) or not made.__module__.startswith("eutectic."):
         return

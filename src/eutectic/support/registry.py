@@ -1,13 +1,39 @@
-"""Functions found by name: how passes reach code that is registered by packages above them."""
+"""How packages reach code of packages above them: functions found by name, and who fills other registries.
+
+A registry belongs to a package below, what is in it comes from above. `provide` says once which modules fill
+which registry; whoever owns one calls `load_providers` before it says that something is not there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any, Final
 
 from eutectic.support.spelling import did_you_mean
 
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {}
+_PROVIDERS: Final[dict[str, tuple[str, ...]]] = {}
+_FUNCTION: Final = "function "  # begins the registry of a global function, which has one entry
+
+
+def provide(modules: Mapping[str, Iterable[str]]) -> None:
+    """Say which modules fill registries when they are imported.
+
+    Args:
+        modules: Full names by registry; that of a global function is `function` and its name.
+    """
+    _PROVIDERS.update({registry: tuple(names) for registry, names in modules.items()})
+
+
+def load_providers(registry: str) -> None:
+    """Import the modules that fill a registry; costs a look-up when that has been done.
+
+    A module that is just being imported may ask for its own registry: it finds what there is by then.
+    """
+    for module in _PROVIDERS.get(registry, ()):
+        import_module(module)
+    _PROVIDERS.pop(registry, None)
 
 
 def register_global_func(name: str, function: Callable[..., Any] | None = None, override: bool = False) -> Any:
@@ -18,6 +44,7 @@ def register_global_func(name: str, function: Callable[..., Any] | None = None, 
     """
 
     def register(given: Callable[..., Any]) -> Callable[..., Any]:
+        load_providers(_FUNCTION + name)
         if name in _FUNCTIONS and not override:
             raise ValueError(f"global function {name!r} is registered already", "pass override=True to replace it")
         _FUNCTIONS[name] = given
@@ -32,7 +59,10 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
     Raises:
         ValueError: there is none, unless `allow_missing`.
     """
+    if name not in _FUNCTIONS:
+        load_providers(_FUNCTION + name)
     if name not in _FUNCTIONS and not allow_missing:
-        hint = did_you_mean(name, _FUNCTIONS)
+        provided = (registry.removeprefix(_FUNCTION) for registry in _PROVIDERS if registry.startswith(_FUNCTION))
+        hint = did_you_mean(name, [*_FUNCTIONS, *provided])
         raise ValueError(f"no global function is called {name!r}" + (f"; {hint}" if hint else ""))
     return _FUNCTIONS.get(name)
