@@ -143,7 +143,7 @@ def test_tables_say_what_was_fused_and_why_not(result: ModelResult, golden):
 def test_everything_fused_reads_well(result: ModelResult):
     text = StringIO()
     print_result(Console(file=text, width=120), replace(result, report=replace(REPORT, unfused=(), notes=())))
-    assert "2 of 2 convolutions are fused; 2 kernels in 1 native call." in text.getvalue()
+    assert "2 of 2 convolutions are fused; 2 kernels in 1 region." in text.getvalue()
     assert "No operator stayed unfused." in text.getvalue()
 
 

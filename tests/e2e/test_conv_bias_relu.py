@@ -42,9 +42,9 @@ def calls(function) -> list[str]:
 
 def primitives(model: eutectic.CompiledModel, *args) -> list[str]:
     """What oneDNN computes; changes of layout are left out."""
-    regions = [i.region for i in model.executable.instructions if hasattr(i, "region")]
-    assert len(regions) == 1
-    kinds = [report.source.split()[0] for report in regions[0].region(args).describe()]
+    (loaded,) = model.executable.libraries()
+    region = loaded.region if loaded.native is not None else loaded.at(args).region
+    kinds = [report.source.split()[0] for report in region.describe()]
     return [kind for kind in kinds if kind in ("convolution", "matmul", "pool", "binary", "eltwise")]
 
 

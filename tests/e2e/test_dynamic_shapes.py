@@ -13,7 +13,7 @@ import eutectic
 from eutectic import relax
 from eutectic.ir.module import IRModule
 from eutectic.relax.interpret import Interpreter
-from eutectic.runtime.instructions import CallRegion
+from eutectic.runtime.instructions import RunNative
 from eutectic.script import relax as R
 from eutectic.script import tir as T
 from eutectic.support.errors import CallError
@@ -132,7 +132,7 @@ def test_one_executable_serves_all_sizes(name: str):
     function, make = PROGRAMS[name]
     mod = IRModule({"main": function.with_attr("global_symbol", "main")})
     executable = relax.build(mod, target="llvm")
-    assert [type(step) for step in executable.functions["main"].instructions] == [CallRegion]
+    assert [type(step) for step in executable.functions["main"].instructions] == [RunNative]
     for b, s in SIZES:
         args = make(b, s)
         want = tensors(Interpreter(mod).run("main", *args))
@@ -227,7 +227,7 @@ def test_one_compiled_mobilenet_serves_batches_from_one_to_eight():
     compiled = eutectic.compile(
         model, (torch.cat([inputs[0], inputs[0].flip(-1)]),), dynamic_shapes=({0: batch},), target="llvm"
     )
-    assert [type(step) for step in compiled.executable.instructions] == [CallRegion]
+    assert [type(step) for step in compiled.executable.instructions] == [RunNative]
     for size in (1, 3, 8):
         x = torch.randn(size, *inputs[0].shape[1:])
         with torch.no_grad():

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import eutectic
-from eutectic.backend.dnnl.pipeline import prepare
 from eutectic.driver.link import link
-from eutectic.driver.native import NativeCode
-from eutectic.driver.pipeline import from_groups, to_groups, to_programs
+from eutectic.driver.native import NativeBuilder
+from eutectic.driver.pipeline import kernels as to_kernels
+from eutectic.driver.pipeline import pipeline
 from eutectic.ir.module import IRModule
 from eutectic.relax.expr import Function
 from eutectic.relax.frontend.torch import from_exported_program
@@ -28,9 +28,7 @@ def groups_of(name: str) -> IRModule:
         pytest.skip(MODELS[name].missing() or "")
     model, inputs = MODELS[name].build()
     mod = from_exported_program(torch.export.export(model, inputs))
-    for step in (*prepare(), *to_programs(), *to_groups()):
-        mod = step(mod)
-    return mod
+    return pipeline("llvm").split("FuseTIR")[0](mod)
 
 
 def alone(groups: IRModule, function: Function) -> IRModule:
@@ -57,10 +55,7 @@ def fused(groups: IRModule, function: Function) -> IRModule:
     with builder.function("call_it", params), builder.dataflow():
         gv = builder.get().get_global_var("main")
         builder.emit_func_output(builder.emit_output(eutectic.relax.Call(gv, tuple(params))))
-    mod = builder.get()
-    for step in from_groups():
-        mod = step(mod)
-    return mod
+    return to_kernels().split("FuseTIR")[1](builder.get())
 
 
 def check_kernels(name: str) -> int:
@@ -72,9 +67,10 @@ def check_kernels(name: str) -> int:
             continue
         args = random_arguments(function)
         plain = function.without_attr("Primitive").with_attr("global_symbol", "main")
-        apart = link(alone(groups, plain), {}, "main", NativeCode(Target("llvm"), 2))
-        together = link(fused(groups, function), {}, "call_it", NativeCode(Target("llvm"), 2))
-        kernels = [step for region in together.instructions for step in region.region.program.plan.steps]
+        apart = link(alone(groups, plain), None, "main", NativeBuilder(Target("llvm"), 2))
+        native = NativeBuilder(Target("llvm"), 2)
+        together = link(fused(groups, function), None, "call_it", native)
+        kernels = [step for plan in native.plans for step in plan.steps]
         assert len(kernels) == 1
         for got, want in zip(together.run(args), apart.run(args), strict=True):
             np.testing.assert_allclose(got, want, rtol=0, atol=2e-6 * max(1.0, float(np.abs(want).max())))

@@ -11,15 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eutectic
-from eutectic.backend.dnnl import pipeline
 from eutectic.backend.dnnl.patterns import patterns
+from eutectic.backend.registry import backend
+from eutectic.driver.pipeline import prepare
 from eutectic.ir.module import IRModule
 from eutectic.ir.structural import structural_equal, structural_hash
 from eutectic.ir.transform import PassContext
 from eutectic.relax import op
 from eutectic.relax.analysis import problems_of
 from eutectic.relax.base import Expr
-from eutectic.relax.transform import FuseOpsByPattern, MergeCompositeFunctions
+from eutectic.relax.dpl.roles import roles_of
+from eutectic.relax.dpl.table import get_pattern
+from eutectic.relax.transform import BindRegionConstants, FuseOpsByPattern, MergeCompositeFunctions, RunCodegen
 from eutectic.testing.graphs import arrays, assert_close, assert_same_results, evaluate, graph, weights
 
 PATTERNS = patterns()
@@ -113,7 +116,7 @@ def test_passing_constants_keeps_every_bit(mod: IRModule):
 
 @given(MODULES)
 def test_every_preparing_pass_keeps_results_and_its_input(mod: IRModule):
-    for step in pipeline.prepare():
+    for step in prepare():
         text = mod.script()
         with PassContext(verify=True):
             after = step(mod)
@@ -124,7 +127,8 @@ def test_every_preparing_pass_keeps_results_and_its_input(mod: IRModule):
 
 @given(MODULES)
 def test_every_stage_prints_as_python(mod: IRModule):
-    for step in (*pipeline.prepare(), *pipeline.partition(), *pipeline.lower()):
+    outline = backend("dnnl").outline("default")
+    for step in (*prepare(), *outline, BindRegionConstants(), RunCodegen()):
         mod = step(mod)
         text = mod.script(show_meta=True)
         ast.parse(text)
@@ -153,3 +157,16 @@ def test_equal_programs_have_equal_hashes_and_text(choices: list[int], outputs: 
 @given(MODULES, MODULES)
 def test_unequal_hashes_mean_unequal_programs(one: IRModule, other: IRModule):
     assert structural_equal(one, other) == (structural_hash(one) == structural_hash(other))
+
+
+@given(MODULES)
+def test_roles_are_what_the_pattern_names_in_the_composite(mod: IRModule):
+    fused = FuseOpsByPattern(PATTERNS, annotate_roles=True)(mod)
+    for composite in (f for f in fused.functions.values() if f.attr("Composite")):
+        entry = get_pattern(composite.attr("Composite"))
+        values = {b.var: b.value for block in composite.body.blocks for b in block.bindings}
+        matched = entry.pattern.extract_matched_expr(composite.body.body, values)
+        named = {pattern.name: value for pattern, value in matched.items() if pattern.name is not None}
+        roles = {name: values.get(part, part) for name, part in roles_of(composite).items()}
+        assert roles.keys() == named.keys()
+        assert all(roles[name] is named[name] for name in roles)

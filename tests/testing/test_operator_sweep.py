@@ -95,3 +95,15 @@ def test_a_sample_of_many_operators(dtype: str):
         if outcome.result == WRONG
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_sweep_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    log = tmp_path / "log"
+    options = ["--dtype", "float32", "--target", "llvm", "--samples", "1", "--log", str(log)]
+    first = CliRunner().invoke(app, ["verify", "operators", "--op", "abs", *options])
+    assert first.output.endswith("1 equal, 0 refused, 0 wrong\n")
+    monkeypatch.setattr("eutectic.testing.operator_table.sweep", lambda samples, wanted: iter(()))
+    again = CliRunner().invoke(app, ["verify", "operators", "--op", "abs", *options])
+    assert again.output.endswith("1 equal, 0 refused, 0 wrong\n")
+    other = CliRunner().invoke(app, ["verify", "operators", "--op", "abs", *options, "--samples", "2"])
+    assert other.output.endswith("0 equal, 0 refused, 0 wrong\n")  # another sweep, which the log says nothing of

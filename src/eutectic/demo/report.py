@@ -73,12 +73,15 @@ def _print_fusion(console: Console, report: CompileReport) -> None:
                 first = k == 0
                 table.add_row(name if first else "", str(found.count) if first else "", ", ".join(map(_short, ops)))
         console.print(table)
-    calls = f"{len(report.regions)} native call{'s' if len(report.regions) != 1 else ''}"
+    regions = f"{len(report.regions)} region{'s' if len(report.regions) != 1 else ''}"
     console.print(
         f"{report.convolutions_fused} of {report.convolutions} convolutions are fused; "
-        f"{len(report.composites)} kernels in {calls}."
+        f"{len(report.composites)} kernels in {regions}."
     )
     _print_unfused(console, report.unfused)
+    for host in report.host_operators:
+        where = " at ".join(part for part in (host.module, host.source) if part) or "an unknown place"
+        console.print(f"{_short(host.op)} of {where} runs in Python.", markup=False)
     for note in report.notes:
         console.print(f"Note: {note}", markup=False)
 

@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from eutectic.support.deep import carried
 from eutectic.support.errors import CodegenError
+from eutectic.support.registry import load_providers
 from eutectic.support.shown import kind_of
 from eutectic.support.spelling import did_you_mean
 
 KINDS: Final = ("llvm", "cuda", "c")
-LIBRARIES: Final = ("dnnl",)
 _OPTIONS: Final = ("libs", "mcpu", "mattr", "mtriple", "num-cores", "keys", "arch", "max_num_threads", "opt-level")
+_LIBRARIES: Final[set[str]] = set()
 _ACTIVE = carried(threading.local())
 
 
@@ -82,11 +83,8 @@ class Target:
                     help=did_you_mean(name, _OPTIONS) or f"options are {', '.join(_OPTIONS)}",
                 )
         for name in options.get("libs", "").split(","):
-            if name and name not in LIBRARIES:
-                known = ", ".join(LIBRARIES)
-                raise CodegenError(
-                    f"unknown library {name!r} in -libs", help=did_you_mean(name, LIBRARIES) or f"known are {known}"
-                )
+            if name:
+                _check_library(name)
         set_field = object.__setattr__
         set_field(self, "kind", TargetKind(kind))
         set_field(self, "mcpu", options.pop("mcpu", ""))
@@ -125,6 +123,22 @@ class Target:
         if not allow_none:
             raise CodegenError("there is no current target", help='use `with eutectic.target.Target("llvm"):`')
         return None
+
+
+def register_library(name: str) -> None:
+    """Make a name known to `-libs=`."""
+    _LIBRARIES.add(name)
+
+
+def _check_library(name: str) -> None:
+    if name not in _LIBRARIES:
+        load_providers("backends")
+    if name not in _LIBRARIES:
+        known = sorted(_LIBRARIES)
+        raise CodegenError(
+            f"unknown library {name!r} in -libs",
+            help=did_you_mean(name, known) or f"known are {', '.join(known)}; register_backend adds one",
+        )
 
 
 def _stack() -> list[Target]:

@@ -1,6 +1,7 @@
 """Tensor expressions: tensors computed element by element, and the programs made of them; names as in `tvm.te`."""
 
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 from eutectic.te.compute import compute, placeholder, size_var, var
 from eutectic.te.prim_func import create_prim_func, placeholders_of
 from eutectic.te.reduction import CommReducer, Reduce, comm_reducer, max, min, prod, reduce_axis, sum
@@ -125,3 +126,4 @@ __all__ = [
 ]
 
 open_doors(globals())
+lazy(globals())

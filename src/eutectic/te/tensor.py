@@ -10,6 +10,7 @@ from eutectic.ir.extent import checked_extent
 from eutectic.ir.node import Node, field, init_field, node
 from eutectic.ir.prim_expr import IntImm, PrimExpr, TypedExpr
 from eutectic.ir.visit import post_order
+from eutectic.support.registry import load_providers
 from eutectic.tir.buffer import indices_of
 from eutectic.tir.iter_var import IterVar
 
@@ -185,6 +186,8 @@ class Tensor(Node):
 
 
 def _operator(name: str) -> Callable[..., Any]:
+    if name not in TENSOR_OPERATORS:
+        load_providers("operators on tensors")
     if name not in TENSOR_OPERATORS:
         raise TypeError(f"{name} of whole tensors is defined by topi: import eutectic.topi, or index the tensors")
     return TENSOR_OPERATORS[name]

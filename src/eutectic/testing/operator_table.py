@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,6 +28,7 @@ class Coverage:
         counts: Numbers of results by operator and dtype.
         reasons: Operators by reason of refusal.
         wrong: Outcomes that must not be.
+        said: The same as text, where a log had them.
     """
 
     count: int | None
@@ -35,6 +39,7 @@ class Coverage:
     )
     reasons: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     wrong: list[Outcome] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
         """Count one outcome."""
@@ -51,6 +56,45 @@ class Coverage:
             for counter in by_dtype.values():
                 found.update(counter)
         return found
+
+
+def resumed(operators: Sequence[str], coverage: Coverage, log: Path) -> Iterator[str]:
+    """`run`, with a log: an operator that is in it is not swept again, one that is done is appended.
+
+    Args:
+        operators: Names in torch's table.
+        coverage: What is filled.
+        log: One JSON object a line. It belongs to one version of the code, and to the coverage's settings.
+    """
+    settings = [coverage.count, list(coverage.targets), list(coverage.dtypes)]
+    rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
+    done = {row["operator"]: row for row in rows if row["settings"] == settings}
+    for operator in operators:
+        if operator not in done:
+            own = Coverage(coverage.count, coverage.targets, coverage.dtypes)
+            for _ in run([operator], own):
+                pass
+            done[operator] = _row(operator, own, settings)
+            with log.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(done[operator]) + "\n")
+        _take(coverage, done[operator])
+        yield operator
+
+
+def _row(operator: str, own: Coverage, settings: list[Any]) -> dict[str, Any]:
+    counts = {dtype: dict(counter) for dtype, counter in own.counts[operator].items()}
+    wrong = [f"{outcome.sample}: {outcome.said}" for outcome in own.wrong]
+    return {
+        "operator": operator, "settings": settings, "counts": counts, "reasons": sorted(own.reasons), "wrong": wrong
+    }  # fmt: skip
+
+
+def _take(coverage: Coverage, row: dict[str, Any]) -> None:
+    for dtype, counts in row["counts"].items():
+        coverage.counts[row["operator"]][dtype].update(counts)
+    for reason in row["reasons"]:
+        coverage.reasons[reason].add(row["operator"])
+    coverage.said += row["wrong"]
 
 
 def run(operators: Sequence[str], coverage: Coverage) -> Iterator[str]:

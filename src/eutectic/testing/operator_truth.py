@@ -36,7 +36,7 @@ _UNSIGNED_ZEROS: Final = frozenset(
     """
     amax amin aminmax clamp clamp_max clamp_min fmax fmin max/binary max/reduction_no_dim max/reduction_with_dim
     maximum min/binary min/reduction_no_dim min/reduction_with_dim minimum grid_sampler_2d native_dropout_backward
-    nn.functional.grid_sample
+    nn.functional.grid_sample _softmax_backward_data
     """.split()  # noqa: SIM905 - a list would be longer than what it says
 )
 

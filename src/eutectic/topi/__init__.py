@@ -1,6 +1,7 @@
 """Operators as tensor expressions; names as in `tvm.topi`."""
 
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 from eutectic.topi import image, nn
 from eutectic.topi.broadcast import (
     add,
@@ -210,3 +211,4 @@ __all__ = [
 ]
 
 open_doors(globals())
+lazy(globals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from eutectic.support.lazy import lazy
 from eutectic.testing.dynamic.images import IMAGES, random_image_net
 from eutectic.testing.dynamic.sized import Sized, check_sizes
 from eutectic.testing.dynamic.tokens import TOKENS, random_token_net
@@ -17,3 +18,5 @@ def random_sized(rng: random.Random) -> Sized:
 
 
 __all__ = ["DYNAMIC", "Sized", "check_sizes", "random_sized"]
+
+lazy(globals())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eutectic.support.lazy import lazy
 from eutectic.testing.models import crepe, digits, efficientnet_lite, mlp, mobilenet_v2, resnet, vgg
 from eutectic.testing.models.entry import Built, ModelEntry, WeightsMissing
 
@@ -12,3 +13,5 @@ MODELS: dict[str, ModelEntry] = {
 }
 
 __all__ = ["MODELS", "Built", "ModelEntry", "WeightsMissing"]
+
+lazy(globals())

@@ -1,6 +1,7 @@
 """Operators of neural networks; names as in `tvm.topi.nn`."""
 
 from eutectic.support.door import open_doors
+from eutectic.support.lazy import lazy
 from eutectic.topi.nn.activation import (
     elu,
     gelu,
@@ -78,3 +79,4 @@ __all__ = [
 ]
 
 open_doors(globals())
+lazy(globals())

@@ -18,7 +18,12 @@ _SELU_ALPHA: Final = 1.6732632423543772
 _SELU_SCALE: Final = 1.0507009873554805
 
 
-def _activation(x: Tensor, value: Callable[[PrimExpr], PrimExpr], name: str, *, integers: bool = False) -> Tensor:
+def activation(x: Tensor, value: Callable[[PrimExpr], PrimExpr], name: str, *, integers: bool = False) -> Tensor:
+    """A function of each element, computed in no less than float32; one stage `name`.
+
+    Raises:
+        TypeError: not a float dtype, unless `integers`.
+    """
     if not integers and not is_float(x.dtype):
         raise TypeError(f"{name} needs a float dtype, got {x.dtype}")
     return elementwise(x, lambda e: value(widen(e)).astype(x.dtype), name)
@@ -37,24 +42,24 @@ def relu(x: Tensor) -> Tensor:
 
 def gelu(x: Tensor) -> Tensor:
     """`x * P(X <= x)` of a standard normal X, by the error function; a float dtype, one stage `gelu`."""
-    return _activation(x, lambda e: e * 0.5 * (1.0 + op.erf(e * math.sqrt(0.5))), "gelu")
+    return activation(x, lambda e: e * 0.5 * (1.0 + op.erf(e * math.sqrt(0.5))), "gelu")
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """The approximation of gelu by a hyperbolic tangent; a float dtype, one stage `gelu_tanh`."""
-    return _activation(
+    return activation(
         x, lambda e: 0.5 * e * (1.0 + op.tanh(math.sqrt(2 / math.pi) * (e + 0.044715 * e * e * e))), "gelu_tanh"
     )
 
 
 def silu(x: Tensor) -> Tensor:
     """`x * sigmoid(x)`; a float dtype, one stage `silu`."""
-    return _activation(x, lambda e: e / (1.0 + op.exp(-e)), "silu")
+    return activation(x, lambda e: e / (1.0 + op.exp(-e)), "silu")
 
 
 def selu(x: Tensor) -> Tensor:
     """Self-normalising exponential unit; a float dtype, one stage `selu`."""
-    return _activation(
+    return activation(
         x, lambda e: Select(e > 0, _SELU_SCALE * e, _SELU_SCALE * _SELU_ALPHA * expm1(nan_min(e, 0))), "selu"
     )
 
@@ -66,12 +71,12 @@ def _ramp(x: PrimExpr) -> PrimExpr:
 
 def hardsigmoid(x: Tensor) -> Tensor:
     """`clip(x + 3, 0, 6) / 6`; a float dtype, one stage `hardsigmoid`."""
-    return _activation(x, _ramp, "hardsigmoid")
+    return activation(x, _ramp, "hardsigmoid")
 
 
 def hardswish(x: Tensor) -> Tensor:
     """`x * clip(x + 3, 0, 6) / 6`; a float dtype, one stage `hardswish`."""
-    return _activation(x, lambda e: e * _ramp(e), "hardswish")
+    return activation(x, lambda e: e * _ramp(e), "hardswish")
 
 
 def leaky_relu(x: Tensor, alpha: float) -> Tensor:
@@ -83,7 +88,7 @@ def leaky_relu(x: Tensor, alpha: float) -> Tensor:
 
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """`x` where positive, `alpha * (exp(x) - 1)` elsewhere; a float dtype, one stage `elu`."""
-    return _activation(x, lambda e: Select(e > 0, e, alpha * expm1(nan_min(e, 0))), "elu")
+    return activation(x, lambda e: Select(e > 0, e, alpha * expm1(nan_min(e, 0))), "elu")
 
 
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -95,7 +100,7 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """
     if beta == 0:
         raise ValueError("softplus with beta 0")
-    return _activation(x, lambda e: Select(e * beta > threshold, e, op.log1p(op.exp(e * beta)) / beta), "softplus")
+    return activation(x, lambda e: Select(e * beta > threshold, e, op.log1p(op.exp(e * beta)) / beta), "softplus")
 
 
 def prelu(data: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
