@@ -128,13 +128,10 @@ class Division:
         """Quotients of quotients and of remainders."""
         bottom = number(d)
         shift = rest.get((), 0)
+        outer = self._of_quotient(rest, d)
+        if outer is not None:
+            return outer, self._atom(MOD, rest, bottom)
         atom = single({m: c for m, c in rest.items() if m})
-        if atom is not None and atom.kind == DIV:
-            inner, e = atom.operands
-            size = constant(e)
-            if size is not None or not shift:
-                moved = plus(inner, number(shift * (size or 0)))
-                return self.floordiv(moved, scaled(e, d)), self._atom(MOD, rest, bottom)
         if atom is not None and atom.kind == MOD and not shift:
             inner, e = atom.operands
             size = constant(e)
@@ -142,6 +139,18 @@ class Division:
                 quotient = self.floordiv(inner, bottom)
                 return self.floormod(quotient, number(size // d)), self.floormod(inner, bottom)
         return self._atom(DIV, rest, bottom), self._atom(MOD, rest, bottom)
+
+    def _of_quotient(self, rest: Polynomial, d: int) -> Polynomial | None:
+        """`(p // e + q) // d` as `(p + q * e) // (e * d)`; None when there is no such quotient in the sum."""
+        for monomial, c in ordered(rest):
+            if c != 1 or len(monomial) != 1 or monomial[0].kind != DIV:
+                continue
+            inner, e = monomial[0].operands
+            others = {m: k for m, k in rest.items() if m != monomial}
+            moved = times(others, e)
+            if moved is not None and (not others or constant(e) is not None):
+                return self.floordiv(plus(inner, moved), scaled(e, d))
+        return None
 
     # ---- divisors that are sums
 

@@ -13,7 +13,7 @@ from eutectic.backend.llvm.rules.inline import inline
 from eutectic.backend.llvm.rules.loops import parallel_over
 from eutectic.backend.llvm.rules.pack import pack
 from eutectic.backend.llvm.rules.reduction import reduction
-from eutectic.backend.llvm.rules.stage import Stage, loads, stages_of
+from eutectic.tir.schedule.rules.stage import Stage, loads, stages_of
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.ir.visit import post_order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eutectic.backend.llvm.rules.flat import Flat
-from eutectic.backend.llvm.rules.stage import put
+from eutectic.tir.schedule.rules.stage import substitute
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import Node, children
 from eutectic.ir.prim_expr import Add, And, FloatImm, IntImm, Max, Min, Mul, Or, PrimExpr, Select, Var
@@ -98,4 +98,4 @@ def _chooses(update: PrimExpr, acc: Var, term: PrimExpr) -> bool:
 def start_of(flat: Flat, env: dict[Var, PrimExpr]) -> PrimExpr:
     """First value of the accumulator."""
     assert flat.init is not None
-    return put(flat.init, env)
+    return substitute(flat.init, env)

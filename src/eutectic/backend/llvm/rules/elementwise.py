@@ -19,7 +19,7 @@ from eutectic.backend.llvm.rules.loops import (
     tile_loop,
 )
 from eutectic.backend.llvm.rules.partition import split_points, under
-from eutectic.backend.llvm.rules.stage import Axis, put
+from eutectic.tir.schedule.rules.stage import Axis, substitute
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add
 from eutectic.tir.stmt import BufferStore, Stmt, seq
@@ -86,7 +86,7 @@ def _width(flat: Flat, machine: Machine) -> int:
 
 
 def _store(flat: Flat, env: dict[Var, PrimExpr], value: PrimExpr | None = None) -> Stmt:
-    return BufferStore(flat.target, put(flat.final if value is None else value, env), (put(flat.offset, env),))
+    return BufferStore(flat.target, substitute(flat.final if value is None else value, env), (substitute(flat.offset, env),))
 
 
 def _tiles(flat: Flat, axis: Axis, outer: list[Axis], inner: list[Axis], width: int, parallel: bool) -> Stmt:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from eutectic.backend.llvm.rules.stage import Stage, put
+from eutectic.tir.schedule.rules.stage import Stage, substitute
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.access import block_access
@@ -114,8 +114,8 @@ def _read(stmt: Stmt, stage: Stage, reader: Stage) -> Stage:
     store = last.block.body
     assert isinstance(store, BufferStore)
     axes = _axes(stmt, last)
-    indices = tuple(put(index, axes) for index in store.indices)
-    return replace(made, epilogue=Stage(reader.name, stage.spatial, (), store.buffer, indices, put(store.value, axes)))
+    indices = tuple(substitute(index, axes) for index in store.indices)
+    return replace(made, epilogue=Stage(reader.name, stage.spatial, (), store.buffer, indices, substitute(store.value, axes)))
 
 
 def _axes(reduction: BlockRealize, epilogue: BlockRealize) -> Mapping[Var, PrimExpr]:
@@ -126,5 +126,5 @@ def _axes(reduction: BlockRealize, epilogue: BlockRealize) -> Mapping[Var, PrimE
         if isinstance(value, Var)
     }
     return {
-        axis.var: put(value, bound) for axis, value in zip(epilogue.block.iter_vars, epilogue.iter_values, strict=True)
+        axis.var: substitute(value, bound) for axis, value in zip(epilogue.block.iter_vars, epilogue.iter_values, strict=True)
     }

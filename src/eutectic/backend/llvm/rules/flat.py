@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from eutectic.backend.llvm.rules.linear import Linear, flat_offset, linear, strides_of
-from eutectic.backend.llvm.rules.stage import Axis, Stage, loads
+from eutectic.tir.schedule.rules.linear import Linear, flat_offset, linear, strides_of
+from eutectic.tir.schedule.rules.stage import Axis, Stage, loads
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, mul
 from eutectic.ir.visit import post_order, rewrite

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from eutectic.backend.llvm.rules.stage import Axis, Stage, put
+from eutectic.tir.schedule.rules.stage import Axis, Stage, substitute
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
@@ -131,9 +131,9 @@ def _renamed(stage: Stage, table: dict[Var, PrimExpr], depth: int) -> Stage:
     return replace(
         stage,
         spatial=stage.spatial[depth:],
-        indices=tuple(put(index, table) for index in stage.indices),
-        value=put(stage.value, table),
-        init=None if stage.init is None else put(stage.init, table),
+        indices=tuple(substitute(index, table) for index in stage.indices),
+        value=substitute(stage.value, table),
+        init=None if stage.init is None else substitute(stage.init, table),
     )
 
 

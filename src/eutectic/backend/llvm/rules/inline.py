@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from eutectic.backend.llvm.rules.stage import Stage, loads, put
+from eutectic.tir.schedule.rules.stage import Stage, loads, substitute
 from eutectic.ir.node import Node, children
 from eutectic.ir.prim_expr import BinaryExpr, Call, IntImm, PrimExpr, Select, Var
 from eutectic.ir.structural import StructuralKey
@@ -218,4 +218,4 @@ def _value_at(stage: Stage, load: BufferLoad) -> PrimExpr:
     for mine, theirs in zip(stage.indices, load.indices, strict=True):
         if isinstance(mine, Var):
             table[mine] = theirs
-    return fresh_lets(put(stage.value, table))
+    return fresh_lets(substitute(stage.value, table))

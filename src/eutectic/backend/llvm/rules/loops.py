@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from eutectic.backend.llvm.rules.stage import Axis
+from eutectic.tir.schedule.rules.stage import Axis
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, floormod, mul
 from eutectic.support.deep import deep
 from eutectic.tir.buffer import Buffer

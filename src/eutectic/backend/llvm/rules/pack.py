@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from eutectic.backend.llvm.rules.linear import linear
-from eutectic.backend.llvm.rules.stage import Axis, Stage, loads
+from eutectic.tir.schedule.rules.linear import linear
+from eutectic.tir.schedule.rules.stage import Axis, Stage, loads
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.ir.visit import rewrite

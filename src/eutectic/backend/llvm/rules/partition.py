@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from eutectic.backend.llvm.rules.linear import linear
-from eutectic.backend.llvm.rules.stage import Axis
+from eutectic.tir.schedule.rules.linear import linear
+from eutectic.tir.schedule.rules.stage import Axis
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import GE, GT, LE, LT, And, Call, IntImm, Not, Or, PrimExpr, Select, Var
 from eutectic.ir.visit import post_order, rewrite

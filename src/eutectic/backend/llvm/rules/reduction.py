@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.rules.combine import Combiner, combiner_of, start_of
 from eutectic.backend.llvm.rules.flat import Flat
-from eutectic.backend.llvm.rules.linear import Linear
+from eutectic.tir.schedule.rules.linear import Linear
 from eutectic.backend.llvm.rules.loops import (
     Body,
     Piece,
@@ -29,7 +29,7 @@ from eutectic.backend.llvm.rules.loops import (
     tile_loop,
     unrolled,
 )
-from eutectic.backend.llvm.rules.stage import Axis, put
+from eutectic.tir.schedule.rules.stage import Axis, substitute
 from eutectic.backend.llvm.rules.tiling import Tile, choose_tile
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, mul
@@ -297,7 +297,7 @@ class _Tiled:
 
                 def lane(at: PrimExpr) -> Stmt:
                     env[vector.var] = add(begin, at)
-                    return BufferStore(copy, put(panel.load, env), (add(mul(value, wide.width), at),))
+                    return BufferStore(copy, substitute(panel.load, env), (add(mul(value, wide.width), at),))
 
                 return lanes_loop(wide.width, vector.var, lane)
 
@@ -333,7 +333,7 @@ class _Tiled:
                 row,
                 begin,
                 lambda place: BufferStore(
-                    flat.target, self._finished(BufferLoad(buffer, (place,))), (put(flat.offset, env),)
+                    flat.target, self._finished(BufferLoad(buffer, (place,))), (substitute(flat.offset, env),)
                 ),
             )
             return seq(start, reduced, stored)
@@ -366,11 +366,11 @@ class _Tiled:
     def _next(self, acc: BufferLoad) -> PrimExpr:
         assert self.update is not None
         assert self.flat.acc is not None
-        return put(self.update, {**self.env, self.flat.acc: acc})
+        return substitute(self.update, {**self.env, self.flat.acc: acc})
 
     def _finished(self, acc: BufferLoad) -> PrimExpr:
         assert self.flat.acc is not None
-        return put(self.flat.final, {**self.env, self.flat.acc: acc})
+        return substitute(self.flat.final, {**self.env, self.flat.acc: acc})
 
     def _reduce(self, each: Callable[[], Stmt]) -> Stmt:
         """Loops over the reduction; a small window inside of them is written out."""
@@ -413,7 +413,7 @@ def _along_reduction(flat: Flat, inner: Axis, combiner: Combiner, lanes: int, pa
         def lane(i: PrimExpr) -> Stmt:
             env[inner.var] = add(at, i)
             assert flat.update is not None
-            return BufferStore(partial, put(flat.update, {**env, acc: BufferLoad(partial, (i,))}), (i,))
+            return BufferStore(partial, substitute(flat.update, {**env, acc: BufferLoad(partial, (i,))}), (i,))
 
         return lanes_loop(current.width, inner.var, lane)
 
@@ -440,7 +440,7 @@ def _along_reduction(flat: Flat, inner: Axis, combiner: Combiner, lanes: int, pa
         result: PrimExpr = BufferLoad(buffer, (zero,))
         if combiner.starts:
             result = combiner(start_of(flat, env), result)
-        stored = BufferStore(flat.target, put(flat.final, {**env, acc: result}), (put(flat.offset, env),))
+        stored = BufferStore(flat.target, substitute(flat.final, {**env, acc: result}), (substitute(flat.offset, env),))
         return seq(start, reduced, *halves, stored)
 
     return parallel_over(flat.spatial, env, lambda: local(f"{flat.name}_partial", acc.dtype, width, row), parallel)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.rules.loops import pieces
-from eutectic.backend.llvm.rules.stage import Axis
+from eutectic.tir.schedule.rules.stage import Axis
 
 _LATENCY = 4  # cycles until a sum can be added to again
 _PER_CYCLE = 2  # multiply-adds, and loads, that begin in a cycle

@@ -23,12 +23,14 @@ class Axis:
     """A loop of a stage, from 0.
 
     Attributes:
-        var: Its variable.
+        var: Its variable in the stage.
         extent: Number of iterations.
+        loop: The loop that runs over it in the program.
     """
 
     var: Var
     extent: PrimExpr
+    loop: Var | None = None
 
     @property
     def size(self) -> int | None:
@@ -53,6 +55,7 @@ class Stage:
         init: First value of the accumulator; None when nothing is reduced.
         epilogue: What becomes of the finished accumulator; it reads the accumulator as `output[indices]`,
             and has the same spatial axes.
+        units: Loops of one iteration, and others that no axis is bound to.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Stage:
     value: PrimExpr
     init: PrimExpr | None = None
     epilogue: Stage | None = None
+    units: tuple[Var, ...] = ()
 
     @property
     def result(self) -> Buffer:
@@ -86,7 +90,7 @@ def loads(expr: Node) -> list[BufferLoad]:
     return [part for part in post_order(expr) if isinstance(part, BufferLoad)]
 
 
-def put(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
+def substitute(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
     """An expression with variables replaced."""
     if not values:
         return expr
@@ -155,7 +159,7 @@ def _from_block(block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, 
             wide = Var(var.name, "int64")
             units[var] = wide.astype(var.dtype)
             extent = IntImm("int64", extent.value) if isinstance(extent, IntImm) else extent.astype("int64")
-        (spatial if axis.iter_type == _SPATIAL else reduce).append(Axis(wide, extent))
+        (spatial if axis.iter_type == _SPATIAL else reduce).append(Axis(wide, extent, value))
     body, init = block.body, block.init
     if not isinstance(body, BufferStore) or body.predicate is not None:
         return None
@@ -163,12 +167,15 @@ def _from_block(block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, 
         return None
     if block.alloc_buffers or block.match_buffers or (init is None) != (not _reads_itself(body)):
         return None
-    indices = tuple(_bare(put(index, units)) for index in body.indices)
+    indices = tuple(_bare(substitute(index, units)) for index in body.indices)
     if not _is_bijection(indices, spatial):
         return None
-    start = None if init is None else _with_bare_indices(put(init.value, units))
-    value = _with_bare_indices(put(body.value, units))
-    return Stage(block.name_hint, tuple(spatial), tuple(reduce), body.buffer, indices, value, start)
+    start = None if init is None else _with_bare_indices(substitute(init.value, units))
+    value = _with_bare_indices(substitute(body.value, units))
+    bound = {axis.loop for axis in (*spatial, *reduce)}
+    unit_loops = tuple(loop for loop in extents if loop not in bound)
+    name, axes = block.name_hint, (tuple(spatial), tuple(reduce))
+    return Stage(name, *axes, body.buffer, indices, value, start, units=unit_loops)
 
 
 def _bare(index: PrimExpr) -> PrimExpr:

@@ -1,0 +1,123 @@
+"""Stages without a reduction: vectors along the contiguous axis, threads along the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from eutectic.ir.dtype import item_bytes
+from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.guards import change_points
+from eutectic.tir.schedule.rules.nest import Nest, run_by_threads, tiles
+from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.rule import Decisions
+from eutectic.tir.schedule.rules.walk import Span, Walk
+from eutectic.tir.schedule.rules.work import is_small, operations
+
+_COSTLY: Final = 20  # operations from which on one vector at a time is enough to be busy
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Which axis does what.
+
+    Attributes:
+        walk: The stage.
+        vector: Vectors lie along it; None when nothing is contiguous.
+        across: Something is read along it that is not read along `vector`: a transposition.
+        outer: All other axes.
+        points: Where along `vector` conditions on it change.
+    """
+
+    walk: Walk
+    vector: Span | None
+    across: Span | None
+    outer: tuple[Span, ...]
+    points: tuple[int, ...]
+
+
+class Elementwise:
+    """One vector after the other; where conditions change along the vectors, a loop for each part."""
+
+    name = "elementwise"
+
+    def matches(self, walk: Walk, processor: Processor) -> Axes | None:
+        """Any stage that reduces nothing."""
+        if walk.stage.init is not None:
+            return None
+        vector = _contiguous(walk)
+        points = () if vector is None else change_points(walk.stage.value, vector)
+        across = None if vector is None or points else _read_across(walk, vector)
+        outer = tuple(span for span in walk.spatial if span not in (vector, across))
+        return Axes(walk, vector, across, outer, points)
+
+    def decide(self, axes: Axes, processor: Processor) -> Decisions:
+        """How wide vectors are, and whether threads share the work."""
+        value = axes.walk.stage.value
+        lanes = processor.lanes(8 * max(item_bytes(axes.walk.store.buffer.dtype), 4))
+        width = lanes if operations(value) >= _COSTLY else 2 * lanes
+        return {"width": width, "threads": not is_small(axes.walk.spatial, value)}
+
+    def apply(self, nest: Nest, axes: Axes, decisions: Decisions, *, shared: bool) -> None:
+        """See `Rule`."""
+        threads = shared and decisions["threads"]
+        if axes.vector is None:
+            run_by_threads(nest, nest.of(axes.outer), threads)
+        elif axes.points:
+            self._parts(nest, axes, decisions["width"])
+            run_by_threads(nest, nest.of(axes.outer), threads)
+        else:
+            self._vectors(nest, axes, decisions["width"], threads)
+
+    def _vectors(self, nest: Nest, axes: Axes, width: int, threads: bool) -> None:
+        """Tiles of vectors outside of the axis that is read across, so that lines that it reads are read once."""
+        assert axes.vector is not None
+        inner = [] if axes.across is None else nest.of([axes.across])
+        found = tiles(nest, nest.loops[axes.vector], axes.vector, width, inner)
+        for lanes in found.inside:
+            nest.sch.vectorize(lanes)
+        run_by_threads(nest, [*nest.of(axes.outer), *found.joined(nest.sch, threads)], threads)
+
+    def _parts(self, nest: Nest, axes: Axes, width: int) -> None:
+        assert axes.vector is not None
+        loop = nest.loops[axes.vector]
+        sizes = [high - low for low, high in zip((0, *axes.points), axes.points, strict=False)]
+        for part, size in zip(nest.sch.loop_partition(loop, [*sizes, None]), _sizes(axes), strict=True):
+            _in_vectors(nest, part, size, width)
+
+
+def _sizes(axes: Axes) -> list[int]:
+    assert axes.vector is not None
+    assert axes.vector.size is not None
+    bounds = [0, *axes.points, axes.vector.size]
+    return [high - low for low, high in zip(bounds, bounds[1:], strict=False)]
+
+
+def _in_vectors(nest: Nest, loop: LoopRV, size: int, width: int) -> None:
+    """One loop as whole vectors and a narrower one."""
+    sch = nest.sch
+    parts: Sequence[LoopRV] = [loop]
+    if size > width and size % width:
+        parts = sch.loop_partition(loop, [size // width * width, size % width])
+    for part, extent in zip(parts, (size // width * width, size % width) if len(parts) == 2 else (size,), strict=True):
+        sch.vectorize(part if extent <= width else sch.split(part, [None, width])[1])
+
+
+def _contiguous(walk: Walk) -> Span | None:
+    """The axis along which results are contiguous."""
+    for span in reversed(walk.spatial):
+        if walk.store.coefficient(span) == 1:
+            return span
+    return None
+
+
+def _read_across(walk: Walk, vector: Span) -> Span | None:
+    """The axis along which something is read contiguously that is not along `vector`: that of a transposition."""
+    for access in walk.reads:
+        if access.coefficient(vector) in (None, 0, 1, 2):
+            continue
+        for other in walk.spatial:
+            if access.coefficient(other) == 1 and access.buffer is not walk.store.buffer:
+                return other
+    return None

@@ -1,0 +1,49 @@
+"""Conditions on one loop: where they change."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eutectic.ir.node import Node
+from eutectic.ir.prim_expr import GE, GT, LE, LT, Call, IntImm, PrimExpr, Select, Var
+from eutectic.ir.visit import post_order
+from eutectic.tir.schedule.rules.linear import linear
+from eutectic.tir.schedule.rules.walk import Span
+
+_MOST_PARTS: Final = 4
+_ORDER: Final = (GE, GT, LE, LT)
+
+
+def change_points(expr: PrimExpr, span: Span) -> tuple[int, ...]:
+    """Where along an axis of constant extent a comparison of its variable with a constant changes, in order.
+
+    Empty when there are none, or too many for a loop each.
+    """
+    size = span.size
+    if size is None or len(span.axes) > 1 or not any(_is_guard(part) for part in post_order(expr)):
+        return ()
+    changes = {_change(part, span.var) for part in post_order(expr)}
+    found = sorted(point for point in changes if point is not None and 0 < point < size)
+    return tuple(found) if len(found) < _MOST_PARTS else ()
+
+
+def _is_guard(node: Node) -> bool:
+    if isinstance(node, Call):
+        return str(getattr(node.op, "name", "")) == "tir.if_then_else"
+    return isinstance(node, Select)
+
+
+def _change(node: Node, var: Var) -> int | None:
+    """The value of `var` from which on a comparison has another truth; None when it is not such a comparison."""
+    if not isinstance(node, _ORDER):
+        return None
+    a, b = linear(node.a, {var}), linear(node.b, {var})
+    if a is None or b is None or not isinstance(a.rest, IntImm) or not isinstance(b.rest, IntImm):
+        return None
+    steps = (a.step(var), b.step(var))
+    if not all(isinstance(step, int) for step in steps):
+        return None
+    step, rest = steps[0] - steps[1], a.rest.value - b.rest.value  # step * var + rest, compared with 0
+    if step == 1:
+        return -rest + (0 if isinstance(node, (GE, LT)) else 1)
+    return rest + (1 if isinstance(node, (GE, LT)) else 0) if step == -1 else None

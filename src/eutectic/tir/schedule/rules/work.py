@@ -1,0 +1,49 @@
+"""How much a stage does: what decides whether vectors are wide and threads are worth waking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from eutectic.ir.node import Node, children
+from eutectic.ir.prim_expr import BinaryExpr, Call, PrimExpr, Select
+from eutectic.ir.visit import post_order
+from eutectic.tir.buffer import BufferLoad
+from eutectic.tir.schedule.rules.walk import Span
+
+_FREE: Final = (
+    *("tir.if_then_else", "tir.likely", "tir.bitwise_and", "tir.bitwise_or"),
+    *("tir.fabs", "tir.floor", "tir.ceil"),
+)
+_SMALL: Final = 4096  # elements below which one thread is faster than several
+
+
+def operations(expr: Node) -> int:
+    """Arithmetic on data in an expression; functions such as exp count as many."""
+    count = 0
+    on_data: set[int] = set()
+    for part in post_order(expr):
+        if isinstance(part, BufferLoad) or any(id(child) in on_data for child in children(part)):
+            on_data.add(id(part))
+        if isinstance(part, Call):
+            name = str(getattr(part.op, "name", ""))
+            count += 0 if name in _FREE else 20
+        elif isinstance(part, (BinaryExpr, Select)) and id(part) in on_data:
+            count += 1
+    return count
+
+
+def points(spans: Sequence[Span]) -> int | None:
+    """Iterations of spans; None when they are not known."""
+    total = 1
+    for span in spans:
+        if span.size is None:
+            return None
+        total *= span.size
+    return total
+
+
+def is_small(spans: Sequence[Span], value: PrimExpr) -> bool:
+    """Whether one thread computes a value at all points of spans before others would have begun."""
+    total = points(spans)
+    return total is not None and total * max(1, operations(value) // 4) < _SMALL
