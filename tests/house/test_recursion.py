@@ -41,7 +41,7 @@ BOUNDED: dict[str, dict[str, str]] = {
         "types as a function of ours declares them",
     ),
     "tir/access.py": {"relax": "once"},
-    "tir/schedule/annotate.py": {"_plain": "nested literals of a source"},
+    "tir/schedule/primitives/annotate.py": {"_plain": "nested literals of a source"},
     "tir/schedule/handles.py": {"handles_in": "nested literals of a source"},
     "tir/schedule/schedule.py": {"Schedule._found": "once"},
     "topi/broadcast.py": {"_integer_power.step": "the logarithm of an exponent"},

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from eutectic.arith.interval import INF, Interval, ModularSet, bits_of, dtype_range
-from eutectic.ir.dtype import is_integer
+from eutectic.arith.interval import INF, Interval, ModularSet, dtype_range
+from eutectic.ir.dtype import integer_bits, is_integer
 from eutectic.ir.node import Node
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import (
@@ -253,7 +253,7 @@ def _modular_of(
         case Add() | Sub() | Mul() if is_integer(item.dtype):
             a, b = memo[id(item.a)], memo[id(item.b)]
             exact = a * b if isinstance(item, Mul) else a + (b.scaled(-1) if isinstance(item, Sub) else b)
-            return exact if not may_wrap(item, limits) else exact.congruent(2 ** bits_of(item.dtype))
+            return exact if not may_wrap(item, limits) else exact.congruent(2 ** integer_bits(item.dtype))
         case FloorDiv() | FloorMod() | TruncDiv() | TruncMod() if is_integer(item.dtype):
             divisor = limits[id(item.b)].value
             return _modular_division(item, memo[id(item.a)], divisor) if divisor else ModularSet()
@@ -264,7 +264,7 @@ def _modular_of(
         case Cast() if is_integer(item.dtype) and is_integer(item.value.dtype):
             inside = dtype_range(item.dtype).covers(limits[id(item.value)].intersect(dtype_range(item.value.dtype)))
             found = memo[id(item.value)]
-            return found if inside else found.congruent(2 ** bits_of(item.dtype))
+            return found if inside else found.congruent(2 ** integer_bits(item.dtype))
         case _:
             return ModularSet()
 

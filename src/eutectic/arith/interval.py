@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, TypeAlias
 
-from eutectic.ir.dtype import is_integer
+from eutectic.ir.dtype import integer_limits, is_integer
 
 INF: Final = math.inf
 Bound: TypeAlias = int | float  # an int, or an infinity
@@ -178,17 +178,7 @@ def _remainder(a: Interval, b: Interval) -> Interval:
 
 def dtype_range(dtype: str) -> Interval:
     """The values that an integer dtype can hold; everything for dtypes that are no integers."""
-    if dtype == "bool":
-        return Interval(0, 1)
-    if not is_integer(dtype):
-        return Interval()
-    bits = bits_of(dtype)
-    return Interval(0, 2**bits - 1) if dtype[0] == "u" else Interval(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-
-
-def bits_of(dtype: str) -> int:
-    """Bits of an integer dtype."""
-    return int(dtype.lstrip("uint"))
+    return Interval(*integer_limits(dtype)) if is_integer(dtype) or dtype == "bool" else Interval()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,17 @@ def is_integer(dtype: str) -> bool:
     return dtype in SIGNED or dtype in UNSIGNED
 
 
+def integer_bits(dtype: str) -> int:
+    """Bits of an integer dtype; 1 for bool."""
+    return 1 if dtype == "bool" else 8 * item_bytes(dtype)
+
+
+def integer_limits(dtype: str) -> tuple[int, int]:
+    """The smallest and the largest integer of a dtype; bool counts as unsigned with one bit."""
+    bits = integer_bits(dtype)
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.startswith("int") else (0, (1 << bits) - 1)
+
+
 def item_bytes(dtype: str) -> int:
     """Bytes of one element."""
     return int(to_numpy(dtype).itemsize)

@@ -129,6 +129,7 @@ from eutectic.tir.op import (
     undef,
 )
 from eutectic.tir.schedule import Schedule, ScheduleError
+from eutectic.tir.schedule.tensor_intrin import TensorIntrin
 from eutectic.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -145,7 +146,6 @@ from eutectic.tir.stmt import (
     While,
     seq,
 )
-from eutectic.tir.tensor_intrin import TensorIntrin
 from eutectic.tir.well_formed import verify_well_formed
 
 Mod = TruncMod  # TVM's name

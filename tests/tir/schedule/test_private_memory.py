@@ -14,7 +14,7 @@ from eutectic.script import tir as T
 from eutectic.support.errors import ScheduleError
 from eutectic.tir import For, PrimFunc, Schedule, SeqStmt, Var
 from eutectic.tir.interpret import run
-from eutectic.tir.schedule.loop_kinds import require_still_independent
+from eutectic.tir.schedule.primitives.loop_kinds import require_still_independent
 
 
 def conv() -> PrimFunc:

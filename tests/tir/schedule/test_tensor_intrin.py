@@ -17,7 +17,7 @@ from eutectic.support.errors import ScheduleError
 from eutectic.testing.native import native
 from eutectic.tir import Buffer, BufferStore, For, PrimFunc, Stmt, TensorIntrin, complete, seq
 from eutectic.tir.schedule import Schedule
-from eutectic.tir.tensor_intrin import _REGISTERED
+from eutectic.tir.schedule.tensor_intrin import _REGISTERED
 
 
 @pytest.fixture(autouse=True)

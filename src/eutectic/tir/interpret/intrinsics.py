@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from eutectic.ir.dtype import is_float, to_numpy
+from eutectic.ir.dtype import integer_bits, is_float, to_numpy
 from eutectic.ir.prim_expr import element_dtype
 from eutectic.support.errors import InternalError
-from eutectic.tir.interpret.scalar import Unary, bits_of, fused_multiply_add, rounding, shifting, wrapping
+from eutectic.tir.interpret.scalar import Unary, fused_multiply_add, rounding, shifting, wrapping
 
 
 def _sigmoid(x: Any) -> Any:
@@ -118,7 +118,7 @@ def _through_double(name: str, dtype: str, operands: Sequence[str]) -> Callable[
 
 
 def _bit_count(name: str, operand: str, dtype: str) -> Unary:
-    bits, wrap = bits_of(operand), wrapping(dtype)
+    bits, wrap = integer_bits(operand), wrapping(dtype)
     mask = (1 << bits) - 1
     if name == "popcount":
         return lambda x: wrap((x & mask).bit_count())

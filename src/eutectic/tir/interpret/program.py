@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eutectic.ir.dtype import KNOWN, from_numpy, is_float
+from eutectic.ir.dtype import KNOWN, from_numpy, integer_limits, is_float
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import PrimExpr, Var, lanes_of
 from eutectic.ir.visit import post_order
@@ -26,7 +26,7 @@ from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.interpret.machine import AccessTrace, Env, Machine, ReturnSignal, Step
 from eutectic.tir.interpret.memory import Memory, Pointer, View, compact_strides
-from eutectic.tir.interpret.scalar import limits, rounding
+from eutectic.tir.interpret.scalar import rounding
 from eutectic.tir.interpret.stmt import StmtCompiler
 from eutectic.tir.stmt import BufferStore
 
@@ -240,7 +240,7 @@ def _scalar(param: Var, arg: Any) -> Any:
         return rounding(dtype)(float(arg))
     if dtype not in KNOWN or not (hasattr(arg, "__index__") or isinstance(arg, np.bool_)):
         raise CallError(f"{param.name} must be {dtype}, got {type(arg).__name__}: {arg!r}")
-    number, (low, high) = int(arg), limits(dtype)
+    number, (low, high) = int(arg), integer_limits(dtype)
     if not low <= number <= high:
         raise CallError(f"{param.name} must be {dtype}, from {low} to {high}, got {number}")
     return bool(number) if dtype == "bool" else number

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from eutectic.ir.dtype import is_float, item_bytes, to_numpy
+from eutectic.ir.dtype import integer_bits, integer_limits, is_float, item_bytes, to_numpy
 from eutectic.ir.prim_expr import (
     EQ,
     GE,
@@ -51,22 +51,11 @@ _NATIVE: Final = ("float16", "float32", "float64")
 _POISON_BYTE: Final = 0x6D
 
 
-def bits_of(dtype: str) -> int:
-    """Bits of an integer dtype; 1 for bool."""
-    return 1 if dtype == "bool" else 8 * item_bytes(dtype)
-
-
-def limits(dtype: str) -> tuple[int, int]:
-    """The smallest and the largest integer of a dtype."""
-    bits = bits_of(dtype)
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype.startswith("int") else (0, (1 << bits) - 1)
-
-
 def wrapping(dtype: str) -> Callable[[int], int]:
     """What an exact integer becomes in `dtype`."""
     if dtype == "bool":
         return bool
-    low, high = limits(dtype)
+    low, high = integer_limits(dtype)
     mask = high - low
 
     def wrap(value: int) -> int:
@@ -119,7 +108,7 @@ def casting(source: str, target: str) -> Unary:
         return lambda value: make(float(value))
     if not is_float(source):
         return wrapping(target)
-    low, high = limits(target)
+    low, high = integer_limits(target)
 
     def saturate(value: Any) -> int:
         number = float(value)
@@ -234,7 +223,7 @@ def comparing(kind: type) -> Binary:
 
 def shifting(name: str, dtype: str) -> Binary:
     """`shift_left` or `shift_right` of integers; the latter keeps the sign."""
-    bits, wrap = bits_of(dtype), wrapping(dtype)
+    bits, wrap = integer_bits(dtype), wrapping(dtype)
     move: Binary = operator.lshift if name == "shift_left" else operator.rshift
 
     def shift(a: int, b: int) -> int:

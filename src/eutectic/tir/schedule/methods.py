@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from eutectic.tir.schedule import annotate as _annotate
-from eutectic.tir.schedule import block_axes as _block_axes
-from eutectic.tir.schedule import blockize as _blockize
-from eutectic.tir.schedule import cache as _cache
-from eutectic.tir.schedule import cache_inplace as _cache_inplace
-from eutectic.tir.schedule import compute_at as _compute_at
-from eutectic.tir.schedule import compute_inline as _compute_inline
-from eutectic.tir.schedule import decompose_padding as _decompose_padding
-from eutectic.tir.schedule import decompose_reduction as _decompose_reduction
-from eutectic.tir.schedule import fuse as _fuse
-from eutectic.tir.schedule import fuse_reduction_epilogue as _fuse_reduction_epilogue
-from eutectic.tir.schedule import lookup as _lookup
-from eutectic.tir.schedule import loop_join as _loop_join
-from eutectic.tir.schedule import loop_kinds as _loop_kinds
-from eutectic.tir.schedule import loop_partition as _loop_partition
-from eutectic.tir.schedule import merge as _merge
-from eutectic.tir.schedule import pad_einsum as _pad_einsum
-from eutectic.tir.schedule import prefetch as _prefetch
-from eutectic.tir.schedule import reindex as _reindex
-from eutectic.tir.schedule import reorder as _reorder
-from eutectic.tir.schedule import reverse_compute_at as _reverse_compute_at
-from eutectic.tir.schedule import reverse_compute_inline as _reverse_compute_inline
-from eutectic.tir.schedule import rfactor as _rfactor
-from eutectic.tir.schedule import sampling as _sampling
-from eutectic.tir.schedule import set_scope as _set_scope
-from eutectic.tir.schedule import split as _split
-from eutectic.tir.schedule import tensorize as _tensorize
-from eutectic.tir.schedule import transform_block_layout as _transform_block_layout
-from eutectic.tir.schedule import transform_layout as _transform_layout
+from eutectic.tir.schedule.primitives import annotate as _annotate
+from eutectic.tir.schedule.primitives import block_axes as _block_axes
+from eutectic.tir.schedule.primitives import blockize as _blockize
+from eutectic.tir.schedule.primitives import cache as _cache
+from eutectic.tir.schedule.primitives import cache_inplace as _cache_inplace
+from eutectic.tir.schedule.primitives import compute_at as _compute_at
+from eutectic.tir.schedule.primitives import compute_inline as _compute_inline
+from eutectic.tir.schedule.primitives import decompose_padding as _decompose_padding
+from eutectic.tir.schedule.primitives import decompose_reduction as _decompose_reduction
+from eutectic.tir.schedule.primitives import fuse as _fuse
+from eutectic.tir.schedule.primitives import fuse_reduction_epilogue as _fuse_reduction_epilogue
+from eutectic.tir.schedule.primitives import lookup as _lookup
+from eutectic.tir.schedule.primitives import loop_join as _loop_join
+from eutectic.tir.schedule.primitives import loop_kinds as _loop_kinds
+from eutectic.tir.schedule.primitives import loop_partition as _loop_partition
+from eutectic.tir.schedule.primitives import merge as _merge
+from eutectic.tir.schedule.primitives import pad_einsum as _pad_einsum
+from eutectic.tir.schedule.primitives import prefetch as _prefetch
+from eutectic.tir.schedule.primitives import reindex as _reindex
+from eutectic.tir.schedule.primitives import reorder as _reorder
+from eutectic.tir.schedule.primitives import reverse_compute_at as _reverse_compute_at
+from eutectic.tir.schedule.primitives import reverse_compute_inline as _reverse_compute_inline
+from eutectic.tir.schedule.primitives import rfactor as _rfactor
+from eutectic.tir.schedule.primitives import sampling as _sampling
+from eutectic.tir.schedule.primitives import set_scope as _set_scope
+from eutectic.tir.schedule.primitives import split as _split
+from eutectic.tir.schedule.primitives import tensorize as _tensorize
+from eutectic.tir.schedule.primitives import transform_block_layout as _transform_block_layout
+from eutectic.tir.schedule.primitives import transform_layout as _transform_layout
 
 
 class Primitives:

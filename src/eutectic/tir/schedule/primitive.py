@@ -1,8 +1,8 @@
 """How a primitive is declared: a function of an `Edit` that refuses or edits, and is then a method of schedules.
 
-The model file is `split.py`. The function takes handles, finds places by `edit.loop(rv)` and `edit.block(rv)`,
-refuses by `edit.refuse(...)`, changes the program by `edit.replace(...)`, and returns new handles. What it
-did becomes part of the schedule only when it returns.
+The model file is `primitives/split.py`. The function takes handles, finds places by `edit.loop(rv)` and
+`edit.block(rv)`, refuses by `edit.refuse(...)`, changes the program by `edit.replace(...)`, and returns new handles.
+What it did becomes part of the schedule only when it returns.
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from eutectic.support.spelling import did_you_mean
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.schedule.edit import Edit
-from eutectic.tir.schedule.first_values import require_first_values
 from eutectic.tir.schedule.handles import BlockRV, ExprRV, Handle, Key, LoopRV, handles_in
-from eutectic.tir.schedule.loop_kinds import require_still_independent
+from eutectic.tir.schedule.legality.first_values import require_first_values
 from eutectic.tir.schedule.methods import Primitives
 from eutectic.tir.schedule.primitive import PRIMITIVES, Primitive
+from eutectic.tir.schedule.primitives.loop_kinds import require_still_independent
 from eutectic.tir.schedule.state import ScheduleState, Site
 from eutectic.tir.schedule.trace import Instruction, Trace
 from eutectic.tir.schedule.validate import compare_programs, compare_sums

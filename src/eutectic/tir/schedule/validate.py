@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from eutectic.ir.dtype import is_float, to_numpy
+from eutectic.ir.dtype import integer_limits, is_float, to_numpy
 from eutectic.ir.node import Node, fields_of, replace
 from eutectic.ir.prim_expr import Call, PrimExpr, Var, evaluate
 from eutectic.ir.visit import post_order, rewrite
@@ -16,7 +16,6 @@ from eutectic.support.errors import InternalError, ScheduleError
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.interpret import run
-from eutectic.tir.interpret.scalar import limits
 from eutectic.tir.schedule.reproducer import save_reproducer
 
 Same: TypeAlias = "Callable[[Any, Any], Any]"  # where two arrays agree
@@ -209,6 +208,6 @@ def _extremes(dtype: str, shape: Sequence[int], dice: np.random.Generator) -> np
         tiny, largest = float(info.smallest_subnormal), float(info.max)
         some = [tiny, -3 * tiny, largest, -largest, 0.0, -0.0, 1.0, -2.5]
     else:
-        low, high = limits(dtype)
+        low, high = integer_limits(dtype)
         some = [int(low), int(high), 0, 1, *((-1,) if low < 0 else ())]
     return np.asarray(dice.choice(np.array(some, dtype=to_numpy(dtype)), tuple(shape)))

@@ -1,0 +1,390 @@
+"""rfactor: the iterations of a loop of a reduction become partial results of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from eutectic.ir.dtype import is_float
+from eutectic.ir.node import replace
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, logical_and
+from eutectic.ir.structural import structural_equal
+from eutectic.tir.access import block_access
+from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.dependence import TRUE, context_of, late, region_of, writes_all, writes_once
+from eutectic.tir.block import Block, BlockRealize
+from eutectic.tir.buffer import Buffer, BufferLoad
+from eutectic.tir.iter_var import IterVar, Range
+from eutectic.tir.schedule.edit import Edit
+from eutectic.tir.schedule.handles import BlockRV, LoopRV
+from eutectic.tir.schedule.legality.combiner import Combiner, combiner_of
+from eutectic.tir.schedule.legality.scope import known_accesses, scope_of
+from eutectic.tir.schedule.legality.scopes import require_shared
+from eutectic.tir.schedule.primitive import primitive
+from eutectic.tir.schedule.rewriting.regions import restated
+from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
+from eutectic.tir.stmt import BufferStore, For, Stmt, seq
+from eutectic.tir.transform.conditions import conjuncts, variables
+from eutectic.tir.transform.statement_mutator import with_values
+
+
+@dataclass(frozen=True, slots=True)
+class _Factored:
+    """A reduction and the loop that is taken out of it.
+
+    Attributes:
+        site: The block.
+        loop: The loop.
+        nest: The loops that have only the block in them, outermost first.
+        combiner: How it reduces.
+        init: Its first store.
+        update: Its other store.
+        reduced: Variables of the loops of the reduction.
+    """
+
+    site: BlockSite
+    loop: LoopSite
+    nest: tuple[For, ...]
+    combiner: Combiner
+    init: BufferStore
+    update: BufferStore
+    reduced: frozenset[Var]
+
+    @property
+    def var(self) -> Var:
+        return self.loop.stmt.loop_var
+
+    @property
+    def sites(self) -> list[BlockSite | LoopSite]:
+        return [self.site, self.loop]
+
+
+@primitive
+def rfactor(edit: Edit, loop: LoopRV, factor_axis: int) -> BlockRV:
+    """Compute a partial result for each iteration of a loop of a reduction, and reduce these afterwards.
+
+    Integers are kept bit for bit, as sums and products wrap around. Floats are not: terms are combined in another
+    order, which is what was asked for, and `debug_mask` does not compare results then. Of maxima and
+    minima only the sign of a zero and the bits of a NaN may change.
+
+    Args:
+        edit: The call.
+        loop: A serial loop from zero on, of a reduction that is all that is in it.
+        factor_axis: Which axis of the partial results the loop becomes; negative from the last on.
+
+    Returns:
+        The block of the partial results, `<name>_rf`; handles of the block are those of the final reduction.
+
+    Raises:
+        ScheduleError: the loop is gone or not plain; there is not one block with an init in it, which reduces into one
+            element per point by a sum, product, maximum or minimum; the loop is not one of the reduction, or spatial
+            axes use it too; a loop around what has only this block in it is one of the reduction; there is no such
+            axis; bounds depend on loops in the nest; or it is not proved that first values are stored once, before
+            each update, and that each partial result is stored and used.
+
+    before: for i, k: C[i] = C[i] + A[i, k]
+    after rfactor(k, 0):
+        for i, k: C_rf[k, i] = C_rf[k, i] + A[i, k]
+        for i, k: C[i] = C[i] + C_rf[k, i]
+    """
+    found = _legal(edit, edit.loop(loop))
+    scope = scope_of(edit, found.site)
+    known_accesses(edit, scope)
+    axis = _axis(edit, found, factor_axis)
+    buffer = found.update.buffer
+    shape = list(buffer.shape)
+    shape.insert(axis, found.loop.stmt.extent)
+    partial = Buffer(f"{buffer.name}_rf", tuple(shape), buffer.dtype, scope=buffer.scope())
+    first, second = _partial_block(edit, found, partial, axis), _final_block(found, partial, axis)
+    new, last = _nest(first, found.nest), _nest(second, [x for x in found.nest if _stays(found, x)])
+    last = _with_loops_of_its_own(last)
+    _require_first_values(edit, found)
+    _require_partial_results(edit, found, partial, new, last)
+    body = replaced(scope.stmt, {found.nest[0]: seq(new, last)})
+    assert isinstance(body, BlockRealize)
+    block = restated(replace(body.block, alloc_buffers=(*body.block.alloc_buffers, partial)))
+    made = replace(body, block=block)
+    require_shared(edit, found.site, accesses_of(made), partial, partial.scope())
+    edit.replace(scope.function, {scope.stmt: made})
+    edit.follow(scope.function, found.site.block, second.block)
+    edit.keeps_results = edit.keeps_results and not is_float(buffer.dtype)
+    return edit.block_rv(scope.function, first.block)
+
+
+# ---- what is legal
+
+
+def _legal(edit: Edit, loop: LoopSite) -> _Factored:
+    edit.require_plain(loop)
+    site, nest = _only_block(edit, loop)
+    block, name = site.block, site.block.name_hint
+    init, update = block.init, block.body
+    why = None
+    if any(axis.iter_type not in ("data_par", "comm_reduce") or axis.dom is None for axis in block.iter_vars):
+        why = "it has axes that are neither spatial nor reduced"
+    elif not isinstance(init, BufferStore) or not isinstance(update, BufferStore):
+        why = "it has no init, or its init or body is more than one store"
+    elif block.alloc_buffers or block.match_buffers:
+        why = "it has buffers of its own"
+    elif init.buffer is not update.buffer or not all(map(structural_equal, init.indices, update.indices)):
+        why = "its init stores another element than its body"
+    elif init.predicate is not None or update.predicate is not None:
+        why = "its stores have predicates"
+    if why is not None or not isinstance(init, BufferStore) or not isinstance(update, BufferStore):
+        edit.refuse([site, loop], f"rfactor: block {name} is not a reduction of one value: {why}")
+    combiner = combiner_of(update)
+    if combiner is None:
+        message = f"rfactor: block {name} does not reduce by a sum, product, maximum or minimum"
+        edit.refuse([site, loop], message, help="write the body as C[i] = C[i] + term, or with *, max or min")
+    reduced = {axis.var for axis in block.iter_vars if axis.iter_type == "comm_reduce"}
+    if any(variables(index) & reduced for index in update.indices) or variables(init.value) & reduced:
+        edit.refuse(
+            [site, loop], f"rfactor: block {name} stores an element, or a first value, by an axis it reduces over"
+        )
+    return _with_roles(edit, site, loop, nest, combiner, init, update)
+
+
+def _only_block(edit: Edit, loop: LoopSite) -> tuple[BlockSite, tuple[For, ...]]:
+    """The block in a loop, and the loops that have only this block in them."""
+    inner: Stmt = loop.stmt
+    while isinstance(inner, For):
+        inner = inner.body
+    if not isinstance(inner, BlockRealize):
+        message = f"rfactor: there is not just one block under loop {loop.stmt.loop_var.name}"
+        edit.refuse(loop, message, help="choose a loop of one reduction")
+    site = next(site for site in edit.state.index(loop.function).blocks if site.stmt is inner)
+    nest: list[For] = []
+    for item in reversed(site.within_scope):
+        if not isinstance(item, For):
+            break
+        nest.insert(0, item)
+    return site, tuple(nest)
+
+
+def _with_roles(
+    edit: Edit,
+    site: BlockSite,
+    loop: LoopSite,
+    nest: tuple[For, ...],
+    combiner: Combiner,
+    init: BufferStore,
+    update: BufferStore,
+) -> _Factored:
+    """Which loops are of the reduction; the given one must be, with bounds of its own."""
+    spatial: set[Var] = set()
+    reduced: set[Var] = set()
+    for axis, value in zip(site.block.iter_vars, site.stmt.iter_values, strict=True):
+        (reduced if axis.iter_type == "comm_reduce" else spatial).update(variables(value))
+    var, name = loop.stmt.loop_var, loop.stmt.loop_var.name
+    inside = {item.loop_var for item in nest}
+    if var not in reduced:
+        message = f"rfactor: loop {name} is not one of the reduction of block {site.block.name_hint}"
+        edit.refuse([site, loop], message, help="choose a loop that its reduced axes are bound to")
+    if spatial & reduced:
+        names = ", ".join(sorted(item.name for item in spatial & reduced))
+        message = f"rfactor: loop {names} is of spatial and of reduced axes of block {site.block.name_hint}"
+        edit.refuse([site, loop], message, help="do not fuse loops of both")
+    if not reduced & {item.loop_var for item in site.loops} <= inside:
+        message = f"rfactor: block {site.block.name_hint} is not all that is in the loops of its reduction"
+        edit.refuse([site, loop], message, help="the whole reduction must be a nest of its own")
+    zero = isinstance(loop.stmt.min, IntImm) and loop.stmt.min.value == 0
+    bounds = {item.loop_var: variables(item.min) | variables(item.extent) for item in nest}
+    around = {item.loop_var for item in site.loops}
+    if not zero or bounds[var] & around or any(bounds[v] & reduced for v in bounds):
+        message = f"rfactor: the bounds of loop {name} or of others depend on loops, or it does not begin at zero"
+        edit.refuse([site, loop], message, help="only reductions over a box can be split so")
+    return _Factored(site, loop, nest, combiner, init, update, frozenset(reduced))
+
+
+def _axis(edit: Edit, found: _Factored, factor_axis: int) -> int:
+    count = len(found.update.indices) + 1
+    if not -count <= factor_axis < count:
+        message = f"rfactor: partial results of {count} axes have no axis {factor_axis}"
+        edit.refuse(found.sites, message, help=f"choose one of {-count} to {count - 1}")
+    return factor_axis % count
+
+
+# ---- the new blocks
+
+
+def _partial_block(edit: Edit, found: _Factored, partial: Buffer, axis: int) -> BlockRealize:
+    """The block that stores partial results: the loop is a spatial axis, the first one."""
+    bounds = {item.loop_var: Range(min=item.min, extent=item.extent) for item in found.nest}
+
+    def axis_for(var: Var, kind: str) -> IterVar:
+        return IterVar(bounds[var], Var(f"v{var.name}", var.dtype), kind)
+
+    own = {found.var: axis_for(found.var, "data_par")}
+    axes, bound = [own[found.var]], [found.var]
+    values: dict[Var, PrimExpr] = {}
+    for old, value in zip(found.site.block.iter_vars, found.site.stmt.iter_values, strict=True):
+        if old.iter_type == "data_par" or found.var not in variables(value):
+            fresh = IterVar(old.dom, Var(old.var.name, old.var.dtype), old.iter_type)
+            axes.append(fresh)
+            bound.append(value)  # type: ignore[arg-type]  # variables are expressions
+            values[old.var] = fresh.var
+            continue
+        for var in (item.loop_var for item in found.nest if item.loop_var in variables(value)):
+            if var not in own:
+                own[var] = axis_for(var, "comm_reduce")
+                axes.append(own[var])
+                bound.append(var)
+        values[old.var] = with_values(value, {var: made.var for var, made in own.items()})
+    at = _indices(found, values, own[found.var].var, axis)
+    first = found.combiner.first(found.init.value)
+    term = with_values(found.combiner.term, values)
+    result = BufferLoad(partial, at)
+    body = BufferStore(partial, found.combiner.combined(result, term), at, span=found.update.span)
+    name = f"{found.site.block.name_hint}_rf"
+    block = _stated(
+        Block(
+            tuple(axes), (), (), edit.free_block_name(found.site.function, name), body, BufferStore(partial, first, at)
+        )
+    )
+    return BlockRealize(tuple(bound), found.site.stmt.predicate, block)
+
+
+def _final_block(found: _Factored, partial: Buffer, axis: int) -> BlockRealize:
+    """The block that reduces partial results: the loop is its only axis of the reduction, the first one."""
+    loop = found.loop.stmt
+    over = IterVar(Range(min=loop.min, extent=loop.extent), Var(f"v{found.var.name}", found.var.dtype), "comm_reduce")
+    axes, bound = [over], [found.var]
+    values: dict[Var, PrimExpr] = {}
+    for old, value in zip(found.site.block.iter_vars, found.site.stmt.iter_values, strict=True):
+        if old.iter_type == "data_par":
+            fresh = IterVar(old.dom, Var(old.var.name, old.var.dtype), old.iter_type)
+            axes.append(fresh)
+            bound.append(value)  # type: ignore[arg-type]  # variables are expressions
+            values[old.var] = fresh.var
+    at = tuple(with_values(index, values) for index in found.update.indices)
+    buffer = found.update.buffer
+    term = BufferLoad(partial, _indices(found, values, over.var, axis))
+    body = BufferStore(buffer, found.combiner.combined(BufferLoad(buffer, at), term), at, span=found.update.span)
+    init = BufferStore(buffer, with_values(found.init.value, values), at, span=found.init.span)
+    predicate: PrimExpr = TRUE
+    for part in conjuncts(found.site.stmt.predicate):
+        if not variables(part) & found.reduced - {found.var}:
+            predicate = logical_and(predicate, part)
+    block = _stated(replace(found.site.block, iter_vars=tuple(axes), body=body, init=init))
+    return BlockRealize(tuple(bound), predicate, block)
+
+
+def _stated(block: Block) -> Block:
+    reads, writes = block_access(block)
+    return replace(block, reads=reads, writes=writes)
+
+
+def _indices(found: _Factored, values: Mapping[Var, PrimExpr], var: Var, axis: int) -> tuple[PrimExpr, ...]:
+    indices = [with_values(index, values) for index in found.update.indices]
+    return (*indices[:axis], var, *indices[axis:])
+
+
+def _stays(found: _Factored, loop: For) -> bool:
+    """Whether a loop is around the final reduction: the chosen one, and those of spatial axes."""
+    spatial = {
+        var
+        for axis, value in zip(found.site.block.iter_vars, found.site.stmt.iter_values, strict=True)
+        if axis.iter_type == "data_par"
+        for var in variables(value)
+    }
+    return loop.loop_var is found.var or loop.loop_var in spatial
+
+
+def _nest(inner: Stmt, loops: Sequence[For]) -> Stmt:
+    for loop in reversed(loops):
+        inner = replace(loop, body=inner)
+    return inner
+
+
+def _with_loops_of_its_own(nest: Stmt) -> Stmt:
+    """A nest whose loops have new variables, as a second nest in the program needs."""
+    if not isinstance(nest, For):
+        return nest
+    names: dict[Var, PrimExpr] = {}
+    loops: list[For] = []
+    inner: Stmt = nest
+    while isinstance(inner, For):
+        fresh = Var(inner.loop_var.name, inner.loop_var.dtype)
+        low, extent = with_values(inner.min, names), with_values(inner.extent, names)
+        # the tag makes an axis of its own, as each loop has to have
+        binding = None if inner.thread_binding is None else inner.thread_binding.thread_tag
+        loops.append(replace(inner, loop_var=fresh, min=low, extent=extent, thread_binding=binding))
+        names[inner.loop_var] = fresh
+        inner = inner.body
+    assert isinstance(inner, BlockRealize)
+    values = tuple(with_values(value, names) for value in inner.iter_values)
+    return _nest(replace(inner, iter_values=values, predicate=with_values(inner.predicate, names)), loops)
+
+
+# ---- proofs
+
+
+def _loops_of(nest: Stmt) -> list[For]:
+    loops: list[For] = []
+    while isinstance(nest, For):
+        loops.append(nest)
+        nest = nest.body
+    return loops
+
+
+def _pair(found: Accesses, buffer: Buffer) -> tuple[Access, Access]:
+    """The writes of a buffer by an init and by an update."""
+    first, second = (item for item in found.of(buffer.data) if item.is_write)
+    return first, second
+
+
+def _begins_well(init: Access, update: Access, loops: Sequence[For], above: Sequence[Stmt]) -> bool:
+    """Whether each element that is updated has its first value before, and only once."""
+    given = context_of(above)
+    return (
+        writes_once(init, given=given)
+        and None not in update.indices
+        and writes_all(init, region_of(update), given=given)
+        and not late(init, update, loops, above)
+    )
+
+
+def _above(found: _Factored) -> Sequence[Stmt]:
+    top = next(k for k, item in enumerate(found.site.above) if item is found.nest[0])
+    return found.site.above[:top]
+
+
+def _require_first_values(edit: Edit, found: _Factored) -> None:
+    init, update = _pair(accesses_of(found.nest[0]), found.update.buffer)
+    if not _begins_well(init, update, found.nest, _above(found)):
+        message = (
+            f"rfactor: it is not proved that block {found.site.block.name_hint} stores each first value once, before "
+            "its updates"
+        )
+        edit.refuse(found.sites, message, help="loops must run through the reduction once, from its first point on")
+
+
+def _require_partial_results(edit: Edit, found: _Factored, partial: Buffer, new: Stmt, last: Stmt) -> None:
+    """The same elements get first values, and each partial result is stored, complete, and used once."""
+    above = _above(found)
+    given = context_of(above)
+    old_init, _ = _pair(accesses_of(found.nest[0]), found.update.buffer)
+    init, update = _pair(accesses_of(new), partial)
+    used = accesses_of(last)
+    final_init, final = _pair(used, found.update.buffer)
+    read = next(item for item in used.of(partial.data))
+    same = writes_all(final_init, region_of(old_init), given=given) and writes_all(
+        old_init, region_of(final_init), given=given
+    )
+    if not (
+        same
+        and _begins_well(init, update, _loops_of(new), above)
+        and _begins_well(final_init, final, _loops_of(last), above)
+        and writes_once(read, given=given)
+        and writes_all(init, region_of(read), given=given)
+        and writes_all(read, region_of(update), given=given)
+    ):
+        message = (
+            f"rfactor: it is not proved that there would be one partial result for each iteration of loop "
+            f"{found.var.name} and each element of {found.update.buffer.name}"
+        )
+        edit.refuse(
+            found.sites,
+            message,
+            help="each partial result needs its first term: choose the outer loop of a split, or even factors",
+        )

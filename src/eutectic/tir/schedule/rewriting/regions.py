@@ -1,0 +1,27 @@
+"""Regions of blocks computed again from bodies that have changed."""
+
+from __future__ import annotations
+
+from eutectic.tir.access import block_access
+from eutectic.tir.block import Block
+from eutectic.tir.transform.statement_mutator import StmtMutator, updated
+
+
+class Restating(StmtMutator):
+    """A mutator that states the regions of blocks anew when something in them has changed.
+
+    Blocks that state no regions, as the root of a function, are left so.
+    """
+
+    def block(self, block: Block) -> Block:
+        """A block with what is inside of it."""
+        made = super().block(block)
+        return made if made is block else restated(made)
+
+
+def restated(block: Block) -> Block:
+    """A block with the regions that its body has; one that states none stays so."""
+    if not block.reads and not block.writes:
+        return block
+    reads, writes = block_access(block)
+    return updated(block, reads=reads, writes=writes)
