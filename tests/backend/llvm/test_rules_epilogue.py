@@ -9,7 +9,7 @@ import pytest
 
 from eutectic import te, topi
 from eutectic.backend.llvm.rules.epilogue import with_epilogues
-from eutectic.backend.llvm.rules.inline import inline
+from eutectic.tir.schedule.rules.producers import inline
 from eutectic.tir.schedule.rules.stage import Stage, stages_of
 from eutectic.driver.build_prim_func import build
 from eutectic.ir.prim_expr import Var

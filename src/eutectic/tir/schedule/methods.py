@@ -31,6 +31,7 @@ from eutectic.tir.schedule.primitives import split as _split
 from eutectic.tir.schedule.primitives import tensorize as _tensorize
 from eutectic.tir.schedule.primitives import transform_block_layout as _transform_block_layout
 from eutectic.tir.schedule.primitives import transform_layout as _transform_layout
+from eutectic.tir.schedule.primitives import tree_reduce as _tree_reduce
 
 
 class Primitives:
@@ -73,6 +74,7 @@ class Primitives:
     pad_einsum = _pad_einsum.pad_einsum
     reindex = _reindex.reindex
     rfactor = _rfactor.rfactor
+    tree_reduce = _tree_reduce.tree_reduce
     blockize = _blockize.blockize
     tensorize = _tensorize.tensorize
     reverse_compute_at = _reverse_compute_at.reverse_compute_at

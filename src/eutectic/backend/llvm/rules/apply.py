@@ -9,7 +9,7 @@ from eutectic.backend.llvm.rules.elementwise import elementwise
 from eutectic.backend.llvm.rules.epilogue import with_epilogues
 from eutectic.backend.llvm.rules.flat import FlatBuffers, collapse, flatten
 from eutectic.backend.llvm.rules.group import Group, groups_of
-from eutectic.backend.llvm.rules.inline import inline
+from eutectic.tir.schedule.rules.producers import inline
 from eutectic.backend.llvm.rules.loops import parallel_over
 from eutectic.backend.llvm.rules.pack import pack
 from eutectic.backend.llvm.rules.reduction import reduction
@@ -17,10 +17,12 @@ from eutectic.tir.schedule.rules.stage import Stage, loads, stages_of
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.ir.visit import post_order
+from eutectic.support.errors import ScheduleError
 from eutectic.target import Target
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.schedule.rules.cpu import schedule_by_rules
 from eutectic.tir.schedule.rules.registry import register_scheduler
 from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, ForKind, Stmt, parts_of, seq
 from eutectic.tir.transform.lower_tir import is_lowered
@@ -41,6 +43,9 @@ def schedule_for_cpu(func: PrimFunc, machine: Machine) -> PrimFunc:
     """
     if func.attr(SCHEDULED) or is_lowered(func) or _has_kinds(func):
         return func
+    made = _by_rules(func, machine)
+    if made is not None:
+        return made
     found = stages_of(func)
     if found is None:
         return _outer_parallel(func)
@@ -52,6 +57,31 @@ def schedule_for_cpu(func: PrimFunc, machine: Machine) -> PrimFunc:
     body = seq(*(_group_body(group, buffers, machine) for group in groups))
     made: PrimFunc = func.with_body(_declared(body, groups, intermediates, buffers)).with_attr(SCHEDULED, True)
     return made
+
+
+def _log(e, t):
+    import os
+    with open(os.environ["RULELOG"]+e,"a") as f: f.write(t)
+
+
+def _by_rules(func: PrimFunc, machine: Machine) -> PrimFunc | None:
+    import os
+    if os.environ.get("OLD"): return None
+    try:
+        sch = schedule_by_rules(func, machine)
+    except ScheduleError as error:
+        if os.environ.get("RULELOG"):
+            import traceback
+            from eutectic.support.errors import EutecticError
+            tb=traceback.extract_tb(error.__traceback__)
+            where=[f"{f.filename.split('/')[-1]}:{f.lineno}" for f in tb if "rules/" in f.filename][-1:]
+            _log("",f"FAIL {func.attr('global_symbol')} {where} {str(error)[:200]!r}\n")
+            _log(".txt",f"#### {where} {str(error)[:300]!r}\n{func.script()}\n")
+        return None
+    if os.environ.get("RULELOG"):
+        _log("","none\n" if sch is None else "ok\n")
+        if sch is None: _log(".txt",f"#### NONE\n{func.script()}\n")
+    return None if sch is None else sch.func.with_attr(SCHEDULED, True)
 
 
 def _has_kinds(func: PrimFunc) -> bool:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.rules.flat import Flat
-from eutectic.backend.llvm.rules.inline import operations
+from eutectic.tir.schedule.rules.producers import operations
 from eutectic.backend.llvm.rules.loops import (
     Piece,
     lanes_loop,

@@ -30,7 +30,7 @@ from eutectic.backend.llvm.rules.loops import (
     unrolled,
 )
 from eutectic.tir.schedule.rules.stage import Axis, substitute
-from eutectic.backend.llvm.rules.tiling import Tile, choose_tile
+from eutectic.tir.schedule.rules.tile_size import Tile, choose_tile
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, mul
 from eutectic.ir.visit import rewrite

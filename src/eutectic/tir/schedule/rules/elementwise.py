@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from eutectic.ir.dtype import item_bytes
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.guards import change_points
-from eutectic.tir.schedule.rules.nest import Nest, run_by_threads, tiles
+from eutectic.tir.schedule.rules.nest import Nest, joined, reorder, run_by_threads, tiles
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.walk import Span, Walk
 from eutectic.tir.schedule.rules.work import is_small, operations
+from eutectic.tir.schedule.schedule import Schedule
 
 _COSTLY: Final = 20  # operations from which on one vector at a time is enough to be busy
 
@@ -59,31 +61,38 @@ class Elementwise:
         width = lanes if operations(value) >= _COSTLY else 2 * lanes
         return {"width": width, "threads": not is_small(axes.walk.spatial, value)}
 
+    def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> Nest:
+        """See `Rule`."""
+        return Nest(sch, axes.walk)
+
     def apply(self, nest: Nest, axes: Axes, decisions: Decisions, *, shared: bool) -> None:
         """See `Rule`."""
         threads = shared and decisions["threads"]
-        if axes.vector is None:
-            run_by_threads(nest, nest.of(axes.outer), threads)
-        elif axes.points:
+        outside: Sequence[LoopRV] = ()
+        if axes.points:
             self._parts(nest, axes, decisions["width"])
-            run_by_threads(nest, nest.of(axes.outer), threads)
-        else:
-            self._vectors(nest, axes, decisions["width"], threads)
+        elif axes.vector is not None:
+            outside = self._vectors(nest, axes, decisions["width"])
+        if threads:
+            run_by_threads(nest.sch, [*nest.units, *nest.of(axes.outer), *joined(nest.sch, outside)])
 
-    def _vectors(self, nest: Nest, axes: Axes, width: int, threads: bool) -> None:
+    def _vectors(self, nest: Nest, axes: Axes, width: int) -> Sequence[LoopRV]:
         """Tiles of vectors outside of the axis that is read across, so that lines that it reads are read once."""
         assert axes.vector is not None
         inner = [] if axes.across is None else nest.of([axes.across])
-        found = tiles(nest, nest.loops[axes.vector], axes.vector, width, inner)
+        loop = nest.loops[axes.vector]
+        reorder(nest.sch, [*nest.of(axes.outer), loop, *inner])
+        found = tiles(nest, loop, axes.vector, width, inner)
         for lanes in found.inside:
             nest.sch.vectorize(lanes)
-        run_by_threads(nest, [*nest.of(axes.outer), *found.joined(nest.sch, threads)], threads)
+        return found.outside
 
     def _parts(self, nest: Nest, axes: Axes, width: int) -> None:
         assert axes.vector is not None
         loop = nest.loops[axes.vector]
-        sizes = [high - low for low, high in zip((0, *axes.points), axes.points, strict=False)]
-        for part, size in zip(nest.sch.loop_partition(loop, [*sizes, None]), _sizes(axes), strict=True):
+        reorder(nest.sch, [*nest.of(axes.outer), loop])
+        sizes = _sizes(axes)
+        for part, size in zip(nest.sch.loop_partition(loop, sizes), sizes, strict=True):
             _in_vectors(nest, part, size, width)
 
 
@@ -91,7 +100,7 @@ def _sizes(axes: Axes) -> list[int]:
     assert axes.vector is not None
     assert axes.vector.size is not None
     bounds = [0, *axes.points, axes.vector.size]
-    return [high - low for low, high in zip(bounds, bounds[1:], strict=False)]
+    return [high - low for low, high in pairwise(bounds)]
 
 
 def _in_vectors(nest: Nest, loop: LoopRV, size: int, width: int) -> None:

@@ -1,21 +1,20 @@
-"""A stage within a schedule: its loops in the order in which a rule wants them, and cut into tiles."""
+"""A stage within a schedule: its loops by span, in the order of the spans."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eutectic.ir.prim_expr import Var
-from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.block import Block
+from eutectic.tir.schedule.handles import BlockRV, LoopRV
 from eutectic.tir.schedule.rules.walk import Span, Walk
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import For
 
 
 class Nest:
-    """The loops of one stage, by span.
-
-    Loops of one iteration become the outermost, and the axes of each span one loop.
+    """The loops of one stage, from the outermost on: shared ones, those of one iteration, and one for each span.
 
     Args:
         sch: The schedule, in which the loops of the stage are as they were when it was read.
@@ -23,34 +22,67 @@ class Nest:
 
     Attributes:
         block: Name of the block that computes the stage.
+        shared: Loops over the axes that it shares with others.
         units: Loops of one iteration.
+        reduce_units: Those of them that the reduction runs over.
         loops: The loop of each span.
     """
 
     def __init__(self, sch: Schedule, walk: Walk) -> None:
         self.sch, self.walk, self.block = sch, walk, walk.stage.name
-        loops = {_variable(sch, rv): rv for rv in sch.get_loops(self.block)}
-        spans = (*walk.spatial, *walk.reduce)
-        axes = [axis.loop for span in spans for axis in span.axes]
-        self.units = [loops[var] for var in walk.stage.units if var in loops]
-        wanted = [*self.units, *(loops[var] for var in axes if var is not None)]
-        if wanted != [rv for rv in loops.values() if rv in wanted]:
-            sch.reorder(*wanted)
-        self.loops = {span: self._one(span, loops) for span in spans}
+        stage = walk.stage
+        loops = loops_by_variable(sch, self.block)
+        self.shared = [loops[axis.loop] for axis in walk.shared if axis.loop is not None]
+        self.units = [loops[var] for var in stage.units if var in loops]
+        axes = [loops[axis.loop] for span in walk.spatial for axis in span.axes if axis.loop is not None]
+        terms = [loops[axis.loop] for span in walk.reduce for axis in span.axes if axis.loop is not None]
+        self.reduce_units = [loops[var] for var in stage.reduce_units]
+        reorder(sch, [*self.shared, *self.units, *axes, *self.reduce_units, *terms])
+        self.loops = {span: self._one(span, loops) for span in (*walk.spatial, *walk.reduce)}
 
-    def _one(self, span: Span, loops: dict[Var, LoopRV]) -> LoopRV:
+    def _one(self, span: Span, loops: Mapping[Var, LoopRV]) -> LoopRV:
         parts = [loops[axis.loop] for axis in span.axes if axis.loop is not None]
         return parts[0] if len(parts) == 1 else self.sch.fuse(*parts)
+
+    @property
+    def innermost_shared(self) -> dict[str, LoopRV]:
+        """For each nest of the stage, by a block in it, the innermost loop over shared axes."""
+        return {self.block: self.shared[-1]}
 
     def of(self, spans: Sequence[Span]) -> list[LoopRV]:
         """The loops of spans."""
         return [self.loops[span] for span in spans]
 
 
-def _variable(sch: Schedule, rv: LoopRV) -> Var:
-    loop = sch.get(rv)
-    assert isinstance(loop, For)
-    return loop.loop_var
+def loops_by_variable(sch: Schedule, block: str) -> dict[Var, LoopRV]:
+    """The loops around a block, outermost first."""
+    found: dict[Var, LoopRV] = {}
+    for rv in sch.get_loops(block):
+        loop = sch.get(rv)
+        assert isinstance(loop, For)
+        found[loop.loop_var] = rv
+    return found
+
+
+def reorder(sch: Schedule, wanted: Sequence[LoopRV]) -> None:
+    """Bring loops of one nest into an order, unless they are in it."""
+    if len(wanted) < 2:
+        return
+    variables = []
+    for rv in wanted:
+        loop = sch.get(rv)
+        assert isinstance(loop, For)
+        variables.append(loop)
+    inner, outer = variables[-1], variables[0]
+    line: list[For] = []
+    at = outer
+    while isinstance(at, For):
+        line.append(at)
+        if at is inner:
+            break
+        at = at.body  # type: ignore[assignment]  # the loop ends it when it is no loop
+    if [item for item in line if any(item is loop for loop in variables)] != variables:
+        sch.reorder(*wanted)
 
 
 @dataclass(frozen=True)
@@ -65,12 +97,6 @@ class Tiles:
     outside: tuple[LoopRV, ...]
     inside: tuple[LoopRV, ...]
 
-    def joined(self, sch: Schedule, together: bool) -> list[LoopRV]:
-        """The loops over tiles, as one that threads can share when `together`."""
-        if together and len(self.outside) > 1:
-            return [sch.loop_join(*self.outside)]
-        return list(self.outside[:1])
-
 
 def tiles(nest: Nest, loop: LoopRV, span: Span, width: int, inner: Sequence[LoopRV] = ()) -> Tiles:
     """Cut a loop into tiles.
@@ -84,24 +110,42 @@ def tiles(nest: Nest, loop: LoopRV, span: Span, width: int, inner: Sequence[Loop
     """
     sch, size = nest.sch, span.size
     if size is not None and size <= width:
-        if inner:
-            sch.reorder(*inner, loop)
+        reorder(sch, [*inner, loop])
         return Tiles((), (loop,))
     outer, lanes = sch.split(loop, [None, width])
-    sch.reorder(outer, *inner, lanes)
+    reorder(sch, [outer, *inner, lanes])
     if size is None or size % width == 0:
         return Tiles((outer,), (lanes,))
     parts = sch.loop_partition(outer, [size // width, 1])
-    return Tiles(tuple(parts), tuple(_innermost(sch, nest.block, len(parts))))
+    return Tiles(tuple(parts), tuple(sch.get_loops(name)[-1] for (name,) in copies(sch, parts, nest.block)))
 
 
-def _innermost(sch: Schedule, block: str, parts: int) -> list[LoopRV]:
-    names = [block, *(f"{block}_partition_{k}" for k in range(1, parts))]
-    return [sch.get_loops(name)[-1] for name in names]
+def copies(sch: Schedule, loops: Sequence[LoopRV], *blocks: str) -> list[tuple[str, ...]]:
+    """Names of blocks in each of the loops that a loop was partitioned into.
+
+    Args:
+        sch: The schedule.
+        loops: The loops, of which the first one has the blocks under their names, and the others have copies.
+        blocks: The names.
+    """
+    inside = [[block_name(sch, rv) for rv in sch.get_child_blocks(loop)] for loop in loops]
+    places = [inside[0].index(block) for block in blocks]
+    return [tuple(names[place] for place in places) for names in inside]
 
 
-def run_by_threads(nest: Nest, loops: Sequence[LoopRV], threads: bool) -> None:
-    """Let threads share loops, the outermost ones of a nest, when they may."""
-    if threads and loops:
-        both = [*nest.units, *loops]
-        nest.sch.parallel(both[0] if len(both) == 1 else nest.sch.fuse(*both))
+def block_name(sch: Schedule, rv: BlockRV) -> str:
+    """Name of a block."""
+    block = sch.get(rv)
+    assert isinstance(block, Block)
+    return block.name_hint
+
+
+def run_by_threads(sch: Schedule, loops: Sequence[LoopRV]) -> None:
+    """Let threads share loops, each of which is all that is in the one before."""
+    if loops:
+        sch.parallel(loops[0] if len(loops) == 1 else sch.fuse(*loops))
+
+
+def joined(sch: Schedule, loops: Sequence[LoopRV]) -> list[LoopRV]:
+    """Loops that follow each other as one, which threads can share."""
+    return [sch.loop_join(*loops)] if len(loops) > 1 else list(loops)

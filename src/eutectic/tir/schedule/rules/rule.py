@@ -8,12 +8,14 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from eutectic.tir.schedule.rules.nest import Nest
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.walk import Walk
+from eutectic.tir.schedule.schedule import Schedule
 
 Decisions: TypeAlias = Mapping[str, Any]
 Axes = TypeVar("Axes")
+Form = TypeVar("Form", bound=Nest)
 
 
-class Rule(Protocol[Axes]):
+class Rule(Protocol[Axes, Form]):
     """How the loops of some stages are scheduled.
 
     A rule never builds loops: where it cannot say what it wants, a primitive is missing.
@@ -30,11 +32,14 @@ class Rule(Protocol[Axes]):
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """What is chosen when nobody says otherwise: tile sizes and the like."""
 
-    def apply(self, nest: Nest, axes: Axes, decisions: Decisions, *, shared: bool) -> None:
+    def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> Form:
+        """Bring a stage into the form that the rule works on, with the axes that it shares with others outermost."""
+
+    def apply(self, nest: Form, axes: Axes, decisions: Decisions, *, shared: bool) -> None:
         """Schedule the stage, by primitives.
 
         Args:
-            nest: Its loops.
+            nest: What `nest` gave; loops over shared axes may have been merged since with those of other stages.
             axes: What `matches` gave.
             decisions: What `decide` gave, or somebody else.
             shared: Whether threads may share its loops.

@@ -55,7 +55,8 @@ class Stage:
         init: First value of the accumulator; None when nothing is reduced.
         epilogue: What becomes of the finished accumulator; it reads the accumulator as `output[indices]`,
             and has the same spatial axes.
-        units: Loops of one iteration, and others that no axis is bound to.
+        units: Loops of one iteration that spatial axes are bound to, and loops that no axis is bound to.
+        reduce_units: Loops of one iteration that a reduction runs over.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Stage:
     init: PrimExpr | None = None
     epilogue: Stage | None = None
     units: tuple[Var, ...] = ()
+    reduce_units: tuple[Var, ...] = ()
 
     @property
     def result(self) -> Buffer:
@@ -136,6 +138,7 @@ def _from_block(block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, 
     spatial: list[Axis] = []
     reduce: list[Axis] = []
     units: dict[Var, PrimExpr] = {}  # what stands for axes of one iteration, and for narrow ones
+    reduce_units: list[Var] = []
     used: set[int] = set()
     for axis, value in zip(block.iter_vars, values, strict=True):
         var = axis.var
@@ -153,6 +156,8 @@ def _from_block(block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, 
         extent = extents[value]
         if isinstance(extent, IntImm) and extent.value == 1:
             units[var] = IntImm(var.dtype, 0)
+            if axis.iter_type == _REDUCE:
+                reduce_units.append(value)
             continue
         wide = var
         if var.dtype != "int64":  # offsets are counted in 64 bits
@@ -172,10 +177,10 @@ def _from_block(block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, 
         return None
     start = None if init is None else _with_bare_indices(substitute(init.value, units))
     value = _with_bare_indices(substitute(body.value, units))
-    bound = {axis.loop for axis in (*spatial, *reduce)}
-    unit_loops = tuple(loop for loop in extents if loop not in bound)
-    name, axes = block.name_hint, (tuple(spatial), tuple(reduce))
-    return Stage(name, *axes, body.buffer, indices, value, start, units=unit_loops)
+    bound = {axis.loop for axis in (*spatial, *reduce)} | {*reduce_units}
+    loops = (tuple(loop for loop in extents if loop not in bound), tuple(reduce_units))
+    axes = (tuple(spatial), tuple(reduce))
+    return Stage(block.name_hint, *axes, body.buffer, indices, value, start, None, *loops)
 
 
 def _bare(index: PrimExpr) -> PrimExpr:

@@ -67,7 +67,8 @@ class Walk:
 
     Attributes:
         stage: The stage.
-        spatial: Spans of the result.
+        shared: Axes of the result that it has in common with others, which are done for each of its points.
+        spatial: Spans of the rest of the result.
         reduce: Spans that are reduced over.
         reads: Loads of the reduced terms, or of the value when nothing is reduced.
         after: Loads of the epilogue.
@@ -75,6 +76,7 @@ class Walk:
     """
 
     stage: Stage
+    shared: tuple[Axis, ...]
     spatial: tuple[Span, ...]
     reduce: tuple[Span, ...]
     reads: tuple[Access, ...]
@@ -87,8 +89,12 @@ class Walk:
         return (*self.reads, *self.after, self.store)
 
 
-def walk_of(stage: Stage) -> Walk:
+def walk_of(stage: Stage, depth: int = 0) -> Walk:
     """How a stage walks through memory.
+
+    Args:
+        stage: The stage.
+        depth: Number of axes, from the outermost on, that it shares with others.
 
     Adjacent axes are one span when the outer one continues, in every access, where the inner one ends, and when
     nothing but the places of accesses depends on them.
@@ -117,7 +123,15 @@ def walk_of(stage: Stage) -> Walk:
                 made.append(Span((axis,)))
         return tuple(reversed(made))
 
-    return Walk(stage, spans(stage.spatial), spans(stage.reduce), tuple(reads), tuple(after), store)
+    return Walk(
+        stage,
+        stage.spatial[:depth],
+        spans(stage.spatial[depth:]),
+        spans(stage.reduce),
+        tuple(reads),
+        tuple(after),
+        store,
+    )
 
 
 def _continues(outer: Axis, inner: Span, accesses: Sequence[Access], fixed: set[Var]) -> bool:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from eutectic.backend.llvm.machine import Machine
-from eutectic.backend.llvm.rules.loops import pieces
-from eutectic.tir.schedule.rules.stage import Axis
+from eutectic.tir.schedule.rules.processor import Processor
 
 _LATENCY = 4  # cycles until a sum can be added to again
 _PER_CYCLE = 2  # multiply-adds, and loads, that begin in a cycle
+
+
+class Extent(Protocol):
+    """An axis, or several that are one."""
+
+    @property
+    def size(self) -> int | None:
+        """Number of iterations when it is a constant."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,7 @@ class Tile:
 
 
 def choose_tile(
-    vector: Axis | None, rows: Axis | None, shares: bool, machine: Machine, bits: int = 32, whole: bool = False
+    vector: Extent | None, rows: Extent | None, shares: bool, machine: Processor, bits: int = 32, whole: bool = False
 ) -> Tile:
     """The tile with the least estimated time.
 
@@ -55,21 +62,24 @@ def choose_tile(
     return best[1]
 
 
-def _cost(vector: Axis | None, rows: Axis | None, tile: Tile, lanes: int, shares: bool, whole: bool) -> float:
+def _cost(vector: Extent | None, rows: Extent | None, tile: Tile, lanes: int, shares: bool, whole: bool) -> float:
     """Cycles for one step of the reduction over the whole domain."""
     total = 0.0
-    for low in pieces(rows if rows is None or rows.size else None, tile.rows):
-        for wide in pieces(vector if vector is None or vector.size else None, tile.width):
-            vectors = -(-wide.width // lanes) if vector is not None and vector.size else tile.width // lanes
-            ragged = 0.0 if whole or vector is None or not vector.size else (wide.width % lanes).bit_count()
-            height = low.width if rows is not None and rows.size else tile.rows
+    is_known = vector is not None and vector.size is not None
+    for height, many in _parts(None if rows is None else rows.size, tile.rows, rows is None):
+        for width, count in _parts(None if vector is None else vector.size, tile.width, vector is None):
+            vectors = -(-width // lanes) if is_known else tile.width // lanes
+            ragged = 0.0 if whole or not is_known else (width % lanes).bit_count()
             work = height * vectors
             fetched = (vectors + height if shares else work + vectors) + 2 * ragged  # odd vectors are loaded in parts
             cycles = max(work / _PER_CYCLE, fetched / _PER_CYCLE, _LATENCY)
-            per = 1.0 if vector is not None and vector.size else 1.0 / (vectors * height)
-            total += cycles * per * _number(low.count) * _number(wide.count)
+            total += cycles * many * count * (1.0 if is_known else 1.0 / (vectors * height))
     return total
 
 
-def _number(count: object) -> int:
-    return count if isinstance(count, int) else 1
+def _parts(size: int | None, width: int, is_one: bool) -> list[tuple[int, int]]:
+    """The widths that an axis is cut into, and how often each occurs; that of a tile when nothing is known."""
+    if is_one or size is None:
+        return [(1 if is_one else width, 1)]
+    found = [(width, size // width)] if size >= width else []
+    return [*found, (size % width, 1)] if size % width else found

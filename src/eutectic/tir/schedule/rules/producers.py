@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from eutectic.tir.schedule.rules.stage import Stage, loads, substitute
 from eutectic.ir.node import Node, children
 from eutectic.ir.prim_expr import BinaryExpr, Call, IntImm, PrimExpr, Select, Var
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
+from eutectic.tir.schedule.rules.stage import Stage, loads, substitute
 from eutectic.tir.transform.index_facts import looks_at_indices
 from eutectic.tir.transform.substitute import fresh_lets
 
@@ -34,6 +34,13 @@ def inline(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> list[Sta
     return _Inlining(stages, intermediates).run()
 
 
+def inlined_order(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> list[str]:
+    """Names of the stages that `inline` inlines, in its order."""
+    work = _Inlining(stages, intermediates)
+    work.run()
+    return work.inlined
+
+
 class _Inlining:
     """The stages that are left, by the buffer each writes, and who reads whom.
 
@@ -52,6 +59,7 @@ class _Inlining:
                 self.readers.setdefault(source, set()).add(key)
         self.todo = list(range(len(self.key)))  # places, the first of them on top
         self.waiting = set(self.todo)
+        self.inlined: list[str] = []
 
     def sources(self, key: int) -> set[int]:
         """The stages that a stage reads."""
@@ -94,6 +102,7 @@ class _Inlining:
     def inline(self, keys: Sequence[int]) -> None:
         """Put stages into their readers, which are the same, and have the stages looked at again that these read."""
         stages = [self.stages.pop(key) for key in keys]
+        self.inlined += [stage.name for stage in stages]
         for key in keys:
             for source in self.sources(key):
                 self.readers[source].discard(key)

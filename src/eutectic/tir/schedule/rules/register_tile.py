@@ -1,0 +1,190 @@
+"""Reductions whose result is contiguous: a tile of accumulators in registers, vectors along an axis of the result.
+
+Matrix products, convolutions, pooling and sums over outer axes keep the order of the reduction. What is done to the
+finished accumulators is done as a tile is written back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from eutectic.ir.dtype import item_bytes
+from eutectic.tir.buffer import Buffer
+from eutectic.tir.schedule.rules.accumulators import Accumulators
+from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.rule import Decisions
+from eutectic.tir.schedule.rules.tile_nest import TileNest
+from eutectic.tir.schedule.rules.tile_size import choose_tile
+from eutectic.tir.schedule.rules.walk import Access, Span, Walk
+from eutectic.tir.schedule.schedule import Schedule
+
+_CACHE_BYTES: Final = 384 * 1024  # of a matrix that is better kept near and read again than streamed
+_FAR: Final = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
+_PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
+_PANEL_STEPS: Final = 8192
+_UNROLL: Final = 10  # steps of a small window that are written out
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Which axis does what.
+
+    Attributes:
+        walk: The stage.
+        vector: Vectors lie along it.
+        rows: Several of its values are worked on at once.
+        batch: Other axes that select another part of what the rows select, such as the batch of a batched product.
+        others: All other axes.
+        shares: Whether loaded vectors serve all rows.
+        row_bytes: Size of what the rows select, such as weights; None when it is not known.
+        panel: The load that is worth copying together.
+        panel_bytes: Size of the whole operand; None when it is not known.
+    """
+
+    walk: Walk
+    vector: Span | None
+    rows: Span | None
+    batch: tuple[Span, ...]
+    others: tuple[Span, ...]
+    shares: bool
+    row_bytes: int | None
+    panel: Access | None = None
+    panel_bytes: int | None = None
+
+
+class RegisterTile:
+    """Rows times vectors of accumulators, which stay in registers while the reduction runs."""
+
+    name = "register_tile"
+
+    def matches(self, walk: Walk, processor: Processor) -> Axes | None:
+        """Any reduction of known sizes."""
+        if walk.stage.init is None or any(span.size is None for span in (*walk.spatial, *walk.reduce)):
+            return None
+        return _axes(walk, contiguous_result(walk))
+
+    def decide(self, axes: Axes, processor: Processor) -> Decisions:
+        """The tile with the least estimated time; what is walked through once; how much is written out."""
+        bits = 8 * max(item_bytes(axes.walk.store.buffer.dtype), 4)
+        tile = choose_tile(axes.vector, axes.rows, axes.shares, processor, bits)
+        stream = axes.shares and (axes.row_bytes is None or axes.row_bytes > _CACHE_BYTES)
+        if axes.panel is not None and (axes.panel_bytes is None or axes.panel_bytes > _CACHE_BYTES):
+            stream = False
+        sizes = {"rows": tile.rows, "width": tile.width}
+        return {**sizes, "stream_rows": stream, "panel": axes.panel is not None, "unroll": _unrolled(axes)}
+
+    def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> Accumulators:
+        """See `Rule`."""
+        return Accumulators(sch, axes.walk)
+
+    def apply(self, nest: Accumulators, axes: Axes, decisions: Decisions, *, shared: bool) -> None:
+        """See `Rule`."""
+        outer, inner = _order(axes, decisions)
+        tile = [(axes.rows, decisions["rows"]), (axes.vector, decisions["width"])]
+        sizes = {span: size for span, size in tile if span is not None}
+        work = TileNest(nest, outer, inner, sizes, _copied(axes, decisions))
+        work.place_panel()
+        work.keep_accumulators()
+        work.cut_remainders()
+        work.use_registers(axes.vector, decisions["unroll"])
+        if shared:
+            work.share()
+
+
+def _copied(axes: Axes, decisions: Decisions) -> tuple[Buffer, Span] | None:
+    if not decisions["panel"] or axes.panel is None or axes.vector is None:
+        return None
+    return axes.panel.buffer, axes.vector
+
+
+def _order(axes: Axes, decisions: Decisions) -> tuple[list[Span], list[Span]]:
+    """Spans of which threads share the tiles, and spans whose tiles follow each other within."""
+    rows, vector = [axes.rows] if axes.rows else [], [axes.vector] if axes.vector else []
+    if decisions["stream_rows"] and rows:
+        return [*axes.batch, *rows], [*axes.others, *vector]
+    outer = [*axes.batch, *axes.others]
+    if axes.vector is None:
+        return [*outer, *rows], []
+    return ([*outer, *rows], vector) if not axes.shares and rows else ([*outer, *vector], rows)
+
+
+def _unrolled(axes: Axes) -> list[bool]:
+    """Which loops over the reduction are written out: small windows inside of it."""
+    kinds: list[bool] = []
+    left = _UNROLL
+    for span in reversed(axes.walk.reduce):
+        small = span.size is not None and span.size <= left and not (axes.shares and span is axes.walk.reduce[0])
+        kinds.append(small)
+        left = left // span.size if small and span.size else 0
+    return kinds[::-1]
+
+
+def contiguous_result(walk: Walk) -> Span | None:
+    """An axis of the result along which it, and what is read, is contiguous, or read at every other element."""
+    for span in reversed(walk.spatial):
+        if walk.store.coefficient(span) != 1:
+            continue
+        steps = [access.coefficient(span) for access in walk.reads]
+        if steps and all(step in (0, 1, 2) for step in steps) and any(step in (1, 2) for step in steps):
+            return span
+    return None
+
+
+def _axes(walk: Walk, vector: Span | None) -> Axes:
+    linear = [access for access in walk.reads if access.form is not None]
+    free = [span for span in walk.spatial if span is not vector]
+    streamed = [access for access in linear if vector is not None and access.coefficient(vector) != 0]
+    stationary = [access for access in linear if vector is None or access.coefficient(vector) == 0]
+    rows, shares = _rows(free, streamed, stationary, vector)
+    selected = [access for access in stationary if rows is not None and access.coefficient(rows) != 0]
+    rest = [span for span in free if span is not rows]
+    batch = tuple(span for span in rest if any(access.coefficient(span) != 0 for access in selected))
+    others = tuple(span for span in rest if span not in batch)
+    row_bytes = _bytes(walk, selected) if shares else None
+    made = Axes(walk, vector, rows, batch, others, shares, row_bytes)
+    panel = _panel(walk, vector, rows, streamed) if shares and vector is not None else None
+    if panel is None:
+        return made
+    return Axes(walk, vector, rows, batch, others, shares, row_bytes, panel, _bytes(walk, [panel]))
+
+
+def _rows(
+    free: Sequence[Span], streamed: Sequence[Access], stationary: Sequence[Access], vector: Span | None
+) -> tuple[Span | None, bool]:
+    """The axis of several values at once, and whether it shares what vectors load."""
+    found: Span | None = None
+    for span in free:  # an axis that the vectors do not depend on: they are loaded once for all rows
+        is_apart = vector is not None and all(access.coefficient(span) == 0 for access in streamed)
+        selects = any(access.coefficient(span) != 0 for access in stationary)
+        if is_apart and selects and (found is None or (span.size or 1) > (found.size or 1)):
+            found = span
+    if found is not None:
+        return found, True
+    shared = [span for span in free if all(access.coefficient(span) == 0 for access in stationary)]
+    return (shared[-1] if shared and stationary else None), False
+
+
+def _panel(walk: Walk, vector: Span, rows: Span | None, streamed: Sequence[Access]) -> Access | None:
+    """The operand that vectors are loaded from, when its neighbours in the reduction are far apart."""
+    if len(streamed) != 1 or rows is None or (rows.size is not None and rows.size < _PANEL_ROWS):
+        return None
+    used = [span for span in walk.reduce if streamed[0].coefficient(span) != 0]
+    if len(used) != 1 or used[0].size is None or used[0].size > _PANEL_STEPS:
+        return None
+    step = streamed[0].coefficient(used[0])
+    return None if isinstance(step, int) and step < _FAR else streamed[0]
+
+
+def _bytes(walk: Walk, accesses: Sequence[Access]) -> int | None:
+    total = 0
+    for access in accesses:
+        size = item_bytes(access.buffer.dtype)
+        for span in (*walk.spatial, *walk.reduce):
+            if access.coefficient(span) != 0:
+                if span.size is None:
+                    return None
+                size *= span.size
+        total += size
+    return total

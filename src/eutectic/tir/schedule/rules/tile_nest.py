@@ -1,0 +1,146 @@
+"""The loops of a tile of accumulators: tiles outside, the reduction, what is in registers inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from eutectic.tir.buffer import Buffer
+from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.accumulators import Accumulators
+from eutectic.tir.schedule.rules.nest import copies, joined, reorder, run_by_threads
+from eutectic.tir.schedule.rules.operand_copy import OperandCopy, operand_copy, turned
+from eutectic.tir.schedule.rules.walk import Span
+from eutectic.tir.stmt import For
+
+
+class TileNest:
+    """A reduction whose spans are cut into tiles.
+
+    Args:
+        nest: The loops of the reduction.
+        outer: Spans whose tiles are outermost.
+        inner: Spans whose tiles follow within.
+        tile: The spans of which a tile has several iterations, in their order in it, each with how many.
+        panel: An operand that is copied for all tiles of one outer iteration, and the span that its vectors lie along.
+
+    Attributes:
+        outside: Loops outside of the reduction.
+        terms: Loops over the reduction.
+        inside: Loops over the iterations of a tile.
+    """
+
+    def __init__(
+        self,
+        nest: Accumulators,
+        outer: Sequence[Span],
+        inner: Sequence[Span],
+        tile: Mapping[Span, int],
+        panel: tuple[Buffer, Span] | None = None,
+    ) -> None:
+        self.nest, self.sch, self.tile = nest, nest.sch, tile
+        self.panel = None if panel is None else self._copy_panel(*panel)
+        self.spans = [*outer, *inner]
+        self.threads = len(outer)
+        parts = {span: nest.sch.split(nest.loops[span], [None, self._width(span)]) for span in self.tile}
+        self.outside = [parts[span][0] if span in parts else nest.loops[span] for span in self.spans]
+        self.inside = [parts[span][1] for span in self.tile]
+        self.terms = nest.of(nest.walk.reduce)
+        self.blocks = [(nest.block, nest.store)]
+        self.split = {span: [loop] for span, loop in zip(self.spans, self.outside, strict=True)}
+        reorder(self.sch, [*self.outside, *nest.reduce_units, *self.terms, *self.inside])
+
+    def _width(self, span: Span) -> int:
+        return self.tile[span] if span.size is None else min(self.tile[span], span.size)
+
+    @property
+    def depth(self) -> int:
+        """Loops around those over the reduction."""
+        return len(self.nest.shared) + len(self.nest.units) + len(self.outside)
+
+    def _copy_panel(self, operand: Buffer, vector: Span) -> OperandCopy:
+        """Copy an operand with the index of the vectors last."""
+        lanes = self.sch.get(self.nest.loops[vector])
+        assert isinstance(lanes, For)
+        copy = operand_copy(self.sch, self.nest.block, operand)
+        rank, last = len(copy.loops), copy.loops.index(lanes.loop_var)
+        self._panel_order = [*(k for k in range(rank) if k != last), last]
+        if last != rank - 1:
+            self.sch.transform_layout(copy.block, ("write", 0), turned(self._panel_order, rank))
+        return copy
+
+    def place_panel(self) -> None:
+        """Copy what the tiles of one outer iteration read, right before them."""
+        if self.panel is None:
+            return
+        self.sch.compute_at(self.panel.block, self.outside[self.threads - 1], preserve_unit_loops=True)
+        self.sch.set_scope(self.panel.block, 0, "local")
+        loops = self.sch.get_loops(self.panel.block)
+        first = len(loops) - len(self._panel_order)
+        loops = [loops[first + k] for k in self._panel_order]
+        reorder(self.sch, loops)
+        self.sch.vectorize(loops[-1])
+
+    def keep_accumulators(self) -> None:
+        """Store a tile when it is finished, so that its accumulators are needed within it only."""
+        if self.outside:
+            self.sch.reverse_compute_at(self.nest.store, self.outside[-1], preserve_unit_loops=True)
+        self.sch.set_scope(self.nest.block, 0, "local")
+
+    def cut_remainders(self) -> None:
+        """Tiles that are not whole are loops of their own."""
+        for span in self.spans:
+            size, width = span.size, self.tile.get(span)
+            if width is None or size is None or size <= width or size % width == 0:
+                continue
+            place = self.depth - len(self.outside) + self.spans.index(span)
+            blocks: list[tuple[str, str]] = []
+            for block, store in self.blocks:
+                parts = self.sch.loop_partition(self.sch.get_loops(block)[place], [size // width, 1])
+                if len(self.blocks) == 1:
+                    self.split[span] = parts
+                blocks += [(one, other) for one, other in copies(self.sch, parts, block, store)]
+            self.blocks = blocks
+
+    def use_registers(self, vector: Span | None, unrolled: Sequence[bool]) -> None:
+        """Write the tile out, with vectors along one of its spans."""
+        for block, store in self.blocks:
+            loops = self.sch.get_loops(block)[self.depth :]
+            first_inside = len(loops) - len(self.inside)
+            inside, all_terms = loops[first_inside:], loops[:first_inside]  # those of one iteration are first
+            terms = all_terms[len(all_terms) - len(self.terms) :]
+            nests = [inside]
+            if all_terms:
+                first = self.sch.decompose_reduction(block, all_terms[0])
+                made = self.sch.get_loops(first)
+                nests.append(made[len(made) - len(self.inside) :])
+            if self.outside:
+                nests.append(self._stored(store))
+            for loops_ in nests:
+                self._in_registers(loops_, vector)
+            for loop, is_unrolled in zip(terms, unrolled, strict=True):
+                if is_unrolled:
+                    self.sch.unroll(loop)
+
+    def _stored(self, store: str) -> list[LoopRV]:
+        """The loops of a tile around the block that stores it, in the order of the tile."""
+        own = self.sch.get_loops(store)[self.depth :]
+        found = {span: loop for span, loop in zip(self.nest.store_spans, own, strict=True) if span is not None}
+        loops = [found[span] for span in self.tile]
+        reorder(self.sch, loops)
+        return loops
+
+    def _in_registers(self, loops: Sequence[LoopRV], vector: Span | None) -> None:
+        for span, loop in zip(self.tile, loops, strict=True):
+            if span is vector:
+                self.sch.vectorize(loop)
+            else:
+                self.sch.unroll(loop)
+
+    def share(self) -> None:
+        """Let threads share the outermost tiles."""
+        outer = [self.split[span] for span in self.spans[: self.threads]]
+        if not outer:
+            return
+        *whole, last = outer
+        loops = [loop for parts in whole for loop in joined(self.sch, parts)]
+        run_by_threads(self.sch, [*self.nest.units, *loops, *joined(self.sch, last)])
