@@ -13,7 +13,6 @@ from typing import Any, Final
 import eutectic.support.cache as store
 from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.optimize import object_code
-from eutectic.backend.llvm.rules import schedule_for_cpu
 from eutectic.backend.llvm.team import Kernel, Workspace, kernel_of, shape_variables
 from eutectic.ir.prim_expr import (
     Add,
@@ -34,6 +33,7 @@ from eutectic.ir.prim_expr import (
 from eutectic.ir.structural import structural_digest
 from eutectic.support.deep import deep
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
 from eutectic.tir.transform.lower_tir import lowered
 
 _PARTS: Final = ("arith", "ir", "tir", "backend/llvm")  # packages whose code decides what a kernel looks like

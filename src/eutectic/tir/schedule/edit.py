@@ -174,11 +174,11 @@ class Edit:
             self.refuse(site, message, help="bind the sizes of the function first, or split the loop by a constant")
         return extent
 
-    def require_plain(self, site: LoopSite) -> For:
-        """A loop that is serial and has no annotations."""
+    def require_plain(self, site: LoopSite, kind: str = "serial") -> For:
+        """A loop that is serial, or of another kind, and has no annotations."""
         loop = site.stmt
-        if loop.kind != "serial":
-            message = f"{self.name}: loop {loop.loop_var.name} is {loop.kind}, not serial"
+        if loop.kind != kind:
+            message = f"{self.name}: loop {loop.loop_var.name} is {loop.kind}, not {kind}"
             self.refuse(site, message, help=f"do it before the loop becomes {loop.kind}")
         if len(loop.annotations):
             keys = ", ".join(loop.annotations.keys())

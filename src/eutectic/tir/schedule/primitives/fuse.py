@@ -19,15 +19,16 @@ def fuse(edit: Edit, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV
 
     Args:
         edit: The call.
-        loops: Serial loops without annotations, outermost first; each is all that is in the one before.
+        loops: Loops without annotations, outermost first, all of them serial or all of them parallel; each is all
+            that is in the one before.
         preserve_unit_iters: Keep loops of one iteration in the axes of blocks, where they are 0.
 
     Returns:
-        The new loop.
+        The new loop; it is parallel when the loops were, as any two of its iterations differ in one of theirs.
 
     Raises:
-        ScheduleError: a loop is gone, not plain, or not directly inside the one before; bounds depend
-            on one another; dtypes differ; or the product of the extents does not fit.
+        ScheduleError: a loop is gone, not plain, of another kind than the others, or not directly inside the one
+            before; bounds depend on one another; dtypes differ; or the product of the extents does not fit.
 
     before: for i, j in T.grid(4, 8): f(i, j)
     after fuse(i, j): for i_j_fused in range(32): f(i_j_fused // 8, i_j_fused % 8)
@@ -35,8 +36,9 @@ def fuse(edit: Edit, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV
     nest = require_nest(edit, [edit.loop(rv) for rv in loops])
     first = nest[0]
     olds = [site.stmt for site in nest]
+    kind = "parallel" if all(loop.kind == "parallel" for loop in olds) else "serial"
     for site in nest:
-        edit.require_plain(site)
+        edit.require_plain(site, kind)
     dtype = olds[0].loop_var.dtype
     if any(loop.loop_var.dtype != dtype for loop in olds):
         edit.refuse(nest, "fuse: the loops have different dtypes", help="fuse loops of one dtype only")
@@ -57,7 +59,9 @@ def fuse(edit: Edit, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV
         digit = rest if number == 0 else floormod(rest, loop.extent)
         values[loop.loop_var] = add(loop.min, digit)
         rest = floordiv(rest, loop.extent)
-    made = For(fresh, IntImm(dtype, 0), extent, "serial", olds[-1].body, span=olds[0].span)
+    made = For(fresh, IntImm(dtype, 0), extent, kind, olds[-1].body, span=olds[0].span)
     body = reindexed(olds[-1].body, values, first, [made], preserve_unit_iters)
     edit.replace(first.function, {olds[0]: replace(made, body=body)})
+    if any((first.function, loop.loop_var) in edit.relies for loop in olds):
+        edit.relies.add((first.function, fresh))
     return edit.loop_rv(first.function, made)

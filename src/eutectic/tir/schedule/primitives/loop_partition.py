@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Final
 
+from eutectic.arith.sets import Region, is_empty
 from eutectic.ir.node import replace
-from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var, add, sub
+from eutectic.ir.prim_expr import GE, GT, LT, Call, IntImm, PrimExpr, Var, add, compare, sub
 from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.dependence import conjunction, context_of
 from eutectic.tir.analysis.private_memory import private_buffers
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
@@ -18,6 +21,7 @@ from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.handles import ExprRV, LoopRV
 from eutectic.tir.schedule.legality.first_values import has_terms, loop_of_first_values, require_same_first_values
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
+from eutectic.tir.schedule.legality.whole_iterations import whole_iterations
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.rewriting.block_copy import BlockCopier
 from eutectic.tir.schedule.rewriting.buffers import like, with_buffers
@@ -26,12 +30,15 @@ from eutectic.tir.schedule.rewriting.loop_trim import Trimming
 from eutectic.tir.schedule.rewriting.regions import Restating, restated
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
 from eutectic.tir.stmt import AttrStmt, Evaluate, For, Stmt, seq
+from eutectic.tir.transform.conditions import variables
 from eutectic.tir.transform.index_facts import expressions, loops_of, reads_memory, statements
+
+_WHOLE: Final = "whole"
 
 
 @primitive
 def loop_partition(
-    edit: Edit, loop: LoopRV, factors: Sequence[int | ExprRV | None], preserve_unit_iters: bool = True
+    edit: Edit, loop: LoopRV, factors: Sequence[int | ExprRV | str | None], preserve_unit_iters: bool = True
 ) -> list[LoopRV]:
     """Replace a loop by loops that follow each other, each over some of its values, in the same order.
 
@@ -45,7 +52,9 @@ def loop_partition(
         edit: The call.
         loop: A serial loop without annotations.
         factors: Iterations of the new loops, in order. At most one may be None: it gets what is left of the extent.
-            When they are fewer than the extent, one more loop gets the rest.
+            When they are fewer than the extent, one more loop gets the rest. The first one may be `"whole"`: the
+            iterations in which the conditions of all blocks inside hold at every point, such as the whole tiles of a
+            loop that was split, whose extent need not be known.
         preserve_unit_iters: Taken as TVM does; loops of one iteration stay loops anyway.
 
     Returns:
@@ -61,7 +70,7 @@ def loop_partition(
         for i_1 in range(2, 10): B[i_1] = f(i_1)
     """
     site = edit.loop(loop)
-    extents = _legal_extents(edit, site, [None if f is None else edit.number(f) for f in factors])
+    extents = _whole_extents(edit, site, factors) if _WHOLE in factors else _given_extents(edit, site, factors)
     _require_copyable(edit, site)
     old = site.stmt
     func = edit.state.function(site.function)
@@ -178,6 +187,44 @@ def _copy_name(number: int, taken: set[str], name: str) -> str:
         free = f"{name}_partition_{number}_{other}"
     taken.add(free)
     return free
+
+
+def _whole_extents(edit: Edit, site: LoopSite, factors: Sequence[int | ExprRV | str | None]) -> list[PrimExpr]:
+    """Whole iterations, and the others."""
+    loop = edit.require_plain(site)
+    if list(factors) not in ([_WHOLE], [_WHOLE, None]):
+        message = f"loop_partition: factors {list(factors)} are more than the whole iterations and the others"
+        edit.refuse(site, message, help='give ["whole", None]')
+    count = whole_iterations(site)
+    if count is None:
+        message = f"loop_partition: loop {loop.loop_var.name} has no condition inside that tells its whole iterations"
+        edit.refuse(site, message, help="split a loop first, and partition the outer one of both")
+    if not _is_among(edit, site, count):
+        message = f"loop_partition: {shown(count)} whole iterations are not proved to be among the {shown(loop.extent)}"
+        edit.refuse(site, message, help="give the number of iterations")
+    return [count, analyzer_for(site).simplify(sub(loop.extent, count))]
+
+
+def _is_among(edit: Edit, site: LoopSite, count: PrimExpr) -> bool:
+    """Whether a number of iterations is from none to all of a loop, whatever the sizes of buffers are."""
+    sizes = {var for buffer in edit.state.function(site.function).buffer_map.values() for var in _sizes(buffer)}
+    bounds = [compare(GE, var, 0) for var in variables(count) & sizes]
+    given = conjunction([context_of(site.above), *bounds])
+    wrong = (compare(LT, count, 0), compare(GT, count, site.stmt.extent))
+    return all(is_empty(Region((count,), {}), conjunction([given, condition])) for condition in wrong)
+
+
+def _sizes(buffer: Buffer) -> set[Var]:
+    return {size for size in buffer.shape if isinstance(size, Var)}
+
+
+def _given_extents(edit: Edit, site: LoopSite, factors: Sequence[int | ExprRV | str | None]) -> list[PrimExpr]:
+    counts: list[int | None] = []
+    for factor in factors:
+        if isinstance(factor, str):
+            edit.refuse(site, f"loop_partition: factor {factor!r} is unknown", help='give numbers, None, or "whole"')
+        counts.append(None if factor is None else edit.number(factor))
+    return _legal_extents(edit, site, counts)
 
 
 def _legal_extents(edit: Edit, site: LoopSite, factors: Sequence[int | None]) -> list[PrimExpr]:

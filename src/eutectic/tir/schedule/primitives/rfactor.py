@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import replace
@@ -11,10 +12,11 @@ from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, logical_and
 from eutectic.ir.structural import structural_equal
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
-from eutectic.tir.analysis.dependence import TRUE, context_of, late, region_of, writes_all, writes_once
+from eutectic.tir.analysis.dependence import TRUE, conjunction, context_of, late, region_of, writes_all, writes_once
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.iter_var import IterVar, Range
+from eutectic.tir.op import if_then_else
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockRV, LoopRV
 from eutectic.tir.schedule.legality.combiner import Combiner, combiner_of
@@ -63,6 +65,9 @@ class _Factored:
 def rfactor(edit: Edit, loop: LoopRV, factor_axis: int) -> BlockRV:
     """Compute a partial result for each iteration of a loop of a reduction, and reduce these afterwards.
 
+    Where some partial results could have no terms, as behind the end of a loop that was split unevenly, the terms that
+    are missing are the neutral element of the operation, and the conditions of the block choose them.
+
     Integers are kept bit for bit, as sums and products wrap around. Floats are not: terms are combined in another
     order, which is what was asked for, and `debug_mask` does not compare results then. Of maxima and
     minima only the sign of a zero and the bits of a NaN may change.
@@ -96,10 +101,13 @@ def rfactor(edit: Edit, loop: LoopRV, factor_axis: int) -> BlockRV:
     shape.insert(axis, found.loop.stmt.extent)
     partial = Buffer(f"{buffer.name}_rf", tuple(shape), buffer.dtype, scope=buffer.scope())
     first, second = _partial_block(edit, found, partial, axis), _final_block(found, partial, axis)
-    new, last = _nest(first, found.nest), _nest(second, [x for x in found.nest if _stays(found, x)])
-    last = _with_loops_of_its_own(last)
+    last = _with_loops_of_its_own(_nest(second, [x for x in found.nest if _stays(found, x)]))
     _require_first_values(edit, found)
-    _require_partial_results(edit, found, partial, new, last)
+    if not _are_partial_results(found, partial, _nest(first, found.nest), last):
+        first = _without_gaps(found, first)
+        if not _are_partial_results(found, partial, _nest(first, found.nest), last):
+            _refuse_partial_results(edit, found)
+    new = _nest(first, found.nest)
     body = replaced(scope.stmt, {found.nest[0]: seq(new, last)})
     assert isinstance(body, BlockRealize)
     block = restated(replace(body.block, alloc_buffers=(*body.block.alloc_buffers, partial)))
@@ -359,8 +367,8 @@ def _require_first_values(edit: Edit, found: _Factored) -> None:
         edit.refuse(found.sites, message, help="loops must run through the reduction once, from its first point on")
 
 
-def _require_partial_results(edit: Edit, found: _Factored, partial: Buffer, new: Stmt, last: Stmt) -> None:
-    """The same elements get first values, and each partial result is stored, complete, and used once."""
+def _are_partial_results(found: _Factored, partial: Buffer, new: Stmt, last: Stmt) -> bool:
+    """Whether the same elements get first values, and each partial result is stored, complete, and used once."""
     above = _above(found)
     given = context_of(above)
     old_init, _ = _pair(accesses_of(found.nest[0]), found.update.buffer)
@@ -371,20 +379,44 @@ def _require_partial_results(edit: Edit, found: _Factored, partial: Buffer, new:
     same = writes_all(final_init, region_of(old_init), given=given) and writes_all(
         old_init, region_of(final_init), given=given
     )
-    if not (
+    return (
         same
         and _begins_well(init, update, _loops_of(new), above)
         and _begins_well(final_init, final, _loops_of(last), above)
         and writes_once(read, given=given)
         and writes_all(init, region_of(read), given=given)
         and writes_all(read, region_of(update), given=given)
-    ):
-        message = (
-            f"rfactor: it is not proved that there would be one partial result for each iteration of loop "
-            f"{found.var.name} and each element of {found.update.buffer.name}"
-        )
-        edit.refuse(
-            found.sites,
-            message,
-            help="each partial result needs its first term: choose the outer loop of a split, or even factors",
-        )
+    )
+
+
+def _refuse_partial_results(edit: Edit, found: _Factored) -> NoReturn:
+    message = (
+        f"rfactor: it is not proved that there would be one partial result for each iteration of loop "
+        f"{found.var.name} and each element of {found.update.buffer.name}"
+    )
+    edit.refuse(
+        found.sites,
+        message,
+        help="each partial result needs its first term: choose the outer loop of a split, or even factors",
+    )
+
+
+def _without_gaps(found: _Factored, block: BlockRealize) -> BlockRealize:
+    """The block of partial results with neutral terms where conditions on loops of the reduction do not hold."""
+    inside = block.block
+    bound = zip(inside.iter_vars, block.iter_values, strict=True)
+    axes = {value: axis.var for axis, value in bound if isinstance(value, Var)}
+    moved: list[PrimExpr] = []
+    kept: list[PrimExpr] = []
+    for part in conjuncts(block.predicate):
+        over = variables(part) & found.reduced
+        (moved if over and over <= axes.keys() else kept).append(part)
+    init, update = inside.init, inside.body
+    if not moved or not isinstance(init, BufferStore) or not isinstance(update, BufferStore):
+        return block
+    condition = conjunction([with_values(part, axes) for part in moved])
+    combiner = combiner_of(update)
+    assert combiner is not None
+    term = if_then_else(condition, combiner.term, init.value)
+    body = replace(update, value=combiner.combined(combiner.result, term))
+    return BlockRealize(block.iter_values, conjunction(kept), _stated(replace(inside, body=body)))

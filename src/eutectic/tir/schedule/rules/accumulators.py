@@ -80,7 +80,7 @@ class Accumulators(Nest):
         depth, count = len(walk.shared), len(walk.spatial)
         loops = sch.get_loops(self.block)
         self.shared, self.units = loops[:depth], []
-        kept = dict(zip(self._terms, loops[depth + count :], strict=True))
+        kept = {var: loop for var, loop in zip(self._terms, loops[depth + count :], strict=True) if var is not None}
         self.reduce_units = [loop for var, loop in kept.items() if var in walk.stage.reduce_units]
         order = [kept[axis.loop] for span in walk.reduce for axis in span.axes if axis.loop is not None]
         reorder(sch, [*loops[: depth + count], *self.reduce_units, *order])

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from eutectic.tir.block import Block
+from eutectic.ir.visit import post_order
+from eutectic.support.errors import ScheduleError
+from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.schedule.handles import BlockLike, BlockRV
 from eutectic.tir.schedule.rules.elementwise import Elementwise
 from eutectic.tir.schedule.rules.epilogues import with_epilogues
 from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
-from eutectic.tir.schedule.rules.nest import Nest, run_by_threads
+from eutectic.tir.schedule.rules.nest import Nest, block_name, run_by_threads, variable_of
 from eutectic.tir.schedule.rules.packing import pack
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.producers import inlined_order
@@ -22,7 +26,11 @@ from eutectic.tir.schedule.rules.rule import Decisions, Rule
 from eutectic.tir.schedule.rules.stage import Stage, stages_of
 from eutectic.tir.schedule.rules.walk import Walk, walk_of
 from eutectic.tir.schedule.schedule import Schedule
+from eutectic.tir.stmt import For, ForKind
+from eutectic.tir.transform.lower_tir import is_lowered
+from eutectic.tir.transform.schedule_for_target import SCHEDULED
 
+TRACE: Final = "tir.schedule_trace"
 RULES: Final[tuple[Rule[Any, Any], ...]] = (Elementwise(), LaneReduction(), RegisterTile())
 
 
@@ -35,36 +43,83 @@ class _Match:
     decisions: Decisions
 
 
-def schedule_by_rules(func: PrimFunc, processor: Processor) -> Schedule | None:
-    """A program scheduled by rules; None when there is a part that no rule is for.
+def schedule_for_cpu(func: PrimFunc, processor: Processor) -> PrimFunc:
+    """A tensor program with loops that suit a processor.
+
+    A program that is lowered, or has loops that are not serial, keeps its loops.
+
+    Args:
+        func: What to schedule.
+        processor: What it will run on.
+    """
+    if func.attr(SCHEDULED) or is_lowered(func) or _has_kinds(func) or not isinstance(func.body, BlockRealize):
+        return func
+    sch = schedule_by_rules(func, processor)
+    made: PrimFunc = sch.func.with_attr(SCHEDULED, True).with_attr(TRACE, tuple(sch.trace.as_python()))
+    return made
+
+
+def schedule_by_rules(func: PrimFunc, processor: Processor) -> Schedule:
+    """A program scheduled by rules.
+
+    What no rule is for, or what a rule cannot do, keeps its loops; the outermost ones are shared by threads where that
+    is safe.
 
     Args:
         func: The program.
         processor: What it will run on.
     """
-    found = stages_of(func)
-    if found is None:
-        return None
     sch = Schedule(func, error_render_level="none", enable_check=False)
+    found = stages_of(func)
+    if found is None or len({stage.name for stage in found[0]}) < len(found[0]):
+        return _outermost_by_threads(sch, _blocks(sch))
     for name in inlined_order(*found):
-        sch.compute_inline(name, name_values=True)
+        with contextlib.suppress(ScheduleError):  # it stays a stage
+            sch.compute_inline(name, name_values=True)
     for stage in _stages(sch)[0]:
         pack(sch, stage)
     _with_stores(sch)
-    stages, intermediates = _stages(sch)
-    for group in groups_of(stages, intermediates):
-        matches = [_match(walk_of(stage, group.depth), processor) for stage in group.stages]
-        if not all(matches):
-            return None
-        _apply(sch, group, [match for match in matches if match is not None])
+    for group in groups_of(*_stages(sch)):
+        sch = _scheduled(sch, group, processor)
     return sch
+
+
+def _scheduled(sch: Schedule, group: Group, processor: Processor) -> Schedule:
+    """The schedule after a group was scheduled."""
+    if any(axis.size == 0 for stage in group.stages for axis in (*stage.spatial, *stage.reduce)):
+        return sch
+    done = sch.copy()
+    try:
+        _apply(done, group, [_match(walk_of(stage, group.depth), processor) for stage in group.stages])
+    except ScheduleError:
+        names = [part.name for stage in group.stages for part in (stage, stage.epilogue) if part is not None]
+        return _outermost_by_threads(sch, names)
+    return done
+
+
+def _blocks(sch: Schedule) -> Sequence[BlockRV]:
+    return sch.get_child_blocks(sch.get_block("root"))
+
+
+def _outermost_by_threads(sch: Schedule, blocks: Sequence[BlockLike]) -> Schedule:
+    """Let threads share the outermost loops around blocks, where that is safe."""
+    found = {variable_of(sch, loops[0]): loops[0] for block in blocks if (loops := sch.get_loops(block))}
+    for loop in found.values():
+        with contextlib.suppress(ScheduleError):  # it stays serial
+            sch.parallel(loop)
+    return sch
+
+
+def _has_kinds(func: PrimFunc) -> bool:
+    return any(isinstance(part, For) and part.kind != ForKind.SERIAL for part in post_order(func.body))
 
 
 def _with_stores(sch: Schedule) -> None:
     """Every reduction has another block that stores what is finished: an epilogue, or a copy."""
     for stage in _stages(sch)[0]:
         if stage.init is not None and stage.epilogue is None:
-            sch.cache_write(stage.name, 0, "local")
+            with contextlib.suppress(ScheduleError):  # it is scheduled as it is
+                sch.cache_write(stage.name, 0, "local")
 
 
 def _stages(sch: Schedule) -> tuple[list[Stage], Collection[Buffer]]:
@@ -74,12 +129,17 @@ def _stages(sch: Schedule) -> tuple[list[Stage], Collection[Buffer]]:
     return with_epilogues(stages, intermediates), intermediates
 
 
-def _match(walk: Walk, processor: Processor) -> _Match | None:
+def _match(walk: Walk, processor: Processor) -> _Match:
+    """The first rule that is for a stage.
+
+    Raises:
+        ScheduleError: there is none.
+    """
     for rule in RULES:
         axes = rule.matches(walk, processor)
         if axes is not None:
             return _Match(rule, axes, rule.decide(axes, processor))
-    return None
+    raise ScheduleError(f"no rule schedules block {walk.stage.name}")
 
 
 def _apply(sch: Schedule, group: Group, matches: Sequence[_Match]) -> None:
@@ -98,6 +158,5 @@ def _apply(sch: Schedule, group: Group, matches: Sequence[_Match]) -> None:
 def _merge(sch: Schedule, nests: Sequence[Nest]) -> None:
     """One nest of the loops over shared axes."""
     found = {name: loop for nest in nests for name, loop in nest.innermost_shared.items()}
-    children = map(sch.get, sch.get_child_blocks(sch.get_block("root")))
-    order = [block.name_hint for block in children if isinstance(block, Block)]
+    order = [block_name(sch, rv) for rv in _blocks(sch)]
     sch.merge(*(found[name] for name in order if name in found))

@@ -7,7 +7,7 @@ from typing import Final
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import GE, GT, LE, LT, Call, IntImm, PrimExpr, Select, Var
 from eutectic.ir.visit import post_order
-from eutectic.tir.schedule.rules.linear import linear
+from eutectic.tir.analysis.linear import linear
 from eutectic.tir.schedule.rules.walk import Span
 
 _MOST_PARTS: Final = 4

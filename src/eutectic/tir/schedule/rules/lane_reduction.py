@@ -45,19 +45,22 @@ class LaneReduction:
     def matches(self, walk: Walk, processor: Processor) -> Axes | None:
         """Reductions along a contiguous axis, of results that are not contiguous enough for vectors."""
         stage = walk.stage
-        if stage.init is None or combiner_of(BufferStore(stage.output, stage.value, stage.indices)) is None:
+        if (
+            stage.init is None
+            or stage.epilogue is None
+            or combiner_of(BufferStore(stage.output, stage.value, stage.indices)) is None
+        ):
             return None
         lanes = processor.lanes(8 * max(item_bytes(stage.output.dtype), 4))
         terms = _terms(walk)
-        if terms is None or terms.size is None or terms.size < lanes:
+        if terms is None or (terms.size is not None and terms.size < lanes):
             return None
         return None if _is_wide(walk, lanes) else Axes(walk, terms, lanes)
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """How many partial results there are."""
-        assert axes.terms.size is not None
-        width = axes.lanes
-        while width < 4 * axes.lanes and axes.terms.size >= 2 * width:
+        width, size = axes.lanes, axes.terms.size
+        while width < 4 * axes.lanes and (size is None or size >= 2 * width):
             width *= 2
         return {"width": width}
 
@@ -120,11 +123,11 @@ class LaneNest(Nest):
 
     def use_vectors(self) -> None:
         """Vectors for whole parts of the terms, for what remains, and for the steps that combine."""
-        size, block = self.axes.terms.size or 0, self.sch.get_block(self.partial)
+        size, block = self.axes.terms.size, self.sch.get_block(self.partial)
         first = self.sch.decompose_reduction(block, [*self.reduce_units, *self.terms, self.outer][0])
         blocks = [first, block]
-        if size % self.width:
-            parts = self.sch.loop_partition(self.outer, [size // self.width, 1])
+        if size is None or size % self.width:
+            parts = self.sch.loop_partition(self.outer, ["whole", None])
             found = copies(self.sch, parts, block_name(self.sch, block))
             blocks = [first, *(self.sch.get_block(name) for (name,) in found)]
         for rv in blocks:

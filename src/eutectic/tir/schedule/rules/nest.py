@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eutectic.ir.prim_expr import Var
-from eutectic.tir.block import Block
+from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.schedule.handles import BlockRV, LoopRV
 from eutectic.tir.schedule.rules.walk import Span, Walk
 from eutectic.tir.schedule.schedule import Schedule
@@ -58,10 +58,15 @@ def loops_by_variable(sch: Schedule, block: str) -> dict[Var, LoopRV]:
     """The loops around a block, outermost first."""
     found: dict[Var, LoopRV] = {}
     for rv in sch.get_loops(block):
-        loop = sch.get(rv)
-        assert isinstance(loop, For)
-        found[loop.loop_var] = rv
+        found[variable_of(sch, rv)] = rv
     return found
+
+
+def variable_of(sch: Schedule, rv: LoopRV) -> Var:
+    """The variable of a loop."""
+    loop = sch.get(rv)
+    assert isinstance(loop, For)
+    return loop.loop_var
 
 
 def reorder(sch: Schedule, wanted: Sequence[LoopRV]) -> None:
@@ -114,10 +119,17 @@ def tiles(nest: Nest, loop: LoopRV, span: Span, width: int, inner: Sequence[Loop
         return Tiles((), (loop,))
     outer, lanes = sch.split(loop, [None, width])
     reorder(sch, [outer, *inner, lanes])
-    if size is None or size % width == 0:
+    if has_no_remainder(sch, nest.block):
         return Tiles((outer,), (lanes,))
-    parts = sch.loop_partition(outer, [size // width, 1])
+    parts = sch.loop_partition(outer, ["whole", None])
     return Tiles(tuple(parts), tuple(sch.get_loops(name)[-1] for (name,) in copies(sch, parts, nest.block)))
+
+
+def has_no_remainder(sch: Schedule, block: str) -> bool:
+    """Whether a block runs at all points of its loops, as it does when all tiles are whole."""
+    stmt = sch.get_sref(sch.get_block(block)).stmt
+    assert isinstance(stmt, BlockRealize)
+    return stmt.always_runs
 
 
 def copies(sch: Schedule, loops: Sequence[LoopRV], *blocks: str) -> list[tuple[str, ...]]:
@@ -142,8 +154,10 @@ def block_name(sch: Schedule, rv: BlockRV) -> str:
 
 def run_by_threads(sch: Schedule, loops: Sequence[LoopRV]) -> None:
     """Let threads share loops, each of which is all that is in the one before."""
-    if loops:
-        sch.parallel(loops[0] if len(loops) == 1 else sch.fuse(*loops))
+    for loop in loops:  # one by one: how far their iterations are apart is seen best before they are one
+        sch.parallel(loop)
+    if len(loops) > 1:
+        sch.fuse(*loops)
 
 
 def joined(sch: Schedule, loops: Sequence[LoopRV]) -> list[LoopRV]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from eutectic.support.errors import ScheduleError
+from eutectic.tir.analysis.linear import linear
 from eutectic.tir.buffer import BufferLoad
-from eutectic.tir.schedule.rules.linear import linear
 from eutectic.tir.schedule.rules.operand_copy import operand_copy, turned
 from eutectic.tir.schedule.rules.stage import Axis, Stage, loads
 from eutectic.tir.schedule.schedule import Schedule
@@ -26,7 +27,10 @@ def pack(sch: Schedule, stage: Stage) -> None:
         used = None if load.buffer is stage.output else _used(stage, load)
         if used is None:
             continue
-        copy = operand_copy(sch, stage.name, load.buffer)
+        try:
+            copy = operand_copy(sch, stage.name, load.buffer)
+        except ScheduleError:  # it reads the operand at other places too
+            continue
         order = [copy.loops.index(axis.loop) for axis in used]
         if order != list(range(len(copy.loops))):  # the copy has the order of the operand
             sch.transform_layout(copy.block, ("write", 0), turned(order, len(copy.loops)))

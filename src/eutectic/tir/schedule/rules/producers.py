@@ -7,35 +7,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from eutectic.ir.node import Node, children
-from eutectic.ir.prim_expr import BinaryExpr, Call, IntImm, PrimExpr, Select, Var
+from eutectic.ir.node import Node
+from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
 from eutectic.tir.schedule.rules.stage import Stage, loads, substitute
+from eutectic.tir.schedule.rules.work import operations
 from eutectic.tir.transform.index_facts import looks_at_indices
 from eutectic.tir.transform.substitute import fresh_lets
 
-_FREE: Final = (
-    *("tir.if_then_else", "tir.likely", "tir.bitwise_and", "tir.bitwise_or"),
-    *("tir.fabs", "tir.floor", "tir.ceil"),
-)
 _MOST_CHEAP: Final = 6  # operations that are rather done twice than stored
 
 
-def inline(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> list[Stage]:
-    """Inline stages into their readers where that costs little.
+def inlined_order(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> list[str]:
+    """Names of the stages that are better computed where they are read, in the order in which to inline them.
 
     Args:
         stages: In order.
         intermediates: Buffers that nobody outside reads.
     """
-    return _Inlining(stages, intermediates).run()
-
-
-def inlined_order(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> list[str]:
-    """Names of the stages that `inline` inlines, in its order."""
     work = _Inlining(stages, intermediates)
     work.run()
     return work.inlined
@@ -125,21 +117,6 @@ def _by_buffer(stage: Stage) -> dict[int, list[BufferLoad]]:
     for load in stage.reads():
         found.setdefault(id(load.buffer), []).append(load)
     return found
-
-
-def operations(expr: Node) -> int:
-    """Arithmetic on data in an expression; functions such as exp count as many."""
-    count = 0
-    on_data: set[int] = set()
-    for part in post_order(expr):
-        if isinstance(part, BufferLoad) or any(id(child) in on_data for child in children(part)):
-            on_data.add(id(part))
-        if isinstance(part, Call):
-            name = str(getattr(part.op, "name", ""))
-            count += 0 if name in _FREE else 20
-        elif isinstance(part, (BinaryExpr, Select)) and id(part) in on_data:
-            count += 1
-    return count
 
 
 def _may_inline(stage: Stage, reader: Stage, readers: int, places: int, value: tuple[int, bool]) -> bool:

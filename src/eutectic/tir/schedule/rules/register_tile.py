@@ -60,10 +60,8 @@ class RegisterTile:
     name = "register_tile"
 
     def matches(self, walk: Walk, processor: Processor) -> Axes | None:
-        """Any reduction of known sizes."""
-        if walk.stage.init is None or any(span.size is None for span in (*walk.spatial, *walk.reduce)):
-            return None
-        return _axes(walk, contiguous_result(walk))
+        """Any reduction."""
+        return None if walk.stage.epilogue is None else _axes(walk, contiguous_result(walk))
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """The tile with the least estimated time; what is walked through once; how much is written out."""

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.accumulators import Accumulators
-from eutectic.tir.schedule.rules.nest import copies, joined, reorder, run_by_threads
+from eutectic.tir.schedule.rules.nest import copies, has_no_remainder, joined, reorder, run_by_threads
 from eutectic.tir.schedule.rules.operand_copy import OperandCopy, operand_copy, turned
 from eutectic.tir.schedule.rules.walk import Span
 from eutectic.tir.stmt import For
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Tiles of one form.
+
+    Attributes:
+        block: Name of the reduction in them.
+        store: Name of the block that stores what is finished.
+        ragged: Spans of which a tile has fewer iterations than it could, and how many is not known.
+    """
+
+    block: str
+    store: str
+    ragged: tuple[Span, ...] = ()
 
 
 class TileNest:
@@ -45,7 +61,7 @@ class TileNest:
         self.outside = [parts[span][0] if span in parts else nest.loops[span] for span in self.spans]
         self.inside = [parts[span][1] for span in self.tile]
         self.terms = nest.of(nest.walk.reduce)
-        self.blocks = [(nest.block, nest.store)]
+        self.blocks = [_Part(nest.block, nest.store)]
         self.split = {span: [loop] for span, loop in zip(self.spans, self.outside, strict=True)}
         reorder(self.sch, [*self.outside, *nest.reduce_units, *self.terms, *self.inside])
 
@@ -90,36 +106,58 @@ class TileNest:
         """Tiles that are not whole are loops of their own."""
         for span in self.spans:
             size, width = span.size, self.tile.get(span)
-            if width is None or size is None or size <= width or size % width == 0:
+            if width in (None, 1) or (size is not None and (size <= width or not size % width)):
                 continue
             place = self.depth - len(self.outside) + self.spans.index(span)
-            blocks: list[tuple[str, str]] = []
-            for block, store in self.blocks:
-                parts = self.sch.loop_partition(self.sch.get_loops(block)[place], [size // width, 1])
-                if len(self.blocks) == 1:
-                    self.split[span] = parts
-                blocks += [(one, other) for one, other in copies(self.sch, parts, block, store)]
-            self.blocks = blocks
+            blocks: list[_Part] = []
+            for part in self.blocks:
+                if not has_no_remainder(self.sch, part.block):
+                    loop = self.sch.get_loops(part.block)[place]
+                    blocks += self._whole_and_rest(part, span, loop)
+            self.blocks = blocks or self.blocks
+
+    def _whole_and_rest(self, part: _Part, span: Span, loop: LoopRV) -> list[_Part]:
+        parts = self.sch.loop_partition(loop, ["whole", None])
+        if len(self.blocks) == 1:
+            self.split[span] = parts
+        names = copies(self.sch, parts, part.block, part.store)
+        ragged = (*part.ragged, span) if span.size is None else part.ragged
+        return [_Part(block, store, rest) for (block, store), rest in zip(names, (part.ragged, ragged), strict=True)]
 
     def use_registers(self, vector: Span | None, unrolled: Sequence[bool]) -> None:
         """Write the tile out, with vectors along one of its spans."""
-        for block, store in self.blocks:
-            loops = self.sch.get_loops(block)[self.depth :]
+        for part in self.blocks:
+            loops = self.sch.get_loops(part.block)[self.depth :]
             first_inside = len(loops) - len(self.inside)
             inside, all_terms = loops[first_inside:], loops[:first_inside]  # those of one iteration are first
             terms = all_terms[len(all_terms) - len(self.terms) :]
-            nests = [inside]
+            stored = self._stored(part.store) if self.outside else []
+            serial = [span for span in part.ragged if span is not vector]
+            if serial:
+                inside, stored = self._one_by_one(serial, all_terms, inside, stored)
+            nests = [inside, stored] if stored else [inside]
             if all_terms:
-                first = self.sch.decompose_reduction(block, all_terms[0])
-                made = self.sch.get_loops(first)
-                nests.append(made[len(made) - len(self.inside) :])
-            if self.outside:
-                nests.append(self._stored(store))
-            for loops_ in nests:
-                self._in_registers(loops_, vector)
+                made = self.sch.get_loops(self.sch.decompose_reduction(part.block, all_terms[0]))
+                nests.append(made[len(made) - len(inside) :])
+            for found in nests:
+                self._in_registers([span for span in self.tile if span not in serial], found, vector)
             for loop, is_unrolled in zip(terms, unrolled, strict=True):
                 if is_unrolled:
                     self.sch.unroll(loop)
+
+    def _one_by_one(
+        self, serial: Sequence[Span], terms: Sequence[LoopRV], inside: Sequence[LoopRV], stored: Sequence[LoopRV]
+    ) -> tuple[list[LoopRV], list[LoopRV]]:
+        """Spans of which a tile has an unknown number of iterations are done one iteration after the other."""
+        chosen = [span in serial for span in self.tile]
+        outer = [loop for loop, is_serial in zip(inside, chosen, strict=True) if is_serial]
+        inner = [loop for loop, is_serial in zip(inside, chosen, strict=True) if not is_serial]
+        reorder(self.sch, [*outer, *terms, *inner])
+        around = [loop for loop, is_serial in zip(stored, chosen, strict=True) if is_serial]
+        rest = [loop for loop, is_serial in zip(stored, chosen, strict=True) if not is_serial]
+        reorder(self.sch, [*around, *rest])
+        self.sch.merge(outer[-1], around[-1])
+        return inner, rest
 
     def _stored(self, store: str) -> list[LoopRV]:
         """The loops of a tile around the block that stores it, in the order of the tile."""
@@ -129,8 +167,8 @@ class TileNest:
         reorder(self.sch, loops)
         return loops
 
-    def _in_registers(self, loops: Sequence[LoopRV], vector: Span | None) -> None:
-        for span, loop in zip(self.tile, loops, strict=True):
+    def _in_registers(self, spans: Sequence[Span], loops: Sequence[LoopRV], vector: Span | None) -> None:
+        for span, loop in zip(spans, loops, strict=True):
             if span is vector:
                 self.sch.vectorize(loop)
             else:

@@ -32,9 +32,7 @@ class Tile:
     width: int
 
 
-def choose_tile(
-    vector: Extent | None, rows: Extent | None, shares: bool, machine: Processor, bits: int = 32, whole: bool = False
-) -> Tile:
+def choose_tile(vector: Extent | None, rows: Extent | None, shares: bool, machine: Processor, bits: int = 32) -> Tile:
     """The tile with the least estimated time.
 
     Args:
@@ -43,7 +41,6 @@ def choose_tile(
         shares: Whether vectors that are loaded serve all rows.
         machine: The processor.
         bits: Of an accumulator.
-        whole: Whether vectors may be computed beyond the end of the axis.
     """
     lanes = machine.lanes(bits)
     best: tuple[float, Tile] | None = None
@@ -55,21 +52,21 @@ def choose_tile(
             spare = machine.registers - height * count - (count if shares else 1)
             if spare < 1:
                 continue
-            cost = _cost(vector, rows, Tile(height, count * lanes), lanes, shares, whole)
+            cost = _cost(vector, rows, Tile(height, count * lanes), lanes, shares)
             if best is None or cost < best[0] * 0.999:
                 best = (cost, Tile(height, count * lanes if vector is not None else 1))
     assert best is not None
     return best[1]
 
 
-def _cost(vector: Extent | None, rows: Extent | None, tile: Tile, lanes: int, shares: bool, whole: bool) -> float:
+def _cost(vector: Extent | None, rows: Extent | None, tile: Tile, lanes: int, shares: bool) -> float:
     """Cycles for one step of the reduction over the whole domain."""
     total = 0.0
     is_known = vector is not None and vector.size is not None
     for height, many in _parts(None if rows is None else rows.size, tile.rows, rows is None):
         for width, count in _parts(None if vector is None else vector.size, tile.width, vector is None):
             vectors = -(-width // lanes) if is_known else tile.width // lanes
-            ragged = 0.0 if whole or not is_known else (width % lanes).bit_count()
+            ragged = 0.0 if not is_known else (width % lanes).bit_count()
             work = height * vectors
             fetched = (vectors + height if shares else work + vectors) + 2 * ragged  # odd vectors are loaded in parts
             cycles = max(work / _PER_CYCLE, fetched / _PER_CYCLE, _LATENCY)

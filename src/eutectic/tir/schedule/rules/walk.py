@@ -8,8 +8,8 @@ from functools import cached_property
 
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, mul
 from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.linear import Linear, flat_offset
 from eutectic.tir.buffer import Buffer, BufferLoad
-from eutectic.tir.schedule.rules.linear import Linear, flat_offset
 from eutectic.tir.schedule.rules.stage import Axis, Stage, loads
 
 

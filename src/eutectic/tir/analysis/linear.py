@@ -1,4 +1,4 @@
-"""Where a load goes, as a linear function of loop variables: what strides a schedule meets."""
+"""Sums of variables with factors: what strides a loop nest steps through memory with."""
 
 from __future__ import annotations
 
