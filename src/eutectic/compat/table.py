@@ -48,7 +48,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "tvm.relax.backend.dnnl": ("eutectic.backend.dnnl.partition",),
     "tvm.relax.backend.pattern_registry": ("eutectic.relax.dpl.table",),
-    "tvm.relax.backend.patterns": ("eutectic.relax.dpl.recipes",),
+    "tvm.relax.backend.patterns": ("eutectic.relax.dpl.pattern_builders",),
     "tvm.relax.backend.utils": ("eutectic.relax.dpl.checks",),
     "tvm.relax.binding_rewrite": (),
     "tvm.relax.block_builder": ("eutectic.relax.block_builder",),

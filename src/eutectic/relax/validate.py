@@ -32,7 +32,7 @@ from eutectic.support.registry import get_global_func, load_providers
 from eutectic.tir.analysis.flops import count_flops
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.interpret import run_module
-from eutectic.tir.schedule.validate import KINDS, SIZES, telling_array
+from eutectic.tir.schedule.validate import KINDS, SIZES, edge_case_input
 
 TOLERANCE: Final = {2: 2e-2, 4: 1e-4, 8: 1e-9}  # by bytes of the dtype; of the largest magnitude of the result
 INTERPRETED_FLOPS: Final = 20_000
@@ -96,7 +96,7 @@ def arguments(function: Function, kind: str, seed: int = 0) -> list[Array] | Non
         kind: One of `KINDS`.
         seed: Where the numbers begin.
     """
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     infos = [param.struct_info for param in function.params]
     symbols = free_symbolic_vars([info for info in infos if info is not None])
     sizes: dict[ScalarVar, int] = {var: SIZES[i % len(SIZES)] for i, var in enumerate(symbols)}
@@ -105,7 +105,7 @@ def arguments(function: Function, kind: str, seed: int = 0) -> list[Array] | Non
         if not isinstance(info, TensorStructInfo) or info.dims is None or not info.dtype:
             return None
         shape = [evaluate(size, sizes) for size in info.dims]
-        out.append(telling_array(info.dtype, shape, kind, dice, scale=1.0))
+        out.append(edge_case_input(info.dtype, shape, kind, rng, scale=1.0))
     return out
 
 

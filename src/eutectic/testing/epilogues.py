@@ -61,7 +61,7 @@ class Case:
         fuses: Whether the two can be one.
         prepare: What is done to the schedule before.
         reduction: Name of the reduction after that.
-        has_terms: Whether anything is added; otherwise only lowered programs store first values.
+        has_terms: Whether anything is added; otherwise only lowered programs store initial values.
     """
 
     name: str
@@ -174,13 +174,13 @@ def arguments(func: PrimFunc, kind: str) -> list[Any]:
     given = inputs(func, "numbers" if kind == "large integers" else kind, seed=3)
     if kind != "large integers":
         return given
-    dice = np.random.default_rng(4)
+    rng = np.random.default_rng(4)
 
     def drawn(item: Any, array: Any) -> Any:
         if not isinstance(item, Buffer) or not is_integer(item.dtype):
             return array * np.float32(1e19) if isinstance(item, Buffer) and is_float(item.dtype) else array
         ends = np.iinfo(to_numpy(item.dtype))
-        return dice.integers(ends.min, ends.max, array.shape, dtype=to_numpy(item.dtype), endpoint=True)
+        return rng.integers(ends.min, ends.max, array.shape, dtype=to_numpy(item.dtype), endpoint=True)
 
     with np.errstate(over="ignore"):
         return [

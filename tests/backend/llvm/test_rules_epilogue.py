@@ -79,9 +79,9 @@ def topi_sum(x: te.Tensor) -> te.Tensor:
 @pytest.mark.parametrize("name", [name for name in FUSED if name != "any size"])
 def test_numbers(name: str):
     func = FUSED[name]
-    dice = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     buffers = list(func.buffer_map.values())
-    given = [dice.standard_normal([int(size) for size in buffer.shape]).astype(buffer.dtype) for buffer in buffers]
+    given = [rng.standard_normal([int(size) for size in buffer.shape]).astype(buffer.dtype) for buffer in buffers]
     native, reference = [array.copy() for array in given], [array.copy() for array in given]
     build(func)(*native)
     run(func, *reference)

@@ -118,8 +118,8 @@ def test_natively():
     sch.reverse_compute_inline("compute")
     sch.reverse_compute_at("T_add", sch.get_loops(outer)[0])
     keeps(before, sch)
-    dice = np.random.default_rng(0)
-    args = [dice.standard_normal(shape, np.float32) for shape in ((4, 6), (6, 5), (5,))]
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(shape, np.float32) for shape in ((4, 6), (6, 5), (5,))]
     got, want = (np.empty((4, 5), np.float32) for _ in range(2))
     native(sch.func, schedule=False)(*args, got)
     native(before, schedule=False)(*args, want)
@@ -129,7 +129,7 @@ def test_natively():
 
 @pytest.mark.parametrize("at", [0, 1])
 def test_sums_over_an_unknown_number_of_terms(at: int):
-    """Also over none, where the first values stay."""
+    """Also over none, where the initial values stay."""
     n = Var("n", "int64")
     before = of(lambda t: topi.sum(t, 1), x(3, n))
     sch = Schedule(before, debug_mask="all")
@@ -326,12 +326,12 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
     "repeated": (
         lambda: repeated,
         lambda s: s.blockize(s.get_loops("B")[1]),
-        "it is not proved that block B stores each first value of B once",
+        "it is not proved that block B stores each initial value of B once",
     ),
     "neighbours": (
         lambda: neighbours,
         lambda s: s.blockize(s.get_loops("B")[0]),
-        "an element of B could be accessed in block B before its first value is stored",
+        "an element of B could be accessed in block B before its initial value is stored",
     ),
     "from one": (
         lambda: from_one,
@@ -343,7 +343,7 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
         lambda s: s.blockize(s.get_loops("B")[1]),
         "axis v_o of the new block could be bound outside of its range, where nothing ran before",
     ),
-    "first values that are written": (
+    "initial values that are written": (
         lambda: from_the_sum,
         lambda s: s.blockize(s.get_loops("B")[0]),
         "S, which the init of block B reads, is written by the block",
@@ -397,14 +397,14 @@ def test_tiles_stay_blocks_under_other_steps():
     keeps(before, sch)
 
 
-def test_first_values_in_a_block_are_well_formed_after_each_pass():
+def test_initial_values_in_a_block_are_well_formed_after_each_pass():
     sch = Schedule(matmul(size=4))
     sch.blockize(inner(sch, "matmul", 2, 2, 2))
     with PassContext(verify=True):
         tir.transform.default_cpu_lowering()(IRModule({"main": sch.func}))
 
 
-def test_a_block_that_never_runs_stores_no_first_values():
+def test_a_block_that_never_runs_stores_no_initial_values():
     @T.prim_func(private=True)
     def never(A: T.Buffer((6,), "float32"), B: T.Buffer((6,), "float32")):
         for i, k in T.grid(6, 4):

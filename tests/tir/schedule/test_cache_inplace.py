@@ -34,7 +34,7 @@ def blocked(sch: Schedule, name: str = "matmul", terms: int = 2) -> tuple[BlockR
 
 
 def decomposed(sch: Schedule) -> None:
-    """First values beforehand, in memory; then the tile is updated block by block."""
+    """Initial values beforehand, in memory; then the tile is updated block by block."""
     block, ki = blocked(sch)
     sch.decompose_reduction(block, sch.get_loops(block)[2])
     sch.blockize(ki)
@@ -44,8 +44,8 @@ def decomposed(sch: Schedule) -> None:
         sch.unroll(sch.get_loops(copy)[-2])
 
 
-def with_first_values(sch: Schedule) -> None:
-    """The block around keeps the first values, and stores them where the tile is loaded from."""
+def with_initial_values(sch: Schedule) -> None:
+    """The block around keeps the initial values, and stores them where the tile is loaded from."""
     block, ki = blocked(sch)
     sch.blockize(ki)
     sch.cache_inplace(block, 0, "local")
@@ -66,7 +66,7 @@ def in_one(sch: Schedule) -> None:
 
 STEPS: dict[str, Callable[[Schedule], Any]] = {
     "decomposed": decomposed,
-    "first values": with_first_values,
+    "initial values": with_initial_values,
     "parallel": parallel,
     "in one": in_one,
 }
@@ -163,7 +163,7 @@ REFUSALS: dict[str, tuple[PrimFunc, str, int, str]] = {
     "gaps": (strided, "update", 0, "it is not proved that block update updates all of a tile of A"),
     "more is read": (shifted, "update", 0, "it is not proved that block update updates all of a tile of A"),
     "some": (some, "update", 0, "it is not proved that block update updates all of a tile of B"),
-    "first values": (anew, "update", 0, "B is stored beside block update without being read"),
+    "initial values": (anew, "update", 0, "B is stored beside block update without being read"),
     "unknown": (gathered, "update", 0, "which elements of B are updated is not known along axis 0"),
     "lanes": (lanes, "update", 0, "block outer is in the vectorized loop i"),
     "no update": (anew, "update", 1, "it is not proved that block update updates all of a tile of A"),
@@ -183,7 +183,7 @@ def test_a_scope_is_one_of_the_known():
     assert "'nowhere' is no scope" in refused(sch, lambda: sch.cache_inplace("update", 0, "nowhere"))
 
 
-def test_a_reduction_with_its_first_values_is_for_cache_write():
+def test_a_reduction_with_its_initial_values_is_for_cache_write():
     sch = Schedule(matmul(size=4))
     assert "block matmul reads no buffer 2" in refused(sch, lambda: sch.cache_inplace("matmul", 2, "local"))
 
@@ -200,8 +200,8 @@ def test_natively():
     sch.blockize(ki)
     sch.cache_inplace(block, 0, "local")
     sch.parallel(io)
-    dice = np.random.default_rng(0)
-    a, b = (dice.standard_normal(shape, np.float32) for shape in ((24, 20), (20, 18)))
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape, np.float32) for shape in ((24, 20), (20, 18)))
     out = np.full((24, 18), np.nan, np.float32)
     native(sch.func, threads=2)(a, b, out)
     np.testing.assert_allclose(out, a.astype("f8") @ b.astype("f8"), rtol=1e-5, atol=1e-5)

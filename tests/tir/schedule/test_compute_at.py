@@ -248,7 +248,7 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
             s.decompose_reduction("T_matmul", s.get_loops("T_matmul")[2]),
             s.compute_at("T_matmul_update", s.get_loops("T_add")[0]),
         ),
-        "is a reduction without its first values",
+        "is a reduction without its initial values",
     ),
     "reverse: before": (
         chain,

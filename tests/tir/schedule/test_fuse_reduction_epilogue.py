@@ -203,17 +203,17 @@ def blocks(sch: Schedule) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_random_schedules(seed: int):
-    dice = random.Random(seed)
-    value = dice.choice([RELU, "{s} * T.sigmoid({s})", "{s} + {c}", "T.Cast('float64', {s})"])
+    rng = random.Random(seed)
+    value = rng.choice([RELU, "{s} * T.sigmoid({s})", "{s} + {c}", "T.Cast('float64', {s})"])
     dtype = "int32" if value == "{s} + {c}" else "float32"
     before = made(value, dtype=dtype, out="float64" if "Cast" in value else None)
     sch = Schedule(before)
     for name in ("sum", "epilogue"):
-        for _ in range(dice.randrange(3)):
-            loop = dice.choice(sch.get_loops(name))
-            sch.split(loop, [None, dice.choice([1, 2, 3])])
+        for _ in range(rng.randrange(3)):
+            loop = rng.choice(sch.get_loops(name))
+            sch.split(loop, [None, rng.choice([1, 2, 3])])
         loops = sch.get_loops(name)
-        dice.shuffle(loops)
+        rng.shuffle(loops)
         try:
             sch.reorder(*loops)
         except ScheduleError:
@@ -339,8 +339,8 @@ def test_reordered_additions_stay_within_the_bound(dtype: str):
     terms = 64
     before = made("{s} + {c}", dtype=dtype, terms=str(terms))
     after = fused(before, reassociate=True).func
-    dice = np.random.default_rng(0)
-    a, b, c = (dice.standard_normal(shape).astype(dtype) for shape in ((3, terms), (terms, 4), (4,)))
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.standard_normal(shape).astype(dtype) for shape in ((3, terms), (terms, 4), (4,)))
     one, two = np.zeros((3, 4), dtype), np.zeros((3, 4), dtype)
     run(before, a, b, c, np.zeros((3, 4), dtype), one)
     run(after, a, b, c, np.zeros((3, 4), dtype), two)

@@ -91,8 +91,8 @@ def test_clip_per_iteration():
 
 
 def test_clip_per_iteration_computes_what_clipping_each_partial_sum_does():
-    dice = np.random.default_rng(1)
-    a, b = (dice.integers(-4, 5, shape).astype("float32") for shape in ((3, 5), (5, 4)))
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-4, 5, shape).astype("float32") for shape in ((3, 5), (5, 4)))
     want = np.zeros((3, 4), "float32")
     for k in range(5):
         want = np.clip(want + np.outer(a[:, k], b[k]), LOW, HIGH)

@@ -154,12 +154,12 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
         lambda s: (at("compute", 0, 1)(s), s.reverse_compute_at("compute_1", s.get_loops("compute")[0])),
         "reverse_compute_at:",
     ),
-    "first values of a part": (
+    "initial values of a part": (
         lambda: matmul(size=4),
         lambda s: (at("matmul", 2, 1)(s), s.decompose_reduction("matmul_partition_1", s.get_loops("matmul")[1])),
         "block matmul_partition_1 has no init",
     ),
-    "first values around all parts": (
+    "initial values around all parts": (
         lambda: matmul(size=4),
         lambda s: (at("matmul", 2, 1)(s), s.decompose_reduction("matmul", s.get_loops("matmul")[0])),
         "C is accessed in the loop outside of block matmul",
@@ -225,7 +225,7 @@ def sums_by_rows(a: T.handle, b: T.handle):
             B[vi] = B[vi] + A[vk, vi]
 
 
-def test_first_values_of_a_sum_that_may_have_no_terms_stay():
+def test_initial_values_of_a_sum_that_may_have_no_terms_stay():
     sch = Schedule(sums_by_rows, debug_mask="all")
     loop = sch.get_loops("B")[1]
     assert "it is not proved that the reduction of block B has terms" in refused(

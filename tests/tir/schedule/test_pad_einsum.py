@@ -118,8 +118,8 @@ def test_sizes(sizes: tuple[int, int, int]):
     before = of(lambda a, b: topi.matmul(a, b), x(m, k), x(k, n, name="w"))
     sch = Schedule(before)
     sch.pad_einsum("T_matmul", [4, 2, 3])
-    dice = np.random.default_rng(0)
-    a, b = (dice.standard_normal(s).astype("f4") for s in ((sizes[0], sizes[2]), (sizes[2], sizes[1])))
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype("f4") for s in ((sizes[0], sizes[2]), (sizes[2], sizes[1])))
     results = []
     for func in (before, sch.func, tir.transform.lower(sch.func)):
         out = np.full(sizes[:2], 7, "f4")
@@ -180,7 +180,7 @@ def elements(value: Callable[..., PrimExpr], dtype: str = "float32") -> PrimFunc
 
 
 def bias() -> PrimFunc:
-    """A sum whose first value is a number that the caller gives."""
+    """A sum whose initial value is a number that the caller gives."""
     return product(lambda i, k, a, b: a[i, k], lambda b: b)
 
 
@@ -285,9 +285,9 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
         "0 times infinity or NaN is NaN",
     ),
     "no dependence": (lambda: product(lambda i, k, a, b: b[i]), pad(1, 8), "is not proved to be 0"),
-    "-0.0": (lambda: product(plain, -0.0), pad(1, 8), "its first value could be -0.0"),
-    "a first value from memory": (bias, pad(1, 8), "its first value could be -0.0"),
-    "decomposed": (lambda: product(plain), decomposed, "it is a reduction without its first values"),
+    "-0.0": (lambda: product(plain, -0.0), pad(1, 8), "its initial value could be -0.0"),
+    "a initial value from memory": (bias, pad(1, 8), "its initial value could be -0.0"),
+    "decomposed": (lambda: product(plain), decomposed, "it is a reduction without its initial values"),
     "split": (
         lambda: matmul(size=6),
         lambda s: (s.split(s.get_loops("matmul")[0], [2, 3]), pad(4, 1, 1, name="matmul")(s)),

@@ -202,7 +202,7 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
         lambda s: (s.compute_at("total", s.get_loops("y")[0]), s.rfactor(s.get_loops("y")[0], 0)),
         "there is not just one block under loop i",
     ),
-    "backwards": (lambda: backwards, lambda s: s.rfactor(s.get_loops("C")[1], 0), "stores each first value once"),
+    "backwards": (lambda: backwards, lambda s: s.rfactor(s.get_loops("C")[1], 0), "stores each initial value once"),
     "difference": (lambda: difference, lambda s: s.rfactor(s.get_loops("C")[1], 0), "does not reduce by a sum"),
     "NaN": (lambda: last_of_nan, lambda s: s.rfactor(s.get_loops("C")[1], 0), "does not reduce by a sum"),
 }

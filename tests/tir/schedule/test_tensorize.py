@@ -69,7 +69,7 @@ def fused(sch: Schedule) -> None:
 STEPS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any]]] = {
     "a whole sum": (lambda: matmul(size=4), whole),
     "the terms of a sum": (lambda: matmul(size=4), update),
-    "first values and terms apart": (lambda: matmul(size=4), decomposed),
+    "initial values and terms apart": (lambda: matmul(size=4), decomposed),
     "element-wise": (chain, fused),
     "integers": (
         lambda: matmul(size=4, dtype="int32"),
@@ -104,8 +104,8 @@ def test_outer_products_natively():
     sch.tensorize(sch.get_loops(init)[-2], "fill_4x16_f32")
     sch.tensorize(i1, "matmul_4x16x1_f32")
     sch.parallel(i0)
-    dice = np.random.default_rng(0)
-    a, b = (dice.standard_normal((64, 64), np.float32) for _ in range(2))
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((64, 64), np.float32) for _ in range(2))
     got = np.empty_like(a)
     native(sch.func, schedule=False)(a, b, got)
     np.testing.assert_allclose(got, a @ b, rtol=1e-4, atol=1e-4)
@@ -133,8 +133,8 @@ def test_dot_products_of_bytes_natively():
     sch.tensorize(j1, "dot_4x4_i8i8s32")
     sch.parallel(i)
     keeps(products_of_bytes, sch)
-    dice = np.random.default_rng(0)
-    a, b = (dice.integers(-128, 128, shape).astype(np.int8) for shape in ((8, 16), (12, 16)))
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((8, 16), (12, 16)))
     got = np.empty((8, 12), np.int32)
     native(sch.func, schedule=False)(a, b, got)
     np.testing.assert_array_equal(got, a.astype(np.int32) @ b.astype(np.int32).T)
@@ -399,15 +399,15 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
     "goes on": (
         lambda: matmul(size=8),
         lambda s: tensorized(s, "test.matmul_2x2x4", "matmul", 2, 2, 4),
-        "test.matmul_2x2x4 stores first values, and the reduction of block matmul_o goes on over axis vk_o",
+        "test.matmul_2x2x4 stores initial values, and the reduction of block matmul_o goes on over axis vk_o",
     ),
-    "no first values": (
+    "no initial values": (
         lambda: matmul(size=4),
         lambda s: (
             s.decompose_reduction("matmul", s.get_loops("matmul")[0]),
             tensorized(s, "test.matmul_2x2x4", "matmul_update", 2, 2, 4),
         ),
-        "test.matmul_2x2x4 stores first values, and block matmul_update_o does not",
+        "test.matmul_2x2x4 stores initial values, and block matmul_update_o does not",
     ),
     "dtype": (
         lambda: matmul(size=4, dtype="int32"),

@@ -304,7 +304,7 @@ REFUSALS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any], str
         lambda s: s.transform_block_layout("matmul", lambda i, j, k: (i * 6 + k, j)),
         "axis 0 of the map is made of vi (data_par), vk (comm_reduce)",
     ),
-    "first values": (
+    "initial values": (
         lambda: of(lambda t: topi.sum(t, 1), x(3, 8, dtype="int32")),
         lambda s: s.transform_block_layout(
             "x_red", IndexMap.from_func(lambda i, k: (i, 7 - k), inverse_index_map=lambda i, k: (i, 7 - k))

@@ -171,7 +171,7 @@ def test_accumulators_of_a_tile():
     np.testing.assert_allclose(out, np.maximum(given[0] @ given[1], 0), atol=1e-5)
 
 
-def test_first_values_under_a_condition():
+def test_initial_values_under_a_condition():
     """The reduction loop is around the tile: each tile's sums begin in its own iteration of the others."""
 
     @T.prim_func

@@ -342,7 +342,7 @@ def _is_constant(condition: PrimExpr, value: bool) -> bool:
 
 
 def _before_reduction(stmt: BlockRealize, scope: Scope) -> Scope:
-    """Where the first values of a reduction are stored: `first_points` has the definition."""
+    """Where the initial values of a reduction are stored: `first_points` has the definition."""
     spatial, used = variables_by_kind(stmt)
     low: dict[Var, PrimExpr] = {}
     for var, (first, _) in scope.iters.items():

@@ -251,7 +251,7 @@ class _Walk:
         self.private.update(buffer.data for buffer in block.alloc_buffers)
         inside.matched.update({match.buffer: match for match in block.match_buffers})
         if block.init is not None:
-            self.stmt(block.init, _first_values(stmt, at, inside))
+            self.stmt(block.init, _reduction_init(stmt, at, inside))
         self.stmt(block.body, inside)
 
     def store(self, stmt: BufferStore, at: _Place) -> None:
@@ -306,7 +306,7 @@ class _Walk:
         return items
 
 
-def _first_values(stmt: BlockRealize, at: _Place, inside: _Place) -> _Place:
+def _reduction_init(stmt: BlockRealize, at: _Place, inside: _Place) -> _Place:
     """Where the init of a block runs: at the first points of the reduction, be there terms or not."""
     within = list(takewhile(lambda item: not isinstance(item, BlockRealize), reversed((*at.around, *at.above))))
     loops = [item for item in reversed(within) if isinstance(item, For)]

@@ -10,11 +10,11 @@ each instance, before the body, if
 - the spatial axes have values inside of their domains.
 
 The other parts of the predicate are about terms. They decide which terms are there, and never whether there is a first
-value: a sum without terms is the first value. So loops may change places without a change of what is computed.
+value: a sum without terms is the initial value. So loops may change places without a change of what is computed.
 
 TVM runs `init` where the reduced axes have their first values and the whole predicate holds (its pass
 `LowerInitBlock`). Both agree on programs whose predicate holds at the first points, such as those of split loops. Where
-TVM leaves an element without a first value, which then is whatever the memory held, this definition stores it.
+TVM leaves an element without a initial value, which then is whatever the memory held, this definition stores it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FirstPoints:
         loops: The loops around it within the same outer block, outermost first, as far as they are known.
         reduced: The loops of the reduction among them.
         begin: Where each of these begins, in terms of other variables.
-        guards: The parts of the predicate that decide whether there is a first value.
+        guards: The parts of the predicate that decide whether there is a initial value.
         terms: The parts that decide which terms there are.
     """
 

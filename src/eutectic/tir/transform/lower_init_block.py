@@ -1,4 +1,4 @@
-"""LowerInitBlock: the first values of reductions, as loops before the reduction."""
+"""LowerInitBlock: the initial values of reductions, as loops before the reduction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from eutectic.tir.transform.substitute import Substituter
 class LowerInitBlock(PrimFuncPass):
     """Make the `init` of reduction blocks statements of their own.
 
-    `first_points` says where it runs. The first values are stored by loops before the
+    `first_points` says where it runs. The initial values are stored by loops before the
     outermost loop of the reduction. Where the loops do not allow that, they are stored under
     a condition at the first points, and once more before loops that have no iterations.
 
@@ -120,20 +120,20 @@ class _InitLowering(StmtMutator):
         return _in_place(points, init, body)
 
     def _leaves_memory(self, init: Stmt, chain: Sequence[For | SeqStmt], loop: For) -> bool:
-        """Whether first values use memory that exists only inside of a loop."""
+        """Whether initial values use memory that exists only inside of a loop."""
         depth = next(k for k, item in enumerate(chain) if item is loop)
         return any(self.memory.get(buffer, 0) > depth for buffer in touched(init))
 
 
 def loop_after_init(stmt: BlockRealize, chain: Sequence[For | SeqStmt]) -> For | None:
-    """The loop before which the first values of a reduction are stored, wherever the program runs.
+    """The loop before which the initial values of a reduction are stored, wherever the program runs.
 
     Args:
         stmt: A block with an `init`.
         chain: The loops and sequences around it, outermost first, from the last other statement on.
 
     Returns:
-        The outermost loop of the reduction; None when first values are stored at the first points instead.
+        The outermost loop of the reduction; None when initial values are stored at the first points instead.
     """
     return _loop_after_init(first_points(stmt, [item for item in chain if isinstance(item, For)]), chain)
 
@@ -158,13 +158,13 @@ def _loop_after_init(points: FirstPoints, chain: Sequence[For | SeqStmt]) -> For
 
 
 def _hoisted(points: FirstPoints, init: Stmt, outermost: For) -> Stmt:
-    """The first values of all instances that are reached inside of a loop."""
+    """The initial values of all instances that are reached inside of a loop."""
     inside = list(dropwhile(lambda loop: loop is not outermost, points.loops))
     return _init_nest(points, init, [loop for loop in inside if loop not in points.reduced], points.conditions)
 
 
 def _without_terms(points: FirstPoints, init: Stmt, chain: Sequence[For | SeqStmt]) -> list[Stmt]:
-    """The first values for the case that a loop of the reduction has no iterations.
+    """The initial values for the case that a loop of the reduction has no iterations.
 
     Args:
         points: The first points.
@@ -179,7 +179,7 @@ def _without_terms(points: FirstPoints, init: Stmt, chain: Sequence[For | SeqStm
         name = points.stmt.block.name_hint
         raise CodegenError(
             f"the init of block {name} names regions of buffers, and loop {loop.loop_var.name} of its reduction could "
-            "have no iterations: first values cannot be stored for this case",
+            "have no iterations: initial values cannot be stored for this case",
             help="decompose_reduction first, or give the loop an extent that is known to be positive",
         )
     inside = [item for item in chain if isinstance(item, For) and item not in points.reduced]
@@ -189,7 +189,7 @@ def _without_terms(points: FirstPoints, init: Stmt, chain: Sequence[For | SeqStm
 
 
 def _in_place(points: FirstPoints, init: Stmt, body: Stmt) -> Stmt:
-    """The block with its first values stored at the first points, under a condition."""
+    """The block with its initial values stored at the first points, under a condition."""
     stmt, block = points.stmt, points.stmt.block
     if not points.has_one and not points.begins:
         raise CodegenError(
@@ -224,7 +224,7 @@ def _is_bound_elsewhere(loop: For, spatial: set[Var], inside: Sequence[For]) -> 
 
 
 def _init_nest(points: FirstPoints, init: Stmt, loops: Sequence[For], conditions: Sequence[PrimExpr]) -> Stmt:
-    """Loops over first points that store first values; the loops of the reduction are where they begin."""
+    """Loops over first points that store initial values; the loops of the reduction are where they begin."""
     fresh: dict[Var, PrimExpr] = {
         loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype) for loop in loops
     }
@@ -252,7 +252,7 @@ def _init_nest(points: FirstPoints, init: Stmt, loops: Sequence[For], conditions
 
 
 class _BlocksInline(Substituter):
-    """Blocks of first values as their bodies: what these are substituted with uses loops, which blocks would hide."""
+    """Blocks of initial values as their bodies: what these are substituted with uses loops, which blocks would hide."""
 
     def visit_realize(self, stmt: BlockRealize) -> Stmt:
         """A block without buffers of its own."""
@@ -263,7 +263,7 @@ class _BlocksInline(Substituter):
 
 
 def _uses_own_buffers(block: Block) -> bool:
-    """Whether first values cannot be stored outside of a block, because they use what exists in it only."""
+    """Whether initial values cannot be stored outside of a block, because they use what exists in it only."""
     init = block.init
     if init is None or touched(init) & {*block.alloc_buffers, *(match.buffer for match in block.match_buffers)}:
         return True
@@ -272,16 +272,16 @@ def _uses_own_buffers(block: Block) -> bool:
 
 
 def _touches_memory_of(block: Block) -> bool:
-    """Whether first values are stored in memory that a block has for itself, which nothing sees that is outside."""
+    """Whether initial values are stored in memory that a block has for itself, which nothing sees that is outside."""
     return block.init is not None and bool(_stored(block.init) & {buffer.data for buffer in block.alloc_buffers})
 
 
 def _are_apart(stmt: BlockRealize, init: Stmt, chain: Sequence[For | SeqStmt], inside: Sequence[For]) -> bool:
-    """Whether no instance touches the first values of another one that comes later, but inside of the same loop.
+    """Whether no instance touches the initial values of another one that comes later, but inside of the same loop.
 
     Args:
         stmt: The block.
-        init: Its first values.
+        init: Its initial values.
         chain: The loops and sequences around it.
         inside: The loops from the outermost one of the reduction on.
     """

@@ -25,9 +25,9 @@ from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.legality.elementwise import elementwise
 from eutectic.tir.schedule.legality.padding_box import Box, box_of
-from eutectic.tir.schedule.legality.safe_values import why_unsafe
 from eutectic.tir.schedule.legality.scope import require_closed, require_one_name_each
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
+from eutectic.tir.schedule.legality.speculatable import why_not_speculatable
 from eutectic.tir.schedule.state import BlockSite, LoopSite
 from eutectic.tir.stmt import BufferStore, For, SeqStmt
 from eutectic.tir.transform.index_facts import reads_memory
@@ -179,7 +179,7 @@ def _races(edit: Edit, found: Padding, loop: For) -> bool:
 
 def require_safe_border(edit: Edit, found: Padding) -> None:
     """The value of the border can be computed everywhere, and is the same before the loop."""
-    why = why_unsafe(found.border)
+    why = why_not_speculatable(found.border)
     if any(isinstance(item, BufferLoad) for item in post_order(found.border)):
         why = "it reads memory"
     if why is not None:

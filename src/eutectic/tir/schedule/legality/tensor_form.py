@@ -135,7 +135,7 @@ def require_implementation(impl: PrimFunc, desc: PrimFunc) -> None:
                 _fail(what, f"takes {one.name} of {name} {a}, and {name} {b} is described for {other.name}")
     root = root_of(impl)
     if isinstance(impl.body, BlockRealize) and (root is None or root.init is not None or not impl.body.always_runs):
-        _fail(what, "must have one root block, without axes, first values or a condition")
+        _fail(what, "must have one root block, without axes, initial values or a condition")
     described = accesses_of(desc.body).written
     for one, other in zip(mine, wanted, strict=True):
         if one.data in written_data(impl) and other.data not in described:

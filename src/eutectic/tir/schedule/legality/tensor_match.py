@@ -189,7 +189,7 @@ def _peeled(stmt: Stmt, values: dict[Var, PrimExpr]) -> Stmt:
             if not stmt.always_runs:
                 raise MismatchError(f"block {block.name_hint} runs under a condition")
             if block.init is not None or block.alloc_buffers or block.match_buffers:
-                raise MismatchError(f"block {block.name_hint} has first values or buffers of its own")
+                raise MismatchError(f"block {block.name_hint} has initial values or buffers of its own")
             for axis, value in zip(block.iter_vars, stmt.iter_values, strict=True):
                 values[axis.var] = with_values(value, values)
             stmt = block.body

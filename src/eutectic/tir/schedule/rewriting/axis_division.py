@@ -132,7 +132,7 @@ def _bases(
 ) -> list[tuple[PrimExpr, PrimExpr]]:
     """Values that tiles can be counted from, and the number of tiles then.
 
-    The tiles of a reduction with first values are counted from its beginning, so that the first tile is the
+    The tiles of a reduction with initial values are counted from its beginning, so that the first tile is the
     one in which they are stored.
     """
     assert axis.dom is not None

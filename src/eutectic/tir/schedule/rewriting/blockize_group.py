@@ -34,7 +34,7 @@ def outer_of_group(edit: Edit, sites: Sequence[BlockSite]) -> tuple[dict[Stmt, S
 
     Raises:
         ScheduleError: there are none, or not in one scope; they are not all the blocks of parts that follow each
-            other; or a reduction among them would not store its first values where it has no terms.
+            other; or a reduction among them would not store its initial values where it has no terms.
     """
     around, parts = _parts(edit, sites)
     loops = [item for item in around if isinstance(item, For)]
@@ -89,7 +89,7 @@ def _parts(edit: Edit, sites: Sequence[BlockSite]) -> tuple[list[Stmt], list[Stm
 
 
 def _require_terms(edit: Edit, sites: Sequence[BlockSite], loops: Sequence[For]) -> None:
-    """A reduction over a loop outside of the new block stores its first values in the loop."""
+    """A reduction over a loop outside of the new block stores its initial values in the loop."""
     for site in sites:
         analyzer = analyzer_for(site)
         for axis, value in zip(site.block.iter_vars, site.stmt.iter_values, strict=True):

@@ -105,12 +105,12 @@ class Relaying(StmtMutator):
         if not any(self._concerns(region) for region in (*made.reads, *made.writes)):
             return made
         reads, writes = block_access(made)
-        return updated(made, reads=self._restated(made.reads, reads), writes=self._restated(made.writes, writes))
+        return updated(made, reads=self._recomputed(made.reads, reads), writes=self._recomputed(made.writes, writes))
 
     def _concerns(self, region: BufferRegion) -> bool:
         return any(item is self.old for item in post_order(region))
 
-    def _restated(self, stated: Sequence[BufferRegion], found: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
+    def _recomputed(self, stated: Sequence[BufferRegion], found: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
         """The regions that a block states, with what is found in the place of those that have to do with the buffer."""
         out: dict[Buffer, BufferRegion] = {}
         fresh = {region.buffer: region for region in found}

@@ -1,4 +1,4 @@
-"""Which first values of a reduction are stored, also where it has no terms: no schedule must change it."""
+"""Which initial values of a reduction are stored, also where it has no terms: no schedule must change it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from eutectic.tir.transform.lower_init_block import loop_after_init
 from eutectic.tir.transform.statement_mutator import with_values
 
 
-def loop_of_first_values(site: BlockSite) -> For | None:
-    """The loop before which the first values are stored; None when they are stored with the first term."""
+def loop_of_reduction_init(site: BlockSite) -> For | None:
+    """The loop before which the initial values are stored; None when they are stored with the first term."""
     around = takewhile(lambda item: isinstance(item, For | SeqStmt), reversed(site.above))
     chain = [item for item in around if isinstance(item, For | SeqStmt)]
     return loop_after_init(site.stmt, chain[::-1])
@@ -49,7 +49,7 @@ def first_points_of(site: BlockSite) -> FirstPoints:
     return first_points(site.stmt, site.loops)
 
 
-def first_elements(site: BlockSite, within: Mapping[Var, Bounds] | None = None) -> Region:
+def initial_elements(site: BlockSite, within: Mapping[Var, Bounds] | None = None) -> Region:
     """What the init of a block stores, or the points that it runs at.
 
     Args:
@@ -76,10 +76,10 @@ def first_elements(site: BlockSite, within: Mapping[Var, Bounds] | None = None) 
     return Region(indices, iters, conjunction([*points.conditions, *points.axes_begin, *inside]))
 
 
-def require_same_first_values(
+def require_same_reduction_init(
     edit: Edit, old: BlockSite, new: BlockSite, within: Mapping[Var, Bounds] | None = None
 ) -> None:
-    """Refuse a step after which other first values would be stored, because a condition is about terms no more.
+    """Refuse a step after which other initial values would be stored, because a condition is about terms no more.
 
     Args:
         edit: The call, when it is done.
@@ -88,21 +88,21 @@ def require_same_first_values(
         within: Bounds of loops to which the block was restricted on purpose.
 
     Raises:
-        ScheduleError: it is not proved that the same first values are stored.
+        ScheduleError: it is not proved that the same initial values are stored.
     """
     unchanged = new.stmt.predicate is old.stmt.predicate and all(
         map(structural_equal, old.stmt.iter_values, new.stmt.iter_values)
     )
     if unchanged or (first_points_of(old).terms_hold and first_points_of(new).terms_hold):
         return
-    before, after = first_elements(old, within), first_elements(new)
+    before, after = initial_elements(old, within), initial_elements(new)
     given = context_of([item for item in new.above if item not in new.within_scope])
     if covers(before, after, given) and covers(after, before, given):
         return
     name, mixed = new.block.name_hint, _said(old)
     message = (
-        f"{edit.name}: block {name} runs where {mixed}, which leaves out terms and no first values; it is not proved "
-        "that it would store the same first values"
+        f"{edit.name}: block {name} runs where {mixed}, which leaves out terms and no initial values; it is not proved "
+        "that it would store the same initial values"
     )
     help = "decompose_reduction first, or keep loops of the reduction apart from the others"
     edit.refuse(new, message, help=help)
@@ -114,8 +114,8 @@ def _said(site: BlockSite) -> str:
     return " and ".join(shown(part) for part in points.terms or points.guards)
 
 
-def require_first_values(edit: Edit, before: ScheduleState) -> None:
-    """Refuse a step after which a reduction without terms would not store its first values any more.
+def require_reduction_init(edit: Edit, before: ScheduleState) -> None:
+    """Refuse a step after which a reduction without terms would not store its initial values any more.
 
     Args:
         edit: The call, when it is done.
@@ -129,20 +129,20 @@ def require_first_values(edit: Edit, before: ScheduleState) -> None:
         stored = {
             block_key(site.block)
             for site in before.index(name).blocks
-            if site.block.init is not None and not has_terms(site) and loop_of_first_values(site) is not None
+            if site.block.init is not None and not has_terms(site) and loop_of_reduction_init(site) is not None
         }
         for site in edit.state.index(name).blocks if stored else ():
             lost = block_key(site.block) in stored and site.block.init is not None
-            if lost and not has_terms(site) and loop_of_first_values(site) is None:
+            if lost and not has_terms(site) and loop_of_reduction_init(site) is None:
                 message = (
-                    f"{edit.name}: block {site.block.name_hint} would not store its first values where its reduction "
+                    f"{edit.name}: block {site.block.name_hint} would not store its initial values where its reduction "
                     "has no terms"
                 )
                 edit.refuse(site, message, help="decompose_reduction before, or loops over terms that are known to run")
 
 
 def _require_same_guards(edit: Edit, before: ScheduleState, name: str) -> None:
-    """As `require_same_first_values`, for all blocks of a function that are still there and may have changed."""
+    """As `require_same_reduction_init`, for all blocks of a function that are still there and may have changed."""
     if edit.name == "loop_partition":
         return  # it divides the points of a block, and has looked at each part
     for site in edit.state.index(name).blocks:
@@ -150,4 +150,4 @@ def _require_same_guards(edit: Edit, before: ScheduleState, name: str) -> None:
             continue
         old = before.index(name).with_key(block_key(site.block))
         if len(old) == 1 and old[0].block.init is not None:
-            require_same_first_values(edit, old[0], site)
+            require_same_reduction_init(edit, old[0], site)

@@ -1,4 +1,4 @@
-"""Memory that an iteration reads only what it wrote itself of: iterations can have memory of their own."""
+"""Privatization: iterations can have memory of their own when each reads of it only what it wrote itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eutectic.tir.block import BlockRealize
 from eutectic.tir.stmt import For, Stmt
 
 
-def reads_own_writes(own: Sequence[Access], above: Sequence[Stmt]) -> bool:
+def is_privatizable(own: Sequence[Access], above: Sequence[Stmt]) -> bool:
     """Whether all that is read of a buffer is proved to have been written before, by the same run of a statement.
 
     Args:

@@ -1,4 +1,4 @@
-"""Points of a nest of loops in another order: whether accesses of an element stay in theirs."""
+"""Whether the points of a nest of loops may be permuted: accesses of an element must stay in their order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from eutectic.tir.transform.conditions import variables
 from eutectic.tir.transform.statement_mutator import with_values
 
 
-def turned(loops: Sequence[For], order: Sequence[PrimExpr], above: Sequence[Stmt] = ()) -> Conflict | Stmt | None:
+def permutation_conflict(
+    loops: Sequence[For], order: Sequence[PrimExpr], above: Sequence[Stmt] = ()
+) -> Conflict | Stmt | None:
     """What keeps the points of a nest from being run in another order.
 
     Args:

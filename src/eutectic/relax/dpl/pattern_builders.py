@@ -20,14 +20,14 @@ from eutectic.relax.dpl.pattern import (
 )
 from eutectic.support.errors import PatternError
 
-Recipe: TypeAlias = tuple[DFPattern, dict[str, DFPattern]]
+PatternWithParts: TypeAlias = tuple[DFPattern, dict[str, DFPattern]]
 
 STACKED_LAYOUTS = ("BS3NH", "SBN3H")
 
 
 def make_fused_bias_activation_pattern(
     op_name: str, with_bias: bool = False, activation: str | None = None, allow_reshape: bool = False
-) -> Recipe:
+) -> PatternWithParts:
     """An operator with two operands, then optionally a bias and an activation.
 
     Args:
@@ -42,12 +42,14 @@ def make_fused_bias_activation_pattern(
     return annotated_bias_activation_pattern(op_name, with_bias, activation, allow_reshape)
 
 
-def make_conv2d_pattern(with_bias: bool = False, activation: str | None = None) -> Recipe:
+def make_conv2d_pattern(with_bias: bool = False, activation: str | None = None) -> PatternWithParts:
     """A convolution over two axes, then optionally a bias and an activation; parts as above."""
     return annotated_bias_activation_pattern("relax.nn.conv2d", with_bias, activation)
 
 
-def make_matmul_pattern(with_bias: bool = False, activation: str | None = None, transposed_rhs: bool = False) -> Recipe:
+def make_matmul_pattern(
+    with_bias: bool = False, activation: str | None = None, transposed_rhs: bool = False
+) -> PatternWithParts:
     """A matrix product, then optionally a bias and an activation.
 
     Args:
@@ -69,7 +71,7 @@ def make_matmul_pattern(with_bias: bool = False, activation: str | None = None, 
     return out, parts
 
 
-def _matmul(transposed_rhs: bool) -> Recipe:
+def _matmul(transposed_rhs: bool) -> PatternWithParts:
     lhs, rhs = wildcard().named("lhs"), wildcard().named("rhs")
     parts: dict[str, DFPattern] = {"lhs": lhs, "rhs": rhs}
     operand: DFPattern = rhs
@@ -83,7 +85,7 @@ def make_residual_block_pattern(
     node_output: DFPattern | tuple[DFPattern, Mapping[str, DFPattern]],
     binary_op: str = "relax.add",
     activation: str | None = None,
-) -> Recipe:
+) -> PatternWithParts:
     """What a pattern matches combined with a further tensor, then optionally an activation.
 
     Args:
@@ -103,7 +105,7 @@ def make_residual_block_pattern(
     return out, {**parts, "residual": residual}
 
 
-def make_matmul_dequantize_pattern(transposed_rhs: bool = False) -> Recipe:
+def make_matmul_dequantize_pattern(transposed_rhs: bool = False) -> PatternWithParts:
     """A matrix product that is dequantized with a constant scale and zero point.
 
     Returns:
@@ -114,7 +116,7 @@ def make_matmul_dequantize_pattern(transposed_rhs: bool = False) -> Recipe:
     return is_op("relax.dequantize")(root, scale, zero).named("dequantize"), {**parts}
 
 
-def make_matmul_multiply_pattern(transposed_rhs: bool = False) -> Recipe:
+def make_matmul_multiply_pattern(transposed_rhs: bool = False) -> PatternWithParts:
     """A matrix product times the product of two scales, then a cast: what 8-bit floats are multiplied with.
 
     Returns:
@@ -126,14 +128,14 @@ def make_matmul_multiply_pattern(transposed_rhs: bool = False) -> Recipe:
     return is_op("relax.astype")(scaled), parts
 
 
-def make_layer_norm_pattern() -> Recipe:
+def make_layer_norm_pattern() -> PatternWithParts:
     """Layer normalisation; parts `data`, `gamma`, `beta`, `root`."""
     parts: dict[str, DFPattern] = {name: wildcard().named(name) for name in ("data", "gamma", "beta")}
     out = is_op("relax.nn.layer_norm")(*parts.values()).named("root")
     return out, {**parts, "root": out}
 
 
-def make_rms_norm_pattern() -> Recipe:
+def make_rms_norm_pattern() -> PatternWithParts:
     """Root-mean-square normalisation; parts `data`, `weight`, `root`.
 
     Matches the operator. TVM matches a `call_tir` of any function whose name contains `rms_norm`, which says
@@ -144,7 +146,7 @@ def make_rms_norm_pattern() -> Recipe:
     return out, {**parts, "root": out}
 
 
-def make_attention_pattern(with_bias: bool = False, var_len: bool = False) -> Recipe:
+def make_attention_pattern(with_bias: bool = False, var_len: bool = False) -> PatternWithParts:
     """Attention as one operator.
 
     Args:
@@ -171,7 +173,7 @@ def make_attention_pattern(with_bias: bool = False, var_len: bool = False) -> Re
     return out, {**parts, "root": out}
 
 
-def make_stacked_attention_pattern(start_op: str, with_bias: bool = False, layout: str = "BS3NH") -> Recipe:
+def make_stacked_attention_pattern(start_op: str, with_bias: bool = False, layout: str = "BS3NH") -> PatternWithParts:
     """Attention whose query, key and value are parts of one tensor.
 
     Args:

@@ -1,4 +1,4 @@
-"""Expressions that can be computed where they were not before: nothing in them can fail."""
+"""Expressions that can be speculated, that is computed where they were not before: nothing in them can fail."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _OF_INTEGERS: Final = frozenset(
 )
 
 
-def why_unsafe(root: PrimExpr) -> str | None:
+def why_not_speculatable(root: PrimExpr) -> str | None:
     """Why an expression could fail for some values of its variables, in words; None when it cannot.
 
     Accesses of memory are not looked at: whether they are in bounds is for the caller to know.

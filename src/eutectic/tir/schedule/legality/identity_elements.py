@@ -1,4 +1,4 @@
-"""Terms of a reduction that make no difference to its result, whatever the other terms are."""
+"""Identity elements of reductions: terms that make no difference to the result, whatever the other terms are."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SAID: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Neutral:
+class IdentityElement:
     """What copies of operands are filled with.
 
     Attributes:
@@ -67,12 +67,12 @@ def _number(kind: str, dtype: str) -> int | float:
     return integer_limits(dtype)[0 if kind == "max" else 1]
 
 
-def neutral_of(update: BufferStore, first: PrimExpr, axes: Sequence[Var]) -> Neutral | str:
+def identity_element(update: BufferStore, first: PrimExpr, axes: Sequence[Var]) -> IdentityElement | str:
     """What operands have to be at new points of a reduction, so that its result stays the same, bit for bit.
 
     Args:
         update: How a reduction adds a term.
-        first: Its first value.
+        first: Its initial value.
         axes: The axes with new points.
 
     Returns:
@@ -84,13 +84,13 @@ def neutral_of(update: BufferStore, first: PrimExpr, axes: Sequence[Var]) -> Neu
     dtype = update.buffer.dtype
     known = isinstance(first, FloatImm) and (first.value != 0 or math.copysign(1.0, first.value) > 0)
     if combiner.kind == "sum" and is_float(dtype) and not known:
-        return "its first value could be -0.0, which adding 0 makes 0.0"
+        return "its initial value could be -0.0, which adding 0 makes 0.0"
     for axis in axes:
         # at a new point of one axis the others may be anywhere
         found = _at(combiner.term, {axis}, combiner.kind)
         if isinstance(found, str) or found is None or found != _number(combiner.kind, dtype):
             return f"its term {_SAID[combiner.kind]}, at new points of axis {axis.name}"
-    return Neutral(combiner.kind, tuple(axes))
+    return IdentityElement(combiner.kind, tuple(axes))
 
 
 @deep

@@ -10,7 +10,7 @@ from eutectic.relax import op
 from eutectic.relax.analysis import get_var2val
 from eutectic.relax.dpl import is_op, wildcard
 from eutectic.relax.dpl.attention_rewrite import make_attention_rewrite_pattern
-from eutectic.relax.dpl.recipes import (
+from eutectic.relax.dpl.pattern_builders import (
     make_attention_pattern,
     make_conv2d_pattern,
     make_fused_bias_activation_pattern,
