@@ -16,12 +16,12 @@ from eutectic.ir.dtype import is_float, is_integer, to_numpy
 from eutectic.script import from_source
 from eutectic.support.errors import InternalError, ScheduleError
 from eutectic.tir import PrimFunc
+from eutectic.tir.analysis.index_facts import loops_of
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.interpret import run
 from eutectic.tir.schedule import Schedule
 from eutectic.tir.schedule.validate import inputs
 from eutectic.tir.transform import lower
-from eutectic.tir.transform.index_facts import loops_of
 
 KINDS: Final = ("numbers", "small integers", "special values", "large integers")
 _TEXT: Final = """

@@ -13,6 +13,7 @@ from eutectic.ir.prim_expr import Var
 from eutectic.ir.structural import structural_equal
 from eutectic.script import tir as T
 from eutectic.tir import Allocate, For, PrimFunc, Schedule
+from eutectic.tir.analysis.index_facts import statements
 from eutectic.tir.transform import (
     CompactBufferAllocation,
     PlanAndUpdateBufferAllocationLocation,
@@ -22,7 +23,6 @@ from eutectic.tir.transform import (
     lower_init_block,
     plan_allocations,
 )
-from eutectic.tir.transform.index_facts import statements
 
 
 def compacted(func: PrimFunc) -> PrimFunc:

@@ -42,9 +42,12 @@ from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
 from eutectic.support.deep import deep
 from eutectic.tir.access import Domains, relax
+from eutectic.tir.analysis.conditions import conjuncts, variables
+from eutectic.tir.analysis.first_points import conjunction_of, first_point, first_points, variables_by_kind
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
 from eutectic.tir.expr import Let
+from eutectic.tir.statement_mutator import operands_of, with_values
 from eutectic.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -59,9 +62,6 @@ from eutectic.tir.stmt import (
     Stmt,
     While,
 )
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.first_points import conjunction_of, first_point, first_points, variables_by_kind
-from eutectic.tir.transform.statement_mutator import operands_of, with_values
 
 Bounds: TypeAlias = tuple[PrimExpr, PrimExpr]  # first value and number of values
 _EFFECTS: Final = frozenset(

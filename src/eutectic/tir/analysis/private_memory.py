@@ -9,6 +9,7 @@ from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Call, PrimExpr, Var
 from eutectic.ir.visit import post_order
 from eutectic.tir.analysis.accesses import accesses_of
+from eutectic.tir.analysis.index_facts import exprs_of, statements
 from eutectic.tir.analysis.privatization import is_privatizable
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -24,7 +25,6 @@ from eutectic.tir.stmt import (
     SeqStmt,
     Stmt,
 )
-from eutectic.tir.transform.index_facts import exprs_of, statements
 
 _ENTERED: Final = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED)
 _APART: Final = {"shared": ("blockIdx",), "local": ("blockIdx", "threadIdx"), "warp": ("blockIdx",)}

@@ -25,9 +25,9 @@ from eutectic.tir.function import PrimFunc
 from eutectic.tir.schedule.rules.cpu import schedule_by_rules
 from eutectic.tir.schedule.rules.registry import register_scheduler
 from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, ForKind, Stmt, parts_of, seq
+from eutectic.tir.substitute import Substituter
 from eutectic.tir.transform.lower_tir import is_lowered
 from eutectic.tir.transform.schedule_for_target import SCHEDULED
-from eutectic.tir.transform.substitute import Substituter
 
 
 def schedule_for_cpu(func: PrimFunc, machine: Machine) -> PrimFunc:

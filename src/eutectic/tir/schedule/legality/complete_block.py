@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from eutectic.arith.sets import Region, covers, is_empty, is_injective
 from eutectic.ir.prim_expr import EQ, NE, PrimExpr, Var, compare, logical_or
 from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import FALSE, TRUE, conjunction, in_bounds, lexicographic, may_meet
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import rewrite_expr
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.conditions import variables
-from eutectic.tir.transform.statement_mutator import rewrite_expr
 
 
 @dataclass(frozen=True, slots=True)

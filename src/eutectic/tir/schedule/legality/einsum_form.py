@@ -17,6 +17,7 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.ir.visit import post_order
 from eutectic.tir.analysis.accesses import is_opaque, same_indices
+from eutectic.tir.analysis.init_placement import loop_after_init
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
@@ -24,9 +25,8 @@ from eutectic.tir.schedule.legality.scope import require_one_name_each, scope_of
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.legality.speculatable import why_not_speculatable
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import is_zero
 from eutectic.tir.stmt import BufferStore, For, SeqStmt
-from eutectic.tir.transform.lower_init_block import loop_after_init
-from eutectic.tir.transform.statement_mutator import is_zero
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from eutectic.ir.prim_expr import (
 from eutectic.ir.visit import post_order
 from eutectic.tir.analysis.accesses import Access, accesses_of
 from eutectic.tir.analysis.dependence import TRUE, conjunction, context_of, in_bounds, may_meet
+from eutectic.tir.analysis.index_facts import reads_memory
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.function import PrimFunc
@@ -29,9 +30,8 @@ from eutectic.tir.schedule.legality.scope import require_closed, require_one_nam
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.legality.speculatable import why_not_speculatable
 from eutectic.tir.schedule.state import BlockSite, LoopSite
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, SeqStmt
-from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from itertools import product
 from eutectic.arith.sets import Region, is_empty
 from eutectic.ir.prim_expr import EQ, LT, NE, PrimExpr, Var, compare
 from eutectic.tir.analysis.accesses import Access, accesses_of
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import Conflict, conjunction, context_of, in_bounds, may_meet, pairs
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.conditions import variables
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 def permutation_conflict(

@@ -9,17 +9,17 @@ from eutectic.arith.sets import Region, covers
 from eutectic.ir.prim_expr import GT, IntImm, Var, compare
 from eutectic.ir.structural import structural_equal
 from eutectic.tir.analysis.accesses import Bounds
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import conjunction, context_of, in_bounds
+from eutectic.tir.analysis.first_points import FirstPoints, first_points
+from eutectic.tir.analysis.init_placement import loop_after_init
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.handles import block_key
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.state import BlockSite, ScheduleState
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, SeqStmt
-from eutectic.tir.transform.conditions import variables
-from eutectic.tir.transform.first_points import FirstPoints, first_points
-from eutectic.tir.transform.lower_init_block import loop_after_init
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 def loop_of_reduction_init(site: BlockSite) -> For | None:

@@ -22,11 +22,11 @@ from eutectic.ir.prim_expr import (
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.analysis.accesses import Accesses, accesses_of, is_affine, is_opaque
 from eutectic.tir.analysis.dependence import region_of, whole
+from eutectic.tir.analysis.index_facts import expressions, statements
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt
-from eutectic.tir.transform.index_facts import expressions, statements
 from eutectic.tir.well_formed import verify_well_formed
 
 _PLAIN = (IntImm, FloatImm, Var, BufferLoad, BinaryExpr, Comparison, Select, Not, Cast, Call)

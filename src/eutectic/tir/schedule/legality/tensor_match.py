@@ -27,13 +27,13 @@ from eutectic.ir.prim_expr import (
     sub,
 )
 from eutectic.support.deep import deep
+from eutectic.tir.analysis.index_facts import reads_memory
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.iter_var import Range
 from eutectic.tir.schedule.error import shown
+from eutectic.tir.statement_mutator import operands_of, with_operands, with_values
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt
-from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import operands_of, with_operands, with_values
 
 _EITHER_WAY = (Add, Mul, Min, Max)
 

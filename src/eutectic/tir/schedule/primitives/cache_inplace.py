@@ -9,6 +9,7 @@ from eutectic.arith.sets import Region, covers, is_empty
 from eutectic.ir.prim_expr import EQ, LE, LT, IntImm, PrimExpr, Var, add, compare, logical_and, logical_not, sub
 from eutectic.tir.access import Interval
 from eutectic.tir.analysis.accesses import Access, accesses_of, is_affine
+from eutectic.tir.analysis.conditions import conjuncts
 from eutectic.tir.analysis.dependence import TRUE, conjunction, context_of, region_of, writes_all
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -23,9 +24,8 @@ from eutectic.tir.schedule.primitives.cache import insert_cache, part_of_scope, 
 from eutectic.tir.schedule.rewriting.buffers import like, with_buffers
 from eutectic.tir.schedule.rewriting.move_block import joined, span_of
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, Stmt, parts_of, seq
-from eutectic.tir.transform.conditions import conjuncts
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.rewriting.regions import RegionRecomputer, with_recomputed_regions
 from eutectic.tir.schedule.rewriting.removal import taken_out, without_buffer
 from eutectic.tir.schedule.state import BlockSite, replaced
+from eutectic.tir.statement_mutator import rewrite_expr
 from eutectic.tir.stmt import BufferStore, Stmt
-from eutectic.tir.transform.statement_mutator import rewrite_expr
-from eutectic.tir.transform.substitute import fresh_lets
+from eutectic.tir.substitute import fresh_lets
 
 IF: Final = "tir.if_then_else"
 

@@ -10,18 +10,18 @@ from eutectic.ir.prim_expr import GT, IntImm, PrimExpr, Var, compare, logical_an
 from eutectic.ir.visit import post_order
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import conjunction, context_of, late, region_of, writes_once
+from eutectic.tir.analysis.init_placement import touched
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, BlockRV, LoopRV
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.state import BlockSite, LoopSite, walk
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.lower_init_block import touched
-from eutectic.tir.transform.statement_mutator import with_values
-from eutectic.tir.transform.substitute import substitute
+from eutectic.tir.substitute import substitute
 
 
 @primitive

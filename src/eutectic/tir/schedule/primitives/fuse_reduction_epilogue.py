@@ -18,8 +18,8 @@ from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.rewriting.removal import taken_out, without_buffer
 from eutectic.tir.schedule.state import replaced
+from eutectic.tir.statement_mutator import rewrite_expr, with_values
 from eutectic.tir.stmt import BufferStore, Stmt, seq
-from eutectic.tir.transform.statement_mutator import rewrite_expr, with_values
 
 MODES: Final = ("exact", "per_iteration")
 _REASSOCIATED: Final = ("float32", "float64")  # sums of narrower floats would stop growing at a large bias

@@ -9,6 +9,7 @@ from itertools import pairwise
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var, add, sub
 from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.index_facts import expressions, loops_of, reads_memory, statements
 from eutectic.tir.analysis.private_memory import private_buffers
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
@@ -26,7 +27,6 @@ from eutectic.tir.schedule.rewriting.loop_trim import Trimming
 from eutectic.tir.schedule.rewriting.regions import RegionRecomputer, with_recomputed_regions
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
 from eutectic.tir.stmt import AttrStmt, Evaluate, For, Stmt, seq
-from eutectic.tir.transform.index_facts import expressions, loops_of, reads_memory, statements
 
 
 @primitive

@@ -30,8 +30,8 @@ from eutectic.tir.schedule.legality.scopes import require_shared
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.state import replaced
+from eutectic.tir.statement_mutator import StmtMutator, rewrite_expr, updated
 from eutectic.tir.stmt import BufferStore, For, Stmt, parts_of, seq
-from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated
 
 _Body: TypeAlias = Callable[[tuple[Var, ...], tuple[PrimExpr, ...]], Stmt]
 

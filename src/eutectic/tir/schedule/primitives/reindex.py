@@ -11,6 +11,7 @@ from eutectic.ir.prim_expr import And, Call, Or, PrimExpr, Var
 from eutectic.ir.visit import post_order
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import Access, accesses_of, same_indices
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import TRUE, context_of, region_of, whole, writes_all
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
@@ -25,9 +26,8 @@ from eutectic.tir.schedule.legality.scopes import require_shared
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.state import BlockSite, replaced
+from eutectic.tir.statement_mutator import StmtMutator, is_zero, rewrite_expr, updated, with_values
 from eutectic.tir.stmt import BufferStore, For, Stmt, parts_of, seq
-from eutectic.tir.transform.conditions import variables
-from eutectic.tir.transform.statement_mutator import StmtMutator, is_zero, rewrite_expr, updated, with_values
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.rewriting.removal import taken_out, without_buffer
 from eutectic.tir.schedule.state import BlockSite, replaced
+from eutectic.tir.statement_mutator import rewrite_expr
 from eutectic.tir.stmt import BufferStore
-from eutectic.tir.transform.statement_mutator import rewrite_expr
 
 
 @primitive

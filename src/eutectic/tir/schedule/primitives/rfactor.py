@@ -11,6 +11,7 @@ from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, logical_and
 from eutectic.ir.structural import structural_equal
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import TRUE, context_of, late, region_of, writes_all, writes_once
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
@@ -23,9 +24,8 @@ from eutectic.tir.schedule.legality.scopes import require_shared
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, Stmt, seq
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 @dataclass(frozen=True, slots=True)

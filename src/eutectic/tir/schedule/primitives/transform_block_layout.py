@@ -11,6 +11,7 @@ from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.tir.analysis.accesses import is_affine
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import context_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.index_map import IndexMap
@@ -27,9 +28,8 @@ from eutectic.tir.schedule.refusals import refuse_conflict
 from eutectic.tir.schedule.rewriting.layout_rewrite import index_map_argument, with_axes
 from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.state import BlockSite, LoopSite
+from eutectic.tir.statement_mutator import is_zero, with_values
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.conditions import variables
-from eutectic.tir.transform.statement_mutator import is_zero, with_values
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import GT, PrimExpr, Var, compare
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import TRUE
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.iter_var import IterVar, Range
@@ -16,7 +17,6 @@ from eutectic.tir.schedule.legality.scope import child_blocks, known_accesses, s
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.state import BlockSite
 from eutectic.tir.stmt import For, SeqStmt, Stmt, seq
-from eutectic.tir.transform.conditions import variables
 
 
 def outer_of_group(edit: Edit, sites: Sequence[BlockSite]) -> tuple[dict[Stmt, Stmt], Block]:

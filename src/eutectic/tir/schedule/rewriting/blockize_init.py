@@ -10,15 +10,15 @@ from eutectic.ir.prim_expr import EQ, GT, PrimExpr, Var, compare, logical_and
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import TRUE, conjunction, context_of, late, writes_once
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.legality.nest_under import Nest
 from eutectic.tir.schedule.rewriting.axis_division import AxisParts
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 def outer_init(

@@ -12,7 +12,9 @@ from eutectic.ir.visit import rewrite
 from eutectic.support.errors import WellFormedError
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import accesses_of
+from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import TRUE, conjunction, context_of
+from eutectic.tir.analysis.index_facts import reads_memory
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.schedule.edit import Edit
@@ -25,10 +27,8 @@ from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.rewriting.axis_division import AxisParts, divided
 from eutectic.tir.schedule.rewriting.blockize_init import outer_init
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import rewrite_expr, with_values
 from eutectic.tir.stmt import Stmt
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import rewrite_expr, with_values
 
 
 def blockize_nest(edit: Edit, nest: Nest, keep_unit_axes: bool = True) -> BlockRV:

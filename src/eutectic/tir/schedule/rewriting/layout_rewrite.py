@@ -10,15 +10,15 @@ from eutectic.ir.node import Node, replace
 from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.index_facts import reads_memory
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.iter_var import Range
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import StmtMutator, rewrite_expr, updated, with_values
 from eutectic.tir.stmt import BufferStore, For, Stmt
-from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated, with_values
 
 
 def index_map_argument(

@@ -26,6 +26,7 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.tir.access import Interval, relax
 from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of, domains_of
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import TRUE, Conflict, conjunction, context_of, in_bounds, may_meet
 from eutectic.tir.analysis.program_order import fixed_loops, part_of
 from eutectic.tir.block import BlockRealize
@@ -38,7 +39,6 @@ from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.rewriting.removal import taken_out
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
 from eutectic.tir.stmt import For, SeqStmt, Stmt, parts_of, seq
-from eutectic.tir.transform.conditions import variables
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eutectic.tir.access import block_access
 from eutectic.tir.block import Block
-from eutectic.tir.transform.statement_mutator import StmtMutator, updated
+from eutectic.tir.statement_mutator import StmtMutator, updated
 
 
 class RegionRecomputer(StmtMutator):

@@ -11,11 +11,11 @@ from eutectic.ir.node import Node, children
 from eutectic.ir.prim_expr import BinaryExpr, Call, IntImm, PrimExpr, Select, Var
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order, rewrite
+from eutectic.tir.analysis.index_facts import looks_at_indices
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
 from eutectic.tir.schedule.rules.stage import Stage, loads, substitute
-from eutectic.tir.transform.index_facts import looks_at_indices
-from eutectic.tir.transform.substitute import fresh_lets
+from eutectic.tir.substitute import fresh_lets
 
 _FREE: Final = (
     *("tir.if_then_else", "tir.likely", "tir.bitwise_and", "tir.bitwise_or"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eutectic.ir.prim_expr import And, Call, IntImm, PrimExpr, Var
 from eutectic.support.deep import deep
 from eutectic.tir.expr import Let
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.statement_mutator import rewrite_expr
 
 
 @deep

@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from eutectic.arith.analyzer import Analyzer
 from eutectic.arith.sets import Region, is_empty, is_injective
 from eutectic.ir.prim_expr import EQ, GT, LE, LT, IntImm, PrimExpr, Var, add, compare, logical_and, logical_not
+from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.iter_var import IterVar, Range
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import For
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 @dataclass(frozen=True, slots=True)

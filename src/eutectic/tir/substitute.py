@@ -9,8 +9,8 @@ from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.tir.block import Block
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.expr import Let
+from eutectic.tir.statement_mutator import StmtMutator, map_buffer, rewrite_expr, updated
 from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, LetStmt, Stmt
-from eutectic.tir.transform.statement_mutator import StmtMutator, map_buffer, rewrite_expr, updated
 
 
 class Substituter(StmtMutator):

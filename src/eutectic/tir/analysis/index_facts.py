@@ -18,6 +18,7 @@ from eutectic.support.errors import InternalError
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.iter_var import Range
+from eutectic.tir.statement_mutator import operands_of
 from eutectic.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -32,7 +33,6 @@ from eutectic.tir.stmt import (
     Stmt,
     While,
 )
-from eutectic.tir.transform.statement_mutator import operands_of
 
 Linear: TypeAlias = dict[Var | None, int]  # coefficients of variables; that of None is the constant
 _LARGEST: Final = {"int32": 1 << 31, "int64": 1 << 63}
