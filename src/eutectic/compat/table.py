@@ -53,7 +53,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.binding_rewrite": (),
     "tvm.relax.block_builder": ("eutectic.relax.block_builder",),
     "tvm.relax.dpl": ("eutectic.relax.dpl",),
-    "tvm.relax.dpl.context": ("eutectic.relax.dpl.sequence",),
+    "tvm.relax.dpl.context": ("eutectic.relax.dpl.pattern",),
     "tvm.relax.dpl.pattern": ("eutectic.relax.dpl.pattern", "eutectic.relax.dpl"),
     "tvm.relax.dpl.rewrite": ("eutectic.relax.dpl",),
     "tvm.relax.expr": ("eutectic.relax.expr", "eutectic.relax.base"),

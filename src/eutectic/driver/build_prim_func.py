@@ -19,7 +19,7 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, mul
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
-from eutectic.relax.analysis.struct_info import substitute
+from eutectic.relax.struct_info_relations import substitute
 from eutectic.runtime.native_code import LoadedCode
 from eutectic.runtime.team import available_threads
 from eutectic.runtime.tensor import Tensor as RuntimeTensor

@@ -10,10 +10,10 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
 from eutectic.ir.transform import PassContext
 from eutectic.ir.visit import rewrite
-from eutectic.relax.analysis.struct_info import free_symbolic_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Call, Function, MatchCast, Var
+from eutectic.relax.struct_info_relations import free_symbolic_vars
 from eutectic.runtime.program import Program
 from eutectic.support.deep import deep
 from eutectic.target import Target

@@ -22,10 +22,10 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.prim_expr import evaluate
 from eutectic.ir.transform import register_validator
-from eutectic.relax.analysis.struct_info import free_symbolic_vars
 from eutectic.relax.expr import Function
 from eutectic.relax.interpret import Interpreter
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.struct_info_relations import free_symbolic_vars
 from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticAdvice, EutecticError, PassError
 from eutectic.support.registry import get_global_func, load_providers

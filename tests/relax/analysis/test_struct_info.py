@@ -28,7 +28,7 @@ from eutectic.relax.analysis import (
     struct_info_base_check,
     struct_info_lca,
 )
-from eutectic.relax.analysis.struct_info import bind_sizes, substitute_info
+from eutectic.relax.struct_info_relations import bind_sizes, substitute_info
 from eutectic.support.errors import TypeInferenceError
 from eutectic.testing.graphs import graph
 from eutectic.tir import IntImm

@@ -8,7 +8,8 @@ from eutectic.arith import prove_equal
 from eutectic.ir.module import GlobalVar
 from eutectic.relax.dpl.bias import channel_bias
 from eutectic.relax.dpl.checks import all_of, check_single_output, require_tensors, tensor_of
-from eutectic.relax.dpl.pattern import DFPattern, is_call_tir, is_op, wildcard
+from eutectic.relax.dpl.constructors import is_call_tir, is_op, wildcard
+from eutectic.relax.dpl.pattern import DFPattern
 from eutectic.relax.dpl.pattern_builders import PatternWithParts
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext

@@ -16,11 +16,11 @@ from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import IntImm, PrimExpr, mul
 from eutectic.ir.prim_expr import Var as ScalarVar
-from eutectic.relax.analysis.struct_info import free_symbolic_vars, leaf_infos, substitute
 from eutectic.relax.base import ShapeExpr
 from eutectic.relax.expr import Call, Constant, ExternFunc, PrimValue, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.relax.struct_info_relations import free_symbolic_vars, leaf_infos, substitute
 from eutectic.runtime.library import NativeCall
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError

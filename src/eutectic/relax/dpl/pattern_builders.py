@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from eutectic.relax.dpl.bias import channel_bias
-from eutectic.relax.dpl.pattern import (
-    DFPattern,
+from eutectic.relax.dpl.constructors import (
     annotated_bias_activation_pattern,
     is_const,
     is_op,
     is_tuple_get_item,
     wildcard,
 )
+from eutectic.relax.dpl.pattern import DFPattern
 from eutectic.support.errors import PatternError
 
 PatternWithParts: TypeAlias = tuple[DFPattern, dict[str, DFPattern]]
