@@ -1,6 +1,6 @@
 """Initial values of reductions in the reference interpreter: decided at every point, from the definition alone.
 
-`tir.transform.first_points` states the definition, and lowering places initial values by proofs about whole loops. Here
+`tir.analysis.first_points` states the definition, and lowering places initial values by proofs about whole loops. Here
 it is executed: a loop of the reduction forgets what has begun when it is entered, and each iteration of the loops
 around a block looks whether an instance begins there that has not begun yet. Nothing is shared with lowering, so that
 each of the two is a test of the other.
