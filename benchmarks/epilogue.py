@@ -73,8 +73,8 @@ def scheduled(size: int, terms: int, fused: bool) -> tir.PrimFunc:
 
 def measured(size: int, terms: int, rounds: int, threads: int) -> dict[str, Any]:
     """Times of both programs."""
-    dice = np.random.default_rng(0)
-    given = [dice.standard_normal(shape, np.float32) for shape in ((size, terms), (terms, size), (size,))]
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(shape, np.float32) for shape in ((size, terms), (terms, size), (size,))]
     calls, results = {}, {}
     for name, fused in (("fused", True), ("separate", False)):
         function = NativePrimFunc(scheduled(size, terms, fused), Target("llvm"), threads, name)

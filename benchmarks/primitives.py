@@ -279,8 +279,8 @@ def scheduled(kernel: Kernel) -> tuple[tir.PrimFunc, Costs]:
 
 
 def _arguments(kernel: Kernel) -> list[Array]:
-    dice = np.random.default_rng(0)
-    return [*(dice.standard_normal(shape, np.float32) for shape in kernel.inputs), np.zeros(kernel.output, np.float32)]
+    rng = np.random.default_rng(0)
+    return [*(rng.standard_normal(shape, np.float32) for shape in kernel.inputs), np.zeros(kernel.output, np.float32)]
 
 
 def error_of(kernel: Kernel, threads: int) -> float:

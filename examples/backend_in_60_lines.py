@@ -14,7 +14,7 @@ import eutectic
 from eutectic.backend.contract import Backend
 from eutectic.backend.registry import register_backend
 from eutectic.relax.dpl import Refusal
-from eutectic.relax.dpl.recipes import make_conv2d_pattern
+from eutectic.relax.dpl.pattern_builders import make_conv2d_pattern
 from eutectic.relax.dpl.roles import part_of
 from eutectic.relax.expr import Constant
 from eutectic.relax.transform import FuseOpsByPattern, FusionPattern

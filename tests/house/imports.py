@@ -70,20 +70,48 @@ def imported_names(path: Path) -> Iterator[str]:
     yield from by_name(path, ast.walk(tree(path)))
 
 
-def imported_modules(path: Path) -> set[str]:
+def imported_modules(path: Path, for_type_checkers: bool = False) -> set[str]:
     """Modules of ours that running a file can import.
 
     The packages on the way to a module are not counted: that `a` runs before `a.b` does is how Python works, and `a`
     shows its parts.
+
+    Args:
+        path: The file.
+        for_type_checkers: Whether imports count too that only type checkers see.
     """
-    found = set(by_name(path, executed(tree(path))))
-    for item in executed(tree(path)):
+    parts = list(ast.walk(tree(path)) if for_type_checkers else executed(tree(path)))
+    found = set(by_name(path, iter(parts)))
+    for item in parts:
         if isinstance(item, ast.Import):
             found.update(alias.name for alias in item.names)
         elif isinstance(item, ast.ImportFrom) and item.module is not None:
             names = {alias.name: f"{item.module}.{alias.name}" for alias in item.names}
             found.update(full if full in MODULES else item.module for full in names.values())
     return (found & set(MODULES)) - {module_name(path)}
+
+
+def import_graph(for_type_checkers: bool = False) -> dict[str, set[str]]:
+    """What each module of ours imports; see `imported_modules`."""
+    return {name: imported_modules(path, for_type_checkers) for name, path in MODULES.items()}
+
+
+def within_packages(graph: dict[str, set[str]]) -> dict[str, dict[str, set[str]]]:
+    """By package: which of its parts import which other ones.
+
+    A part is a module or a package directly in it, with all that is inside of that. An import between two modules is
+    one between the parts that they are in, of the innermost package that has both.
+    """
+    found: dict[str, dict[str, set[str]]] = {}
+    for module, imported in graph.items():
+        for other in imported:
+            line, path = module.split("."), other.split(".")
+            depth = next((k for k, pair in enumerate(zip(line, path, strict=False)) if pair[0] != pair[1]), None)
+            if depth is None:
+                continue  # a package and something in it
+            parts = found.setdefault(".".join(line[:depth]), {})
+            parts.setdefault(".".join(line[: depth + 1]), set()).add(".".join(path[: depth + 1]))
+    return found
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:

@@ -1,37 +1,62 @@
-"""No circles among the modules, however an import is written, and none that is put off without a reason."""
+"""No circles among modules or packages, however an import is written, and none that is put off without a reason."""
 
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.house.imports import (
-    MODULES,
     NOT_IMPORTED,
     SOURCES,
     SRC,
     by_name,
     circles,
     executed,
+    import_graph,
     imported_modules,
     is_for_type_checkers,
     tree,
+    within_packages,
 )
 
-# Modules that import each other -> why.
-CIRCLES: dict[frozenset[str], str] = {}
+# Modules, or parts of a package, that import each other, be it for type checkers only -> why.
+CIRCLES: dict[frozenset[str], str] = {
+    frozenset(f"eutectic.runtime.{name}" for name in ("executable", "instructions", "loading", "program")): (
+        "for type checkers: an instruction that runs a program is part of programs, and is told who loads it"
+    ),
+}
+
+
+def _circles(for_type_checkers: bool) -> set[frozenset[str]]:
+    graph = import_graph(for_type_checkers)
+    found = [circles(graph), *map(circles, within_packages(graph).values())]
+    return {frozenset(circle) for circle in itertools.chain.from_iterable(found)}
 
 
 def test_no_circles():
-    graph = {name: imported_modules(path) for name, path in MODULES.items()}
-    assert {frozenset(circle) for circle in circles(graph)} == set(CIRCLES)
+    """Not among modules, and not among the parts of a package, which are modules and packages with all in them."""
+    assert _circles(for_type_checkers=False) == set()
+
+
+def test_no_circles_for_type_checkers():
+    assert _circles(for_type_checkers=True) == set(CIRCLES)
+    assert all(CIRCLES.values())
 
 
 def test_the_search_finds_circles():
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"d", "a"}}) == [["b", "c"]]
     assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+def test_packages_hold_the_imports_of_what_is_in_them():
+    graph = {"p.a.x": {"p.b.y", "p.a.z"}, "p.b.v": {"p.a.w"}, "p.c": {"p"}, "q": {"p.a.x"}}
+    assert circles(graph) == []
+    parts = within_packages(graph)
+    assert parts == {"p": {"p.a": {"p.b"}, "p.b": {"p.a"}}, "p.a": {"p.a.x": {"p.a.z"}}, "": {"q": {"p"}}}
+    assert circles(parts["p"]) == [["p.a", "p.b"]]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +80,7 @@ def test_every_way_to_import_is_seen(text: str, found: set[str], tmp_path: Path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "read_text", lambda self, **_: text)
         assert imported_modules(path) == found
+        assert imported_modules(path, for_type_checkers=True) >= found
     tree.cache_clear()
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eutectic.backend.contract import PRECISIONS, Backend, BackendRemark, Verdict
+from eutectic.backend.contract import Backend, BackendRemark, Verdict
+from eutectic.backend.outline import check_precision, outlined_for
 from eutectic.backend.registry import backend as backend_of
 from eutectic.ir.module import IRModule
-from eutectic.ir.transform import Pass, PassContext, Sequential, run_pass
+from eutectic.ir.transform import Pass, PassContext, run_pass
 from eutectic.relax.transform import BindRegionConstants, RunCodegen
-from eutectic.support.errors import PassError
-from eutectic.support.shown import shown
-from eutectic.support.spelling import did_you_mean
 from eutectic.target import Target
 
 
@@ -63,30 +61,10 @@ class Partition(Pass):
 
 
 def outlined(mod: IRModule, backend: str, precision: str = "default") -> IRModule:
-    """A module with what a backend takes in functions of their own, which are not lowered yet.
-
-    Args:
-        mod: Graph functions whose bindings are in dataflow blocks.
-        backend: Its name.
-        precision: `default`, or `strict`: nothing that loses NaN or infinities.
-
-    Returns:
-        The partitioned module; `mod` itself when there is nothing to take.
+    """`outlined_for` the backend of a name.
 
     Raises:
         CodegenError: there is no such backend.
         PassError: an unknown precision.
     """
-    check_precision(precision)
-    return Sequential(list(backend_of(backend).outline(precision)))(mod)
-
-
-def check_precision(precision: str) -> None:
-    """Refuse a precision that does not exist.
-
-    Raises:
-        PassError: it does not.
-    """
-    if precision not in PRECISIONS:
-        near = did_you_mean(str(precision), PRECISIONS)
-        raise PassError(f"unknown precision {shown(precision)}", help=near or f"one of {', '.join(PRECISIONS)}")
+    return outlined_for(mod, backend_of(backend), precision)

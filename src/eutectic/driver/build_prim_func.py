@@ -19,7 +19,7 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, mul
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
-from eutectic.relax.analysis.struct_info import substitute
+from eutectic.relax.struct_info_relations import substitute
 from eutectic.runtime.native_code import LoadedCode
 from eutectic.runtime.team import available_threads
 from eutectic.runtime.tensor import Tensor as RuntimeTensor
@@ -217,7 +217,7 @@ def _plan(func: PrimFunc, built: Built, name: str, threads: int) -> Plan:
     """
     values = _compact_layout(func)
     tensors = [
-        Tensor(buffer.name, buffer.dtype, tuple(_put(size, values) for size in buffer.shape), "input", number)
+        Tensor(buffer.name, buffer.dtype, tuple(_substitute(size, values) for size in buffer.shape), "input", number)
         for number, buffer in enumerate(func.buffer_map.values())
     ]
     scalars = [param for param in func.params if param not in func.buffer_map]
@@ -229,7 +229,9 @@ def _plan(func: PrimFunc, built: Built, name: str, threads: int) -> Plan:
         if any(isinstance(part, Var) and id(part) not in known for part in post_order(shape)):
             raise CodegenError(f"{name}: {var.name} is not the size of an argument", help="make it a parameter")
     spaces = [
-        Tensor("workspace", "uint8", (mul(_put(item.bytes, values), threads if item.per_thread else 1),), "arena")
+        Tensor(
+            "workspace", "uint8", (mul(_substitute(item.bytes, values), threads if item.per_thread else 1),), "arena"
+        )
         for item in built.workspaces
     ]
     step = KernelStep(name, built, tuple(tensors), len(tensors), tuple(numbers), tuple(shapes), tuple(spaces))
@@ -263,7 +265,7 @@ def _compact_layout(func: PrimFunc) -> dict[Var, PrimExpr]:
     return values
 
 
-def _put(value: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
+def _substitute(value: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
     made = substitute(value, dict(values)) if values else value
     assert isinstance(made, PrimExpr)
     return made

@@ -8,7 +8,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-from eutectic.backend.partition import check_precision
+from eutectic.backend.outline import check_precision
 from eutectic.backend.registry import available, backend
 from eutectic.backend.registry import loader as loader_of
 from eutectic.driver.compiled import CompiledModel, array_signature

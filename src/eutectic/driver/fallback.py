@@ -10,10 +10,10 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
 from eutectic.ir.transform import PassContext
 from eutectic.ir.visit import rewrite
-from eutectic.relax.analysis.struct_info import free_symbolic_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Call, Function, MatchCast, Var
+from eutectic.relax.struct_info_relations import free_symbolic_vars
 from eutectic.runtime.program import Program
 from eutectic.support.deep import deep
 from eutectic.target import Target
@@ -63,14 +63,14 @@ def _emit(builder: BlockBuilder, function: Function, known: dict[Var, Expr]) -> 
                 continue
             if isinstance(value, Call) and isinstance(value.op, Var) and value.op in local:
                 inner = local[value.op]
-                given = dict(zip(inner.params, (_put(arg, known) for arg in value.args), strict=True))
+                given = dict(zip(inner.params, (_substitute(arg, known) for arg in value.args), strict=True))
                 known[binding.var] = _emit(builder, inner, given)
             else:
-                known[binding.var] = builder.emit(_put(value, known))
-    return _put(function.body.body, known)
+                known[binding.var] = builder.emit(_substitute(value, known))
+    return _substitute(function.body.body, known)
 
 
-def _put(expr: Expr, known: dict[Var, Expr]) -> Expr:
+def _substitute(expr: Expr, known: dict[Var, Expr]) -> Expr:
     def change(node: Node) -> Node | None:
         return known.get(node) if isinstance(node, Var) else None
 

@@ -19,7 +19,6 @@ from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
-from eutectic.relax.analysis.struct_info import free_symbolic_vars, leaf_infos
 from eutectic.relax.analysis.uses import used_vars, walk_bindings
 from eutectic.relax.base import ShapeExpr, StructInfo
 from eutectic.relax.expr import (
@@ -40,6 +39,7 @@ from eutectic.relax.expr import (
 from eutectic.relax.interpret import Interpreter, apply_op
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.relax.struct_info_relations import free_symbolic_vars, leaf_infos
 from eutectic.runtime.executable import Executable
 from eutectic.runtime.instructions import (
     CallHost,

@@ -9,10 +9,10 @@ from typing import Any
 from eutectic.ir.dtype import to_numpy
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
-from eutectic.relax.analysis.struct_info import free_symbolic_vars
 from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, StructInfo
 from eutectic.relax.expr import PrimValue, Tuple, Var, VarBinding
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from eutectic.relax.struct_info_relations import free_symbolic_vars
 from eutectic.runtime.params import AnyParam, Param, ScalarParam, ShapeParam, TensorParam, TupleParam
 from eutectic.runtime.sizes import Size
 from eutectic.support.deep import deep

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from eutectic.backend.partition import Partition, check_precision
+from eutectic.backend.outline import check_precision
+from eutectic.backend.partition import Partition
 from eutectic.backend.registry import available, default_backends
 from eutectic.driver.pipeline_text import Pipeline
 from eutectic.ir.transform import Pass

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 
 from eutectic.ir.instrument import PassInstrument
 from eutectic.ir.module import IRModule
+from eutectic.ir.services import Services
 from eutectic.support.deep import carried
 from eutectic.support.errors import EutecticError, PassError
 from eutectic.support.registry import load_providers
@@ -72,6 +73,7 @@ class PassContext:
         remarks: Whether the matcher records why something was not fused.
         verify: Whether each module is checked to be well formed after each pass.
         validate: Whether each pass's module is run before and after it, on inputs that show differences.
+        services: What passes may ask of packages above them: to run, compile, compare and write programs.
 
     Raises:
         PassError: `config` has an unknown key.
@@ -90,6 +92,7 @@ class PassContext:
         remarks: bool = False,
         verify: bool = False,
         validate: bool = False,
+        services: Services | None = None,
     ) -> None:
         for key in config or {}:
             _check_option(key)
@@ -100,6 +103,7 @@ class PassContext:
         self.config = dict(config or {})
         self.collect_remarks = remarks
         self.verify, self.validate = verify, validate
+        self.services = services or Services()
         self.remarks: list[Any] = []
         self.records: list[PassRecord] = []
 
@@ -169,17 +173,6 @@ def register_verifier(verifier: Callable[[IRModule, str], None]) -> None:
     _VERIFIERS.append(verifier)
 
 
-_VALIDATORS: Final[list[Callable[[IRModule, IRModule, str], None]]] = []
-
-
-def register_validator(validator: Callable[[IRModule, IRModule, str], None]) -> None:
-    """Add a comparison of a module with what a pass made of it, made under `PassContext(validate=True)`.
-
-    It is called with the module before, the module after and the name of the pass, and raises when they differ.
-    """
-    _VALIDATORS.append(validator)
-
-
 def run_pass(step: Pass, mod: IRModule, ctx: PassContext) -> IRModule:
     """Run one pass in a context.
 
@@ -208,8 +201,7 @@ def run_pass(step: Pass, mod: IRModule, ctx: PassContext) -> IRModule:
         for verifier in _VERIFIERS:
             verifier(result, info.name)
     if ctx.validate and result is not mod:
-        load_providers("validators")
-        for validator in _VALIDATORS:
+        for validator in ctx.services.validators():
             validator(mod, result, info.name)
     for instrument in ctx.instruments:
         instrument.run_after_pass(result, info)

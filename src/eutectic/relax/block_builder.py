@@ -17,14 +17,6 @@ from eutectic.ir.node import replace
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.structural import structural_digest, structural_equal
-from eutectic.relax.analysis.struct_info import (
-    BaseCheckResult,
-    defined_symbolic_vars,
-    derive_call_ret_struct_info,
-    erase_to_well_defined,
-    struct_info_base_check,
-    struct_info_lca,
-)
 from eutectic.relax.base import Expr, ShapeExpr, StructInfo
 from eutectic.relax.call_te import call_te
 from eutectic.relax.expr import (
@@ -51,6 +43,14 @@ from eutectic.relax.expr import (
 )
 from eutectic.relax.op.registry import infer_call, op_def
 from eutectic.relax.struct_info import FuncStructInfo, ObjectStructInfo
+from eutectic.relax.struct_info_relations import (
+    BaseCheckResult,
+    defined_symbolic_vars,
+    derive_call_ret_struct_info,
+    erase_to_well_defined,
+    struct_info_base_check,
+    struct_info_lca,
+)
 from eutectic.support.deep import deep
 from eutectic.support.errors import TypeInferenceError, WellFormedError
 

@@ -10,12 +10,12 @@ from eutectic.ir.module import GlobalVar
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.visit import post_order
-from eutectic.relax.analysis.struct_info import substitute
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import Call, DataTypeImm, PrimValue, StringImm, describe_info
 from eutectic.relax.expr import Tuple as TupleExpr
 from eutectic.relax.op.call_packed import call_tir
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.relax.struct_info_relations import substitute
 from eutectic.support.deep import deep
 from eutectic.support.errors import TypeInferenceError
 from eutectic.te import Tensor, create_prim_func, placeholder

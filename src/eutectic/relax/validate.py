@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -21,18 +21,18 @@ from eutectic.ir.dtype import is_float, item_bytes
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.prim_expr import evaluate
-from eutectic.ir.transform import register_validator
-from eutectic.relax.analysis.struct_info import free_symbolic_vars
+from eutectic.ir.services import register_validator
+from eutectic.ir.transform import PassContext
 from eutectic.relax.expr import Function
 from eutectic.relax.interpret import Interpreter
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.struct_info_relations import free_symbolic_vars
 from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticAdvice, EutecticError, PassError
-from eutectic.support.registry import get_global_func, load_providers
 from eutectic.tir.analysis.flops import count_flops
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.interpret import run_module
-from eutectic.tir.schedule.validate import KINDS, SIZES, telling_array
+from eutectic.tir.schedule.validate import KINDS, SIZES, edge_case_input
 
 TOLERANCE: Final = {2: 2e-2, 4: 1e-4, 8: 1e-9}  # by bytes of the dtype; of the largest magnitude of the result
 INTERPRETED_FLOPS: Final = 20_000
@@ -96,7 +96,7 @@ def arguments(function: Function, kind: str, seed: int = 0) -> list[Array] | Non
         kind: One of `KINDS`.
         seed: Where the numbers begin.
     """
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     infos = [param.struct_info for param in function.params]
     symbols = free_symbolic_vars([info for info in infos if info is not None])
     sizes: dict[ScalarVar, int] = {var: SIZES[i % len(SIZES)] for i, var in enumerate(symbols)}
@@ -105,14 +105,14 @@ def arguments(function: Function, kind: str, seed: int = 0) -> list[Array] | Non
         if not isinstance(info, TensorStructInfo) or info.dims is None or not info.dtype:
             return None
         shape = [evaluate(size, sizes) for size in info.dims]
-        out.append(telling_array(info.dtype, shape, kind, dice, scale=1.0))
+        out.append(edge_case_input(info.dtype, shape, kind, rng, scale=1.0))
     return out
 
 
 def _run_program(mod: IRModule, name: str, *arrays: Any) -> None:
     """Interpret a tensor program, or run it as compiled code where that would take long."""
     func = mod[name]
-    compiled = get_global_func("eutectic.run_unscheduled", allow_missing=True)
+    compiled = PassContext.current().services.program_runner(scheduled=False)
     if compiled is not None and isinstance(func, PrimFunc) and count_flops(func) > INTERPRETED_FLOPS:
         compiled(func, *arrays)
     else:
@@ -227,26 +227,10 @@ def save_reproducer(before: IRModule, after: IRModule, name: str, args: Sequence
     """
     folder = Path(tempfile.mkdtemp(prefix="eutectic-difference-"))
     for version, mod in (("before", before), ("after", after)):
-        _save(mod, folder / f"{version}.py")
+        PassContext.current().services.write_module(mod, folder / f"{version}.py")
     np.savez(folder / "inputs.npz", **{f"arg{i}": array for i, array in enumerate(args)})
     (folder / "reproduce.py").write_text(script.format(name=name), encoding="utf-8")
     return folder
-
-
-_SAVE: list[Callable[[IRModule, Path], Any]] = []
-
-
-def save_with(save: Callable[[IRModule, Path], Any]) -> None:
-    """Let a package above write modules with their constants."""
-    _SAVE[:] = [save]
-
-
-def _save(mod: IRModule, path: Path) -> None:
-    load_providers("modules as files")
-    if _SAVE:
-        _SAVE[0](mod, path)
-    else:
-        path.write_text(mod.script(), encoding="utf-8")
 
 
 register_validator(validate)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from eutectic.ir.module import IRModule
-from eutectic.ir.transform import register_validator
+from eutectic.ir.services import register_validator
+from eutectic.ir.transform import PassContext
 from eutectic.relax.validate import INTERPRETED_FLOPS, difference, not_validated, refuse
 from eutectic.support.errors import CodegenError, EutecticError
-from eutectic.support.registry import get_global_func
 from eutectic.tir.analysis.flops import count_flops
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
@@ -92,7 +92,7 @@ def _signature(func: PrimFunc) -> list[tuple[str, int]]:
 
 def _runner(func: PrimFunc) -> Callable[[IRModule, str, list[Any]], None]:
     """How both versions of a program are run: interpreted, or compiled with the loops that they have."""
-    compiled = get_global_func("eutectic.run_unscheduled", allow_missing=True)
+    compiled = PassContext.current().services.program_runner(scheduled=False)
     if compiled is None or count_flops(func) <= INTERPRETED_FLOPS:
         return lambda mod, name, args: run_module(mod, name, *(x if x.ndim else x.item() for x in args))
     return lambda mod, name, args: compiled(mod[name], *(x if x.ndim else x.item() for x in args))

@@ -10,8 +10,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from eutectic.ir.module import BaseFunc, IRModule
+from eutectic.ir.services import register_module_writer
 from eutectic.relax.expr import Constant
-from eutectic.relax.validate import save_with
 from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.module import print_with_metadata
 from eutectic.script.text import from_source
@@ -90,4 +90,4 @@ def _constants(path: Path) -> Metadata:
     return metadata
 
 
-save_with(save)
+register_module_writer(save)

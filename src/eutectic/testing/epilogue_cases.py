@@ -210,7 +210,9 @@ def _scheduled() -> list[Case]:
         *(Case(f"sum, {name}, bias and relu", program(_BIASED_RELU), prepare=how) for name, how in prepared.items()),
         *(Case(f"int32 sum, {name}, bias", program(_BIAS, dtype="int32"), prepare=h) for name, h in prepared.items()),
         Case("sum, elements and terms in one loop, relu", program(_RELU), fuses=False, prepare=mixed),
-        Case("sum, first values apart, relu", program(_RELU), fuses=False, prepare=decomposed, reduction="sum_update"),
+        Case(
+            "sum, initial values apart, relu", program(_RELU), fuses=False, prepare=decomposed, reduction="sum_update"
+        ),
     ]
 
 

@@ -16,12 +16,12 @@ from eutectic.ir.dtype import is_float, is_integer, to_numpy
 from eutectic.script import from_source
 from eutectic.support.errors import InternalError, ScheduleError
 from eutectic.tir import PrimFunc
+from eutectic.tir.analysis.index_facts import loops_of
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.interpret import run
 from eutectic.tir.schedule import Schedule
 from eutectic.tir.schedule.validate import inputs
 from eutectic.tir.transform import lower
-from eutectic.tir.transform.index_facts import loops_of
 
 KINDS: Final = ("numbers", "small integers", "special values", "large integers")
 _TEXT: Final = """
@@ -61,7 +61,7 @@ class Case:
         fuses: Whether the two can be one.
         prepare: What is done to the schedule before.
         reduction: Name of the reduction after that.
-        has_terms: Whether anything is added; otherwise only lowered programs store first values.
+        has_terms: Whether anything is added; otherwise only lowered programs store initial values.
     """
 
     name: str
@@ -174,13 +174,13 @@ def arguments(func: PrimFunc, kind: str) -> list[Any]:
     given = inputs(func, "numbers" if kind == "large integers" else kind, seed=3)
     if kind != "large integers":
         return given
-    dice = np.random.default_rng(4)
+    rng = np.random.default_rng(4)
 
     def drawn(item: Any, array: Any) -> Any:
         if not isinstance(item, Buffer) or not is_integer(item.dtype):
             return array * np.float32(1e19) if isinstance(item, Buffer) and is_float(item.dtype) else array
         ends = np.iinfo(to_numpy(item.dtype))
-        return dice.integers(ends.min, ends.max, array.shape, dtype=to_numpy(item.dtype), endpoint=True)
+        return rng.integers(ends.min, ends.max, array.shape, dtype=to_numpy(item.dtype), endpoint=True)
 
     with np.errstate(over="ignore"):
         return [

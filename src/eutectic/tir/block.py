@@ -27,7 +27,7 @@ class Block(Stmt):
         name_hint: Name by which schedules find the block; not part of the program.
         body: What is done at one point.
         init: What is done before `body` at the first point along all reduction axes, also where the parts of the
-            predicate that are about terms do not hold there (`tir.transform.first_points` is the definition).
+            predicate that are about terms do not hold there (`tir.analysis.first_points` is the definition).
         alloc_buffers: Buffers that live inside the block.
         match_buffers: Names for regions of other buffers.
         annotations: Hints by key.

@@ -20,7 +20,7 @@ from eutectic.tir.index_map_box import MapOnBox, is_index, values_of, variables_
 from eutectic.tir.index_map_inverse import inverse_of
 from eutectic.tir.index_map_text import lambda_text, parse_lambda, parse_map
 from eutectic.tir.iter_var import Range, as_index
-from eutectic.tir.transform.statement_mutator import rewrite_expr, with_values
+from eutectic.tir.statement_mutator import rewrite_expr, with_values
 
 Function: TypeAlias = "Callable[..., Any]"  # takes variables, gives an expression or several
 

@@ -52,7 +52,7 @@ from eutectic.ir.prim_expr import (
 from eutectic.ir.visit import post_order
 from eutectic.tir.access import relax
 from eutectic.tir.iter_var import Range
-from eutectic.tir.transform.statement_mutator import is_zero, operands_of, rewrite_expr, with_values
+from eutectic.tir.statement_mutator import is_zero, operands_of, rewrite_expr, with_values
 
 MAX_POINTS: Final = 1 << 20  # of a box that is looked at point by point
 TRUE: Final = IntImm("bool", 1)

@@ -18,7 +18,7 @@ from eutectic.ir.prim_expr import Add, FloorDiv, FloorMod, IntImm, PrimExpr, Sub
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
 from eutectic.tir.index_map_box import MapOnBox, variables_of
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.statement_mutator import rewrite_expr
 
 _MANY: Final = 1009  # stands for a number of blocks that is not known
 _ROUNDS: Final = 64

@@ -40,7 +40,7 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.support.deep import deep
 from eutectic.tir import op as _op
-from eutectic.tir.transform.statement_mutator import operands_of
+from eutectic.tir.statement_mutator import operands_of
 
 _COMPARISON, _SUM, _PRODUCT, _ATOM = 0, 2, 4, 6  # how tightly operators bind
 _INFIX: Final[dict[type[PrimExpr], tuple[str, int]]] = {

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from eutectic.backend.llvm.rules.epilogue import with_epilogues
 
 from eutectic import te, topi
-from eutectic.backend.llvm.rules.epilogue import with_epilogues
-from eutectic.tir.schedule.rules.producers import inline
-from eutectic.tir.schedule.rules.stage import Stage, stages_of
 from eutectic.driver.build_prim_func import build
 from eutectic.ir.prim_expr import Var
 from eutectic.tir import PrimFunc
 from eutectic.tir.interpret import run
 from eutectic.tir.schedule.primitive import PRIMITIVES
+from eutectic.tir.schedule.rules.producers import inline
+from eutectic.tir.schedule.rules.stage import Stage, stages_of
 
 
 def of(definition: Callable[..., te.Tensor], *inputs: te.Tensor) -> PrimFunc:
@@ -79,9 +79,9 @@ def topi_sum(x: te.Tensor) -> te.Tensor:
 @pytest.mark.parametrize("name", [name for name in FUSED if name != "any size"])
 def test_numbers(name: str):
     func = FUSED[name]
-    dice = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     buffers = list(func.buffer_map.values())
-    given = [dice.standard_normal([int(size) for size in buffer.shape]).astype(buffer.dtype) for buffer in buffers]
+    given = [rng.standard_normal([int(size) for size in buffer.shape]).astype(buffer.dtype) for buffer in buffers]
     native, reference = [array.copy() for array in given], [array.copy() for array in given]
     build(func)(*native)
     run(func, *reference)

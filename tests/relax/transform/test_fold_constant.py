@@ -5,10 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from eutectic import relax, topi
+from eutectic.ir.services import Services
+from eutectic.ir.transform import PassContext
 from eutectic.relax import transform
 
 
-def test_calls_of_tensor_programs_on_constants_are_run(monkeypatch):
+class WithoutCompiler(Services):
+    """Nobody who runs programs as compiled code."""
+
+    def program_runner(self, scheduled: bool = True) -> None:
+        """None is there."""
+
+
+def test_calls_of_tensor_programs_on_constants_are_run():
     """By compiled code when a compiler is loaded, by the reference interpreter otherwise: the same value."""
     data = np.arange(6, dtype=np.float32).reshape(2, 3)
     builder = relax.BlockBuilder()
@@ -18,9 +27,8 @@ def test_calls_of_tensor_programs_on_constants_are_run(monkeypatch):
         out = builder.emit_output(relax.op.add(x, turned))
         builder.emit_func_output(out)
     mod = builder.get()
-    for registered in (True, False):
-        if not registered:
-            monkeypatch.setattr("eutectic.relax.transform.fold_constant.get_global_func", lambda *_, **__: None)
-        folded = transform.FoldConstant()(mod)["main"]
+    for services in (Services(), WithoutCompiler()):
+        with PassContext(services=services):
+            folded = transform.FoldConstant()(mod)["main"]
         (binding,) = folded.body.blocks[0].bindings[:1]
         np.testing.assert_array_equal(binding.value.args[1].data, data.T)

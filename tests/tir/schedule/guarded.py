@@ -1,4 +1,4 @@
-"""Reductions under predicates, with what they compute by the definition of first values."""
+"""Reductions under predicates, with what they compute by the definition of initial values."""
 
 from __future__ import annotations
 
@@ -170,13 +170,13 @@ SUMS: dict[str, tuple[PrimFunc, Holds, Callable[[int], bool]]] = {
 def arguments(name: str, seed: int = 0) -> list[Any]:
     """Terms, and results that hold something else before."""
     a, b = SUMS[name][0].buffers
-    dice = np.random.default_rng(seed)
-    values = dice.integers(-9, 10, (ROWS, TERMS)).astype(a.dtype)
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-9, 10, (ROWS, TERMS)).astype(a.dtype)
     return [values, np.full([size.value for size in b.shape], 77, b.dtype)]
 
 
 def wanted(name: str, given: list[Any]) -> Any:
-    """The result: each row that has a first value begins with it, and gets the terms that its predicate admits."""
+    """The result: each row that has a initial value begins with it, and gets the terms that its predicate admits."""
     _, holds, begins = SUMS[name]
     terms, out = given[0], np.copy(given[1]).reshape(-1)
     for i, row in enumerate(_rows(name, terms, holds)):

@@ -120,7 +120,7 @@ def aliased(A: T.Buffer((6, 4), "int32"), B: T.Buffer((6,), "int32")):
 
 
 @T.prim_func(private=True)
-def first_values_aliased(A: T.Buffer((6, 4), "int32"), B: T.Buffer((6,), "int32")):
+def initial_values_aliased(A: T.Buffer((6, 4), "int32"), B: T.Buffer((6,), "int32")):
     """The block that begins the sum calls its result by another name."""
     for i, k in T.grid(6, 4):
         with T.block("B"):
@@ -142,5 +142,5 @@ PROGRAMS: dict[str, PrimFunc] = {
     "writers": writers,
     "shared elements": shared_elements,
     "aliased": aliased,
-    "first values aliased": first_values_aliased,
+    "initial values aliased": initial_values_aliased,
 }

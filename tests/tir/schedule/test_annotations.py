@@ -117,8 +117,8 @@ def test_a_prefetch_reaches_the_code():
 
 def test_code_with_prefetches_computes_the_same():
     before, func = looking_ahead()
-    dice = np.random.default_rng(0)
-    a, b = dice.standard_normal((2, 16), np.float32), dice.standard_normal((16, 32), np.float32)
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((2, 16), np.float32), rng.standard_normal((16, 32), np.float32)
     want, got = np.empty((2, 32), np.float32), np.empty((2, 32), np.float32)
     native(before)(a, b, want)
     native(func)(a, b, got)

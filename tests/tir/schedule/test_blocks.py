@@ -1,4 +1,4 @@
-"""Primitives that move computations: inlining, caches, first values of reductions."""
+"""Primitives that move computations: inlining, caches, initial values of reductions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ STEPS: dict[str, tuple[Callable[[], PrimFunc], Callable[[Schedule], Any]]] = {
     "inline into two readers": (softmax, lambda s: s.compute_inline("e")),
     "epilogue": (dense_bias_relu, lambda s: s.reverse_compute_inline("compute")),
     "inline the bias": (dense_bias_relu, lambda s: s.compute_inline("T_add")),
-    "first values": (lambda: matmul(size=4), lambda s: s.decompose_reduction("matmul", s.get_loops("matmul")[2])),
-    "first values outside": (
+    "initial values": (lambda: matmul(size=4), lambda s: s.decompose_reduction("matmul", s.get_loops("matmul")[2])),
+    "initial values outside": (
         lambda: matmul(size=4),
         lambda s: s.decompose_reduction("matmul", s.get_loops("matmul")[0]),
     ),
@@ -140,7 +140,7 @@ def test_handles_of_a_reduction_become_those_of_its_update():
     assert len(sch.get_loops(block)) == 3
 
 
-def test_a_reduction_over_nothing_leaves_its_first_values():
+def test_a_reduction_over_nothing_leaves_its_initial_values():
     n = Var("n", "int64")
     before = of(lambda t: topi.sum(t, 1), x(3, n))
     sch = Schedule(before, debug_mask="all")
@@ -192,12 +192,12 @@ def watched(A: T.Buffer((4, 8), "float32"), C: T.Buffer((4,), "float32"), D: T.B
 @pytest.mark.parametrize(
     ("func", "loop", "said"),
     [
-        (backwards, 1, "could be updated before its first value is stored"),
+        (backwards, 1, "could be updated before its initial value is stored"),
         (repeated, 1, "it is not proved that the init stores each element of C once"),
         (watched, 1, "C is accessed in the loop outside of block sum"),
     ],
 )
-def test_first_values_that_cannot_come_first(func: PrimFunc, loop: int, said: str):
+def test_initial_values_that_cannot_come_first(func: PrimFunc, loop: int, said: str):
     sch = Schedule(func)
     block = sch.get_block("sum")
     at = sch.get_loops(block)[loop]

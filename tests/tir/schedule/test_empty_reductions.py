@@ -1,4 +1,4 @@
-"""Reductions over nothing: the interpreter, lowered programs and schedules leave the same first values."""
+"""Reductions over nothing: the interpreter, lowered programs and schedules leave the same initial values."""
 
 from __future__ import annotations
 
@@ -103,21 +103,21 @@ def without_the_first(A: T.Buffer((3, 4), "float32"), C: T.Buffer((3,), "float32
             C[vi] = C[vi] + A[vi, vk]
 
 
-def test_first_values_are_stored_without_terms():
+def test_initial_values_are_stored_without_terms():
     for func, want in ((constant, [5, 5, 5]), (outside, [5, 5, 9])):
         check(func, np.array(want, "f4"), np.zeros((3, 0), "f4"), np.full(3, 9, "f4"))
     check(tiles, np.full(8, 5, "f4"), np.zeros((8, 0), "f4"), np.full(8, 9, "f4"), 0)
     check(tiles, np.full(8, 13, "f4"), np.ones((8, 8), "f4"), np.full(8, 9, "f4"), 2)
 
 
-def test_first_values_are_stored_where_the_first_point_is_left_out():
+def test_initial_values_are_stored_where_the_first_point_is_left_out():
     check(triangle, np.arange(5, 9, dtype="f4"), np.ones((4, 4), "f4"), np.full(4, 9, "f4"))
     check(without_the_first, np.full(3, 8, "f4"), np.ones((3, 4), "f4"), np.full(3, 9, "f4"))
 
 
 @T.prim_func(private=True)
 def late_bias(A: T.Buffer((3, 4), "float32"), C: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-    """What the first values are read from is stored within the loops of the reduction."""
+    """What the initial values are read from is stored within the loops of the reduction."""
     for k, i in T.grid(3, 4):
         with T.block("b"):
             vk, vi = T.axis.remap("SS", [k, i])
@@ -131,7 +131,7 @@ def late_bias(A: T.Buffer((3, 4), "float32"), C: T.Buffer((4,), "float32"), b: T
 
 @T.prim_func(private=True)
 def from_the_left(A: T.Buffer((3, 4), "float32"), C: T.Buffer((5,), "float32")):
-    """First values are read from what other points have computed."""
+    """Initial values are read from what other points have computed."""
     for k, i in T.grid(3, 4):
         with T.block("C"):
             vk, vi = T.axis.remap("RS", [k, i])
@@ -140,7 +140,7 @@ def from_the_left(A: T.Buffer((3, 4), "float32"), C: T.Buffer((5,), "float32")):
             C[vi + 1] = C[vi + 1] + A[vk, vi]
 
 
-def test_first_values_are_read_when_they_are_there():
+def test_initial_values_are_read_when_they_are_there():
     check(late_bias, np.full(4, 5, "f4"), np.ones((3, 4), "f4"), np.zeros(4, "f4"), np.zeros(4, "f4"))
     want = np.zeros(5, "f4")
     for k in range(3):
@@ -179,14 +179,14 @@ STEPS: dict[str, Callable[[Schedule], Any]] = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_steps_keep_first_values(name: str):
+def test_steps_keep_initial_values(name: str):
     before = product()
     sch = Schedule(before)
     STEPS[name](sch)
-    dice = np.random.default_rng(0)
-    bias = dice.standard_normal(4).astype("f4")
+    rng = np.random.default_rng(0)
+    bias = rng.standard_normal(4).astype("f4")
     for size in (0, 1, 5):
-        a, b = (dice.standard_normal(shape).astype("f4") for shape in ((3, size), (size, 4)))
+        a, b = (rng.standard_normal(shape).astype("f4") for shape in ((3, size), (size, 4)))
         want = np.full((3, 4), 7, "f4")
         run(before, a, b, bias, want)
         if size == 0:
@@ -198,7 +198,7 @@ def test_steps_keep_first_values(name: str):
 
 
 def test_what_is_stored_without_terms_is_seen_by_proofs():
-    """A reader that runs before the first values would not see them."""
+    """A reader that runs before the initial values would not see them."""
 
     @T.prim_func(private=True)
     def read(A: T.Buffer((3, 0), "float32"), D: T.Buffer((3,), "float32")):
@@ -221,13 +221,13 @@ def test_what_is_stored_without_terms_is_seen_by_proofs():
     check(sch.func, np.full(3, 5, "f4"), np.zeros((3, 0), "f4"), np.full(3, 9, "f4"))
 
 
-def test_steps_that_would_lose_first_values_are_refused():
-    """First values are stored before loops that may have no iteration, or by a block of their own."""
+def test_steps_that_would_lose_initial_values_are_refused():
+    """Initial values are stored before loops that may have no iteration, or by a block of their own."""
     k = Var("k", "int64")
     before = of(topi.matmul, x(3, k), x(k, 4, name="w"))
     sch = Schedule(before)
     row, column, term = sch.get_loops("T_matmul")
-    said = "T_matmul would not store its first values where its reduction has no terms"
+    said = "T_matmul would not store its initial values where its reduction has no terms"
     assert said in refused(sch, lambda: sch.fuse(column, term))
     sch.reorder(term, column)
     assert said in refused(sch, lambda: sch.bind(column, "threadIdx.x"))

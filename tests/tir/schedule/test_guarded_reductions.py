@@ -1,4 +1,4 @@
-"""First values under predicates: one definition, whatever the loops, in the interpreter, lowered and compiled."""
+"""Initial values under predicates: one definition, whatever the loops, in the interpreter, lowered and compiled."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_odd_programs_are_lowered_to_the_same(name: str):
 
 @T.prim_func(private=True)
 def read_in_the_loop(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32"), b: T.Buffer((4,), "int32"), n: T.int32):
-    """First values come from what is stored in the loops of the reduction, which may have no iterations."""
+    """Initial values come from what is stored in the loops of the reduction, which may have no iterations."""
     for k in range(n):
         for i in range(4):
             with T.block("b"):
@@ -174,7 +174,7 @@ def read_in_the_loop(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32"), b: 
 
 @T.prim_func(private=True)
 def nothing_inside(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32"), b: T.Buffer((4,), "int32"), n: T.int32):
-    """Of two loops of a reduction the inner one may have no iterations, and cannot be left for the first values."""
+    """Of two loops of a reduction the inner one may have no iterations, and cannot be left for the initial values."""
     for k in range(2):
         for i in range(4):
             with T.block("b"):
@@ -200,7 +200,7 @@ def nothing_inside(A: T.Buffer((4,), "int32"), B: T.Buffer((4,), "int32"), b: T.
         (nothing_inside, 2, [13, 13, 13, 13]),
     ],
 )
-def test_first_values_that_stay_in_the_loops_are_stored_without_terms(func: PrimFunc, size: int, want: list[int]):
+def test_initial_values_that_stay_in_the_loops_are_stored_without_terms(func: PrimFunc, size: int, want: list[int]):
     lowered = tir.transform.lower(func)
     for program in (partial(run, func), partial(run, lowered), build(func)):
         a, b, first = np.ones(4, "int32"), np.full(4, 77, "int32"), np.full(4, 7, "int32")
@@ -208,7 +208,7 @@ def test_first_values_that_stay_in_the_loops_are_stored_without_terms(func: Prim
         np.testing.assert_array_equal(b, want)
 
 
-def test_a_condition_on_terms_does_not_become_one_on_first_values(golden: Any):
+def test_a_condition_on_terms_does_not_become_one_on_initial_values(golden: Any):
     sch = Schedule(SUMS["late terms"][0])
     rows, terms = loops(sch)
     golden(refused(sch, lambda: sch.fuse(rows, terms)))
@@ -258,13 +258,13 @@ def test_aligned_memory_keeps_strides_of_its_own():
     keeps(ODD["strided"], sch)
 
 
-def test_first_values_under_another_name_stay_in_their_block():
-    sch = Schedule(ODD["first values aliased"])
+def test_initial_values_under_another_name_stay_in_their_block():
+    sch = Schedule(ODD["initial values aliased"])
     loop = sch.get_loops("B")[1]
     assert "uses Q, which exists in this block only" in refused(sch, lambda: sch.decompose_reduction("B", loop))
 
 
-def test_a_block_of_first_values_stays_in_its_init():
+def test_a_block_of_initial_values_stays_in_its_init():
     sch = Schedule(integer_sum())
     sch.blockize(sch.get_loops("x_red")[0])
     said = refused(sch, lambda: sch.reindex("x_red_init", ("write", 0)))

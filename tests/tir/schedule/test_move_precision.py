@@ -144,7 +144,7 @@ def test_what_is_not_there_yet_is_not_read_under_a_digit():
     )
 
 
-def test_first_values_stay_in_the_init_of_their_block():
+def test_initial_values_stay_in_the_init_of_their_block():
     """A block of an init and a loop of the body are in no common sequence."""
     sch = Schedule(matmul(size=4))
     outer = sch.blockize(sch.get_loops("matmul")[1])

@@ -23,9 +23,9 @@ def conv() -> PrimFunc:
 
 def same_natively(func: PrimFunc, threads: int = 2) -> None:
     """Native code with threads and the interpreter agree, ten times."""
-    dice = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     shapes = [[int(size) for size in buffer.shape] for buffer in func.buffer_map.values()]
-    given = [dice.standard_normal(shape).astype(np.float32) for shape in shapes]
+    given = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
     want = [array.copy() for array in given]
     run(func, *want)
     made = build(func, threads=threads)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.tir.programs import block, matmul, nest
 from tests.tir.schedule.intrinsics import INTRINSICS, column_wise, described, registered, sum_apart, zeros
-from tests.tir.schedule.test_tensorize import inner
+from tests.tir.schedule.primitives.test_tensorize import inner
 
 from eutectic import tir
 from eutectic.compat.alias import AliasModule

@@ -67,8 +67,8 @@ def innermost(func: PrimFunc) -> list[For]:
 def schedules(func: PrimFunc, seed: int) -> Iterator[tuple[str, PrimFunc]]:
     """The program as it is, and with loops of other kinds."""
     yield "plain", func
-    dice = random.Random(seed)
-    for lanes in dice.sample((2, 3, 4, 6, 8, 13, 16), 3):
+    rng = random.Random(seed)
+    for lanes in rng.sample((2, 3, 4, 6, 8, 13, 16), 3):
         made = func
         for loop in innermost(func):
             made = split(made, loop, lanes, ("serial", "vectorized"))
@@ -77,14 +77,14 @@ def schedules(func: PrimFunc, seed: int) -> Iterator[tuple[str, PrimFunc]]:
         made, said = func, []
         for loop in loops(func):
             kinds = ["serial"] if is_reduction(func, loop) else ["serial", "vectorized", "parallel"]
-            choice = dice.choice(["split", "kind", "keep"])
+            choice = rng.choice(["split", "kind", "keep"])
             if choice == "split":
-                pair = (dice.choice([*kinds, "unrolled"]), dice.choice([*kinds, "unrolled"]))
-                factor = dice.choice([2, 3, 4, 8])
+                pair = (rng.choice([*kinds, "unrolled"]), rng.choice([*kinds, "unrolled"]))
+                factor = rng.choice([2, 3, 4, 8])
                 made = split(made, loop, factor, pair)
                 said.append(f"{loop.loop_var.name}/{factor} {pair}")
             elif choice == "kind":
-                kind = dice.choice(kinds)
+                kind = rng.choice(kinds)
                 made = with_kind(made, loop, kind)
                 said.append(f"{loop.loop_var.name} {kind}")
         yield f"random {number}: {', '.join(said)}", made

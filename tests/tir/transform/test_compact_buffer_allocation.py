@@ -13,6 +13,7 @@ from eutectic.ir.prim_expr import Var
 from eutectic.ir.structural import structural_equal
 from eutectic.script import tir as T
 from eutectic.tir import Allocate, For, PrimFunc, Schedule
+from eutectic.tir.analysis.index_facts import statements
 from eutectic.tir.transform import (
     CompactBufferAllocation,
     PlanAndUpdateBufferAllocationLocation,
@@ -22,7 +23,6 @@ from eutectic.tir.transform import (
     lower_init_block,
     plan_allocations,
 )
-from eutectic.tir.transform.index_facts import statements
 
 
 def compacted(func: PrimFunc) -> PrimFunc:
@@ -171,7 +171,7 @@ def test_accumulators_of_a_tile():
     np.testing.assert_allclose(out, np.maximum(given[0] @ given[1], 0), atol=1e-5)
 
 
-def test_first_values_under_a_condition():
+def test_initial_values_under_a_condition():
     """The reduction loop is around the tile: each tile's sums begin in its own iteration of the others."""
 
     @T.prim_func

@@ -23,7 +23,7 @@ from eutectic.relax.dpl.checks import (
     require_zero_point,
     without_bias_for,
 )
-from eutectic.relax.dpl.recipes import (
+from eutectic.relax.dpl.pattern_builders import (
     make_matmul_dequantize_pattern,
     make_matmul_multiply_pattern,
     make_matmul_pattern,

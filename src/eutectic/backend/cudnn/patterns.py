@@ -15,7 +15,7 @@ from eutectic.relax.dpl.attention_checks import (
     stacked_operands,
 )
 from eutectic.relax.dpl.checks import Condition, all_of, check_single_output, require_dtypes, require_tensors
-from eutectic.relax.dpl.recipes import STACKED_LAYOUTS, make_conv2d_pattern, make_stacked_attention_pattern
+from eutectic.relax.dpl.pattern_builders import STACKED_LAYOUTS, make_conv2d_pattern, make_stacked_attention_pattern
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.expr import Call

@@ -8,8 +8,9 @@ from eutectic.arith import prove_equal
 from eutectic.ir.module import GlobalVar
 from eutectic.relax.dpl.bias import channel_bias
 from eutectic.relax.dpl.checks import all_of, check_single_output, require_tensors, tensor_of
-from eutectic.relax.dpl.pattern import DFPattern, is_call_tir, is_op, wildcard
-from eutectic.relax.dpl.recipes import Recipe
+from eutectic.relax.dpl.constructors import is_call_tir, is_op, wildcard
+from eutectic.relax.dpl.pattern import DFPattern
+from eutectic.relax.dpl.pattern_builders import PatternWithParts
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.expr import Call, as_int, describe_info
@@ -17,7 +18,7 @@ from eutectic.relax.expr import Call, as_int, describe_info
 VARIANTS = ("", "_bias", "_cast", "_cast_bias", "_bias_gelu", "_cast_bias_gelu")
 
 
-def _decode_matmul(variant: str) -> Recipe:
+def _decode_matmul(variant: str) -> PatternWithParts:
     """`lhs @ decode(w_encoded, scales)`, then what the name of the variant says."""
     parts: dict[str, DFPattern] = {name: wildcard().named(name) for name in ("lhs", "w_encoded", "scales")}
     decoded = is_call_tir("decode", [parts["w_encoded"], parts["scales"]])

@@ -27,8 +27,8 @@ from eutectic.relax.dpl.checks import (
     tensor_of,
     without_bias_for,
 )
-from eutectic.relax.dpl.recipes import (
-    Recipe,
+from eutectic.relax.dpl.pattern_builders import (
+    PatternWithParts,
     make_attention_pattern,
     make_conv2d_pattern,
     make_layer_norm_pattern,
@@ -116,7 +116,7 @@ def patterns() -> list[FusionPattern]:
     return [*_convolutions(), *_matmuls(), *decode_matmul_patterns(), *_attentions(), *_norms()]
 
 
-def _with_residuals(name: str, recipe: Recipe, check: Condition) -> Iterator[FusionPattern]:
+def _with_residuals(name: str, recipe: PatternWithParts, check: Condition) -> Iterator[FusionPattern]:
     pattern, parts = recipe
     yield FusionPattern(f"cutlass.{name}", pattern, parts, check)
     if "bias" not in name:

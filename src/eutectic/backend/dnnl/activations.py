@@ -10,7 +10,8 @@ from typing import Any, Final
 from eutectic.backend.dnnl.algorithms import ALGORITHMS, Taken
 from eutectic.backend.dnnl.steps import PostEltwise
 from eutectic.ir.prim_expr import FloatImm, IntImm
-from eutectic.relax.dpl.pattern import DFPattern, is_op, wildcard
+from eutectic.relax.dpl.constructors import is_op, wildcard
+from eutectic.relax.dpl.pattern import DFPattern
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.expr import Call, Constant, PrimValue
 

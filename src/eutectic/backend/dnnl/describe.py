@@ -9,10 +9,10 @@ from eutectic.backend.dnnl.codegen import Lowered, lower_function
 from eutectic.backend.dnnl.native_text import native_text
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
-from eutectic.relax.analysis.struct_info import bind_sizes, free_symbolic_vars
 from eutectic.relax.base import ShapeStructInfo
 from eutectic.relax.expr import Function
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.struct_info_relations import bind_sizes, free_symbolic_vars
 from eutectic.relax.transform.bind_params import bind_symbolic_vars
 from eutectic.runtime.library import LibraryKernel
 

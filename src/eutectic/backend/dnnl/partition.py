@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from eutectic.backend.partition import outlined
+from eutectic.backend.dnnl.backend import BACKEND
+from eutectic.backend.outline import outlined_for
 from eutectic.ir.module import IRModule
 
 
@@ -16,4 +17,4 @@ def partition_for_dnnl(mod: IRModule, precision: str = "default") -> IRModule:
     Returns:
         The partitioned module; `mod` itself when there is nothing to take.
     """
-    return outlined(mod, "dnnl", precision)
+    return outlined_for(mod, BACKEND, precision)

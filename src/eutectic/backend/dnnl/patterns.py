@@ -16,7 +16,8 @@ from typing import Any, Final
 from eutectic.backend.dnnl.activations import ACTIVATIONS, activation_refusal
 from eutectic.backend.dnnl.spec import SPECIALS_KEPT
 from eutectic.relax.dpl.bias import channel_bias
-from eutectic.relax.dpl.pattern import DFPattern, is_const, is_op, wildcard
+from eutectic.relax.dpl.constructors import is_const, is_op, wildcard
+from eutectic.relax.dpl.pattern import DFPattern
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.expr import Call, Constant, as_int, describe_info

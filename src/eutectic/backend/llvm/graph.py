@@ -16,11 +16,11 @@ from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import IntImm, PrimExpr, mul
 from eutectic.ir.prim_expr import Var as ScalarVar
-from eutectic.relax.analysis.struct_info import free_symbolic_vars, leaf_infos, substitute
 from eutectic.relax.base import ShapeExpr
 from eutectic.relax.expr import Call, Constant, ExternFunc, PrimValue, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.relax.struct_info_relations import free_symbolic_vars, leaf_infos, substitute
 from eutectic.runtime.library import NativeCall
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
@@ -258,7 +258,9 @@ class _Planner:
         missing = [var.name for var in built.shape_vars if var not in sizes]
         if missing:
             raise CodegenError(f"{callee.name_hint}: {', '.join(missing)} is not the size of an argument")
-        spaces = [self._workspace(name, _put(space.bytes, sizes), space.per_thread) for space in built.workspaces]
+        spaces = [
+            self._workspace(name, _substitute(space.bytes, sizes), space.per_thread) for space in built.workspaces
+        ]
         shapes = tuple(sizes[var] for var in built.shape_vars)
         self.steps.append(
             KernelStep(callee.name_hint, built, tuple(tensors), len(results), tuple(numbers), shapes, tuple(spaces))
@@ -328,7 +330,7 @@ class _Planner:
         return [var for var in used if var not in defined]
 
 
-def _put(value: PrimExpr, sizes: Mapping[Any, Any]) -> PrimExpr:
+def _substitute(value: PrimExpr, sizes: Mapping[Any, Any]) -> PrimExpr:
     made = substitute(value, dict(sizes))
     assert isinstance(made, PrimExpr)
     return simplify(made)

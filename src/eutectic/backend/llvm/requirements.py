@@ -24,7 +24,7 @@ from eutectic.ir.prim_expr import (
     Var,
 )
 from eutectic.ir.structural import structural_equal
-from eutectic.relax.analysis.struct_info import substitute
+from eutectic.relax.struct_info_relations import substitute
 from eutectic.support.errors import CodegenError
 from eutectic.tir.function import PrimFunc
 

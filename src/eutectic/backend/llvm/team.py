@@ -25,10 +25,10 @@ from eutectic.ir.visit import post_order
 from eutectic.runtime.team import BARRIER
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
+from eutectic.tir.analysis.index_facts import has_checks
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.stmt import Allocate, AttrStmt, DeclBuffer, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
-from eutectic.tir.transform.index_facts import has_checks
 
 MESSAGE_AT = 128  # where the team's record has the pointer to the message of a failed check
 

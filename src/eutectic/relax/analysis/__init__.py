@@ -4,15 +4,6 @@ from eutectic.relax.analysis.calls import computable_at_compile_time, detect_rec
 from eutectic.relax.analysis.copying import copy_with_new_vars
 from eutectic.relax.analysis.op_pattern import OpPatternKind, op_pattern_of
 from eutectic.relax.analysis.reshape_pattern import has_reshape_pattern
-from eutectic.relax.analysis.struct_info import (
-    BaseCheckResult,
-    defined_symbolic_vars,
-    derive_call_ret_struct_info,
-    erase_to_well_defined,
-    free_symbolic_vars,
-    struct_info_base_check,
-    struct_info_lca,
-)
 from eutectic.relax.analysis.unused import contains_impure_call, remove_all_unused
 from eutectic.relax.analysis.uses import (
     all_global_vars,
@@ -26,6 +17,15 @@ from eutectic.relax.analysis.uses import (
     used_vars,
 )
 from eutectic.relax.analysis.well_formed import problems_of, verify, well_formed
+from eutectic.relax.struct_info_relations import (
+    BaseCheckResult,
+    defined_symbolic_vars,
+    derive_call_ret_struct_info,
+    erase_to_well_defined,
+    free_symbolic_vars,
+    struct_info_base_check,
+    struct_info_lca,
+)
 from eutectic.support.door import open_doors
 from eutectic.support.lazy import lazy
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import Var as ScalarVar
-from eutectic.relax.analysis.struct_info import defined_symbolic_vars, free_symbolic_vars
 from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import (
@@ -21,6 +20,7 @@ from eutectic.relax.expr import (
 )
 from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import FuncStructInfo
+from eutectic.relax.struct_info_relations import defined_symbolic_vars, free_symbolic_vars
 from eutectic.support.deep import deep
 
 

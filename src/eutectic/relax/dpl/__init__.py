@@ -1,32 +1,7 @@
 """The dataflow pattern language: patterns, the matcher, conditions, rewriting and remarks."""
 
 from eutectic.relax.dpl.bias import channel_axis, channel_bias, check_channel_bias
-from eutectic.relax.dpl.context import match_dataflow_block
-from eutectic.relax.dpl.match import match_expr
-from eutectic.relax.dpl.pattern import (
-    AndPattern,
-    AttrPattern,
-    CallPattern,
-    ConstantPattern,
-    DataflowVarPattern,
-    DataTypePattern,
-    DFPattern,
-    ExprPattern,
-    ExternFuncPattern,
-    FunctionPattern,
-    GlobalVarPattern,
-    NotPattern,
-    OrPattern,
-    PrimArrPattern,
-    SameShapeConstraint,
-    ShapePattern,
-    StructInfoPattern,
-    TupleGetItemPattern,
-    TuplePattern,
-    UnorderedTuplePattern,
-    VarPattern,
-    WherePattern,
-    WildcardPattern,
+from eutectic.relax.dpl.constructors import (
     annotated_bias_activation_pattern,
     has_attr,
     is_call_dps_packed,
@@ -43,13 +18,42 @@ from eutectic.relax.dpl.pattern import (
     is_var,
     make_fused_bias_activation_pattern,
     reject,
-    set_matcher,
     wildcard,
+)
+from eutectic.relax.dpl.context import match_dataflow_block
+from eutectic.relax.dpl.match import match_expr
+from eutectic.relax.dpl.pattern import (
+    AndPattern,
+    AttrPattern,
+    CallPattern,
+    ConstantPattern,
+    DataflowVarPattern,
+    DataTypePattern,
+    DFPattern,
+    ExprPattern,
+    ExternFuncPattern,
+    FunctionPattern,
+    GlobalVarPattern,
+    NotPattern,
+    OrPattern,
+    PatternContext,
+    PatternSeq,
+    PrimArrPattern,
+    SameShapeConstraint,
+    ShapePattern,
+    StructInfoPattern,
+    TupleGetItemPattern,
+    TuplePattern,
+    UnorderedTuplePattern,
+    VarPattern,
+    WherePattern,
+    WildcardPattern,
+    set_block_matcher,
+    set_matcher,
 )
 from eutectic.relax.dpl.remarks import FusionRemark, Member, Refusal
 from eutectic.relax.dpl.rewrite import rewrite_bindings, rewrite_call
 from eutectic.relax.dpl.rewriter import ExprPatternRewriter, OrRewriter, PatternMatchingRewriter, TupleRewriter
-from eutectic.relax.dpl.sequence import PatternContext, PatternSeq, set_block_matcher
 from eutectic.support.door import open_doors
 from eutectic.support.lazy import lazy
 

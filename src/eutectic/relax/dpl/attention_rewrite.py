@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from eutectic.arith import prove_equal
 from eutectic.relax.base import Expr
-from eutectic.relax.dpl.pattern import DFPattern, is_const, is_op, wildcard
+from eutectic.relax.dpl.constructors import is_const, is_op, wildcard
+from eutectic.relax.dpl.pattern import DFPattern
 from eutectic.relax.expr import Call, Constant
 from eutectic.relax.op.nn.attention import attention
 from eutectic.relax.op.reshape import reshape

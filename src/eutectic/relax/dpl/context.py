@@ -23,6 +23,7 @@ from eutectic.relax.dpl.pattern import (
     FunctionPattern,
     NotPattern,
     OrPattern,
+    PatternContext,
     ShapePattern,
     StructInfoPattern,
     TupleGetItemPattern,
@@ -30,7 +31,6 @@ from eutectic.relax.dpl.pattern import (
     UnorderedTuplePattern,
     WherePattern,
 )
-from eutectic.relax.dpl.sequence import PatternContext
 from eutectic.relax.expr import Binding, Call, DataflowBlock, DataflowVar, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo

@@ -17,7 +17,6 @@ from eutectic.ir.module import GlobalVar
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import IntImm, as_prim
 from eutectic.ir.structural import structural_equal
-from eutectic.relax.analysis.struct_info import BaseCheckResult, struct_info_base_check
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.dpl.pattern import (
     AndPattern,
@@ -47,6 +46,7 @@ from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.expr import Call, Constant, DataflowVar, ExternFunc, Function, Tuple, TupleGetItem, Var
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.struct_info_relations import BaseCheckResult, struct_info_base_check
 from eutectic.support.deep import deep
 from eutectic.support.errors import PatternError
 

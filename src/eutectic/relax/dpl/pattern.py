@@ -10,14 +10,15 @@ Reference: the names and meaning follow TVM's `tvm.relax.dpl`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
-from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.base import Expr, StructInfo
-from eutectic.relax.dpl.bias import Condition, channel_bias
-from eutectic.relax.dpl.sequence import PatternSeq, current_context
+from eutectic.relax.dpl.bias import Condition
+from eutectic.relax.expr import DataflowBlock, Var
+from eutectic.support.deep import carried
 from eutectic.support.errors import PatternError
 
 
@@ -300,140 +301,129 @@ class SameShapeConstraint:
         context.add_constraint(self)
 
 
-# ---- constructors
+# ---- patterns that read each other
 
 
-def wildcard() -> WildcardPattern:
-    """Any value."""
-    return WildcardPattern()
-
-
-def is_var(name: str = "") -> VarPattern:
-    """A variable."""
-    return VarPattern(name)
-
-
-def is_dfv(name: str = "") -> DataflowVarPattern:
-    """A dataflow variable."""
-    return DataflowVarPattern(name)
-
-
-def is_gv(name: str = "") -> GlobalVarPattern:
-    """A function of the module."""
-    return GlobalVarPattern(name)
-
-
-def is_const() -> ConstantPattern:
-    """A tensor constant."""
-    return ConstantPattern()
-
-
-def is_expr(expr: Expr) -> ExprPattern:
-    """Structurally equal to `expr`."""
-    return ExprPattern(expr)
-
-
-def is_op(op_name: str) -> ExprPattern:
-    """The operator called `op_name`; call the result to match a call of it.
-
-    Raises:
-        AttributeError: no such operator.
-    """
-    return ExprPattern(Op.get(op_name))
-
-
-def is_tuple(fields: Sequence[DFPattern], unordered: bool = False) -> TuplePattern | UnorderedTuplePattern:
-    """A tuple."""
-    return UnorderedTuplePattern(fields) if unordered else TuplePattern(fields)
-
-
-def is_tuple_get_item(tuple_value: DFPattern, index: int | None = None) -> TupleGetItemPattern:
-    """A field of a tuple."""
-    return TupleGetItemPattern(tuple_value, index)
-
-
-def is_shape(shape: Sequence[int | PrimExpr]) -> PrimArrPattern:
-    """A shape literal.
-
-    Raises:
-        PatternError: `shape` is not a sequence of sizes.
-    """
-    if not isinstance(shape, (list, tuple)):
-        raise PatternError(f"is_shape takes a list or tuple of sizes, got {type(shape).__name__}")
-    return PrimArrPattern(shape)
-
-
-def reject(pattern: DFPattern) -> NotPattern:
-    """Anything that `pattern` does not match."""
-    return NotPattern(pattern)
-
-
-def has_attr(attrs: Mapping[str, Any], pattern: DFPattern | None = None) -> AttrPattern:
-    """A value with attributes."""
-    return AttrPattern(pattern or wildcard(), attrs)
-
-
-def _call_args(args: Sequence[DFPattern] | TuplePattern | None) -> DFPattern:
-    if args is None:
-        return wildcard()
-    return TuplePattern(args) if isinstance(args, (list, tuple)) else args  # type: ignore[return-value]  # a tuple pattern
-
-
-def is_call_tir(
-    func_name: str, args: Sequence[DFPattern] | TuplePattern | None = None, tir_vars: DFPattern | None = None
-) -> CallPattern:
-    """A `call_tir` of a function whose name contains `func_name`."""
-    operands = [GlobalVarPattern(func_name), _call_args(args), *([tir_vars] if tir_vars is not None else [])]
-    return is_op("relax.call_tir")(*operands, add_constraint=False)
-
-
-def is_call_dps_packed(func_name: str, args: Sequence[DFPattern] | TuplePattern | None = None) -> CallPattern:
-    """A `call_dps_packed` of an external function."""
-    return is_op("relax.call_dps_packed")(ExternFuncPattern(func_name), _call_args(args), add_constraint=False)
-
-
-def is_call_packed(func_name: str, args: Sequence[DFPattern] | None = None) -> CallPattern:
-    """A direct call of an external function; `args` None means any."""
-    return ExternFuncPattern(func_name)(*(args or ()), varg_default_wildcard=args is None)
-
-
-def make_fused_bias_activation_pattern(
-    op_name: str, with_bias: bool = False, activation: str | None = None, allow_reshape: bool = False
-) -> DFPattern:
-    """An operator with two operands, then optionally a bias and an activation.
+class PatternContext:
+    """Collects "is used by" edges and constraints between the patterns made inside it.
 
     Args:
-        op_name: Root operator, such as `relax.nn.conv2d`.
-        with_bias: Whether an `add` of a bias follows.
-        activation: Operator applied last; None for none.
-        allow_reshape: Whether the bias is the result of a `reshape`, as torch's
-            convolutions are imported. It then *must* be one: use both forms in a
-            table to take either. Ignored without a bias.
-
-    Returns:
-        The pattern of the last operator. The bias must be one value per output
-        channel (`dpl.bias`): a residual, or a reshape that puts the channels on
-        another axis, does not match.
+        incremental: Whether the edges of the enclosing context are kept too.
     """
-    return annotated_bias_activation_pattern(op_name, with_bias, activation, allow_reshape)[0]
+
+    _local: ClassVar[threading.local] = carried(threading.local())
+
+    def __init__(self, incremental: bool = False) -> None:
+        outer = current_context() if incremental else None
+        self.edges: list[tuple[Any, Any, int, bool]] = list(outer.edges) if outer else []
+        self.constraints: list[Any] = list(outer.constraints) if outer else []
+
+    def add_edge(self, producer: DFPattern, consumer: DFPattern, index: int, *, only_use: bool) -> None:
+        """`consumer` reads `producer`, at argument `index` unless -1; alone when `only_use`."""
+        self.edges.append((producer, consumer, index, only_use))
+
+    def add_constraint(self, constraint: Any) -> None:
+        """A condition over several patterns."""
+        self.constraints.append(constraint)
+
+    def match_dfb(
+        self, dfb: DataflowBlock, start_hint: Var | None = None, must_include_hint: bool = False
+    ) -> dict[DFPattern, Any] | None:
+        """The first match in a dataflow block: for each pattern its variable; None when there is none.
+
+        Each pattern has a variable of its own. A variable that nothing reads can only match
+        as the reader of another one, and an output of the block has a reader outside of it.
+
+        Args:
+            dfb: The block to search, in program order.
+            start_hint: Matches with this variable are preferred.
+            must_include_hint: Take no other matches.
+
+        Returns:
+            Patterns with the variables they matched. A pattern of an argument that is not
+            a variable, such as a constant, comes with the argument.
+
+        Raises:
+            TypeError: `dfb` is not a dataflow block, or the hint is not a variable.
+            PatternError: the hint must be included, but there is none.
+        """
+        return _BLOCK_MATCHER[0](self, dfb, start_hint, must_include_hint)
+
+    def __enter__(self) -> PatternContext:
+        stack = getattr(self._local, "stack", None)
+        if stack is None:
+            stack = self._local.stack = []
+        stack.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._local.stack.pop()
 
 
-def annotated_bias_activation_pattern(
-    op_name: str, with_bias: bool = False, activation: str | None = None, allow_reshape: bool = False
-) -> tuple[DFPattern, dict[str, DFPattern]]:
-    """`make_fused_bias_activation_pattern` with its parts.
+def current_context() -> PatternContext | None:
+    """The innermost entered context of this thread, or None."""
+    stack = getattr(PatternContext._local, "stack", None)
+    return stack[-1] if stack else None
 
-    Returns:
-        The pattern, and the parts `lhs`, `rhs`, `root` and, with a bias, `bias`
-        (the value under the reshape, when there is one).
+
+_BLOCK_MATCHER: Final[list[Callable[[PatternContext, Any, Var | None, bool], dict[DFPattern, Any] | None]]] = []
+
+
+def set_block_matcher(
+    matcher: Callable[[PatternContext, Any, Var | None, bool], dict[DFPattern, Any] | None],
+) -> None:
+    """Let contexts match by a function that takes apart the patterns that were made in them."""
+    _BLOCK_MATCHER[:] = [matcher]
+
+
+class PatternSeq:
+    """A chain of patterns, each read by the next.
+
+    Args:
+        patterns: Producers before consumers.
+        only_use: Whether each is read by the next alone.
     """
-    lhs, rhs = wildcard().named("lhs"), wildcard().named("rhs")
-    out: DFPattern = is_op(op_name)(lhs, rhs).named("root")
-    parts: dict[str, DFPattern] = {"lhs": lhs, "rhs": rhs, "root": out}
-    if with_bias:
-        parts["bias"] = bias = wildcard().named("bias")
-        operand = is_op("relax.reshape")(bias, wildcard(), varg_default_wildcard=True) if allow_reshape else bias
-        out = is_op("relax.add")(out, operand).where(channel_bias(parts["root"], operand))
-    if activation is not None:
-        out = is_op(activation)(out)
-    return out, parts
+
+    def __init__(self, patterns: Sequence[DFPattern], only_use: bool = False) -> None:
+        self.patterns = list(patterns)
+        self.pairs: list[tuple[int, bool]] = []
+        for left, right in zip(self.patterns, self.patterns[1:], strict=False):
+            self._link(left, right, -1, only_use)
+
+    def _link(self, left: DFPattern, right: DFPattern, index: int, only_use: bool) -> None:
+        self.pairs.append((index, only_use))
+        context = current_context()
+        if context is not None:
+            context.add_edge(left, right, index, only_use=only_use)
+
+    def _extend(self, other: DFPattern | PatternSeq, index: int, only_use: bool) -> PatternSeq:
+        tail = other.patterns if isinstance(other, PatternSeq) else [other]
+        self._link(self.patterns[-1], tail[0], index, only_use)
+        joined = object.__new__(PatternSeq)
+        joined.patterns = [*self.patterns, *tail]
+        joined.pairs = [*self.pairs, *(other.pairs if isinstance(other, PatternSeq) else [])]
+        return joined
+
+    def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
+        """The last pattern is read by the first of `other`."""
+        return self._extend(other, index, only_use=False)
+
+    def only_used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
+        """The last pattern is read by the first of `other` alone."""
+        return self._extend(other, index, only_use=True)
+
+    def __xor__(self, other: DFPattern | PatternSeq) -> PatternSeq:
+        return self.used_by(other)
+
+    def __rshift__(self, other: DFPattern | PatternSeq) -> PatternSeq:
+        return self.only_used_by(other)
+
+    def __getitem__(self, index: int) -> DFPattern:
+        return self.patterns[index]
+
+    def dup(self) -> PatternSeq:
+        """The same chain of fresh copies."""
+        copy = PatternSeq([pattern.dup() for pattern in self.patterns[:1]])
+        for pattern, (index, only_use) in zip(self.patterns[1:], self.pairs, strict=True):
+            copy = copy._extend(pattern.dup(), index, only_use)
+        return copy

@@ -17,17 +17,25 @@ from typing import Any, Final, TypeAlias
 from eutectic.ir.module import IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.structural import structural_equal
-from eutectic.ir.transform import PassContext
 from eutectic.relax.analysis.unused import contains_impure_call, remove_all_unused
 from eutectic.relax.analysis.uses import bound_vars, users_of, walk_bindings
 from eutectic.relax.analysis.well_formed import problems_of
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
+from eutectic.relax.canonical_bindings import with_canonical_bindings
+from eutectic.relax.common_subexpr import share_common_subexpr
 from eutectic.relax.dpl.context import Matches, Search
 from eutectic.relax.dpl.match import Matcher, match_expr, required_ops
-from eutectic.relax.dpl.pattern import CallPattern, DFPattern, ExprPattern, ExternFuncPattern, OrPattern, TuplePattern
+from eutectic.relax.dpl.pattern import (
+    CallPattern,
+    DFPattern,
+    ExprPattern,
+    ExternFuncPattern,
+    OrPattern,
+    PatternContext,
+    TuplePattern,
+)
 from eutectic.relax.dpl.run import Run
-from eutectic.relax.dpl.sequence import PatternContext
 from eutectic.relax.expr import (
     Binding,
     BindingBlock,
@@ -42,8 +50,6 @@ from eutectic.relax.expr import (
     describe_info,
 )
 from eutectic.relax.struct_info import TupleStructInfo
-from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
-from eutectic.relax.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from eutectic.support.deep import deep
 from eutectic.support.errors import PatternError
 
@@ -194,11 +200,10 @@ def _refuse_ill_formed(before: Function, after: Function, what: str) -> None:
 
 def _tidy(function: Function) -> Function:
     """Without aliases, common subexpressions and unused bindings."""
-    ctx, nothing = PassContext.current(), IRModule()
     for _ in range(_TIDY_STEPS):
         before = function
-        function = CanonicalizeBindings().run_function(function, nothing, ctx)
-        function = EliminateCommonSubexpr().run_function(function, nothing, ctx)
+        function = with_canonical_bindings(function)
+        function = share_common_subexpr(function)
         function = remove_all_unused(function)
         if function is before:
             break

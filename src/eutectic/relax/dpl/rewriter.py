@@ -14,17 +14,9 @@ from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.transform import Pass, PassContext, with_functions
 from eutectic.ir.visit import post_order, rewrite
-from eutectic.relax.analysis.struct_info import (
-    BaseCheckResult,
-    bind_sizes,
-    erase_to_well_defined,
-    free_symbolic_vars,
-    struct_info_base_check,
-    substitute,
-    substitute_info,
-)
 from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.base import Expr, ShapeExpr, StructInfo
+from eutectic.relax.dpl.constructors import wildcard
 from eutectic.relax.dpl.context import Matches
 from eutectic.relax.dpl.pattern import (
     CallPattern,
@@ -33,7 +25,6 @@ from eutectic.relax.dpl.pattern import (
     StructInfoPattern,
     TupleGetItemPattern,
     TuplePattern,
-    wildcard,
 )
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.dpl.rewrite import CallRewriter, describe_pattern, propose_matches, rewrite_function
@@ -51,6 +42,15 @@ from eutectic.relax.expr import (
     Var,
     VarBinding,
     describe_info,
+)
+from eutectic.relax.struct_info_relations import (
+    BaseCheckResult,
+    bind_sizes,
+    erase_to_well_defined,
+    free_symbolic_vars,
+    struct_info_base_check,
+    substitute,
+    substitute_info,
 )
 from eutectic.support.deep import deep
 from eutectic.support.errors import PatternError

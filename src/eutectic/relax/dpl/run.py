@@ -10,12 +10,6 @@ from typing import Any, Final
 from eutectic.ir.op import Op
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
-from eutectic.relax.analysis.struct_info import (
-    BaseCheckResult,
-    defined_symbolic_vars,
-    free_symbolic_vars,
-    struct_info_base_check,
-)
 from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
@@ -28,6 +22,12 @@ from eutectic.relax.expr import (
     Var,
     VarBinding,
     describe_info,
+)
+from eutectic.relax.struct_info_relations import (
+    BaseCheckResult,
+    defined_symbolic_vars,
+    free_symbolic_vars,
+    struct_info_base_check,
 )
 from eutectic.support.errors import EutecticError, PatternError
 

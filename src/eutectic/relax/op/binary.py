@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from eutectic import topi
 from eutectic.ir.dtype import is_float, is_integer, to_numpy
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, convert
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import embedded
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.registry import Trait, call, define_op, number_like, refuse, short_name
@@ -18,9 +19,6 @@ from eutectic.relax.op.shapes import broadcast, tensor_info
 from eutectic.relax.struct_info import PrimStructInfo, StructInfo, TensorStructInfo
 from eutectic.support.errors import CallError
 from eutectic.te import Tensor
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 
 class BinaryConstructor(Protocol):
@@ -103,7 +101,7 @@ def _binary(
         return cast(compute(widen(a), widen(b)), result or dtype_of(a))
 
     @op.legalize
-    def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+    def _legalize(builder: Builder, c: Call) -> Expr:
         return builder.call_te(program, *map(embedded, c.args), primfunc_name_hint=name)
 
     def program(a: Any, b: Any) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,15 +16,13 @@ from eutectic.ir.node import node
 from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr
 from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call, PrimValue, const, convert
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import embedded, literal, result_dtype, result_shape
 from eutectic.relax.op.numerics import Array, cast, dtype_of
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import ceil_div, dims_text, dtype_option, like, reject, static, tensor_info
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo
 from eutectic.te import Tensor
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _full = define_op("relax.full", arity=2, fusion="broadcast")
 _full_like = define_op("relax.full_like", arity=2, fusion="broadcast")
@@ -137,7 +135,7 @@ def _reference_full_like(attrs: InitAttrs, x: Array, value: Array) -> Array:
 
 @_full.legalize
 @_full_like.legalize
-def _legalize_full(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_full(builder: Builder, c: Call) -> Expr:
     dtype, value = result_dtype(c), embedded(c.args[1])
     return builder.call_te(_filled, result_shape(c), dtype, value, primfunc_name_hint=short_name(c))
 
@@ -257,7 +255,7 @@ def _define_filled_like(op: OpDef, value: int) -> None:
 
 def _define_lowering(op: OpDef, value: int) -> None:
     @op.legalize
-    def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+    def _legalize(builder: Builder, c: Call) -> Expr:
         return builder.call_te(topi.full, result_shape(c), result_dtype(c), value, primfunc_name_hint=short_name(c))
 
 
@@ -329,7 +327,7 @@ def _reference_arange(attrs: InitAttrs, first: float, last: float, step: float) 
 
 
 @_arange.legalize
-def _legalize_arange(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_arange(builder: Builder, c: Call) -> Expr:
     first, last, step = map(literal, c.args)
     if first is None or last is None or step is None:
         return c
@@ -405,6 +403,6 @@ def _reference_triu(attrs: None, x: Array, k: int) -> Array:
 
 @_tril.legalize
 @_triu.legalize
-def _legalize_triangle(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_triangle(builder: Builder, c: Call) -> Expr:
     k, name = literal(c.args[1]), short_name(c)
     return c if k is None else builder.call_te(topi.trilu, c.args[0], k, name == "triu", primfunc_name_hint=name)

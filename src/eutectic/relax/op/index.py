@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,14 +15,12 @@ from eutectic.ir.node import node
 from eutectic.ir.prim_expr import IntImm, Max, Min, PrimExpr, as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, PrimValue, Tuple, convert
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import lower, result_shape
 from eutectic.relax.op.numerics import Array, check_indices
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import axes_of, axis_of, ceil_div, dims_text, int_of, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _take = define_op("relax.take", arity=2, fusion="injective")
 _gather = define_op("relax.gather_elements", arity=2, fusion="injective")
@@ -170,7 +168,7 @@ def _reference_gather(attrs: GatherElementsAttrs, data: Array, indices: Array) -
 
 
 @_gather.legalize
-def _legalize_gather(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_gather(builder: Builder, c: Call) -> Expr:
     axis = attrs_of(c, GatherElementsAttrs).axis
     return builder.call_te(topi.gather, c.args[0], axis, c.args[1], primfunc_name_hint="gather_elements")
 
@@ -298,7 +296,7 @@ def _reference_slice(
 
 
 @_slice.legalize
-def _legalize_slice(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_slice(builder: Builder, c: Call) -> Expr:
     (info,) = tensor_args(c, (0,))
     axes, begin, end = (_values(c, i, "bounds") for i in (1, 2, 3))
     strides = _values(c, 4, "strides") if len(c.args) > 4 else [as_prim(1)] * len(axes or ())

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eutectic import topi
 from eutectic.ir.dtype import is_float
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import Call, Constant, PrimValue
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.numerics import dtype_of
 from eutectic.relax.op.registry import OpDef
 from eutectic.relax.op.shapes import same
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
 from eutectic.tir.op import const
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 Options = Callable[[Any], dict[str, Any]]
 
@@ -36,7 +34,7 @@ def lower(
     """
 
     @definition.legalize
-    def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+    def _legalize(builder: Builder, c: Call) -> Expr:
         given = options(c.attrs) if options is not None else {}
         return builder.call_te(function, *c.args, primfunc_name_hint=name, **given)
 
@@ -55,7 +53,7 @@ def literal(arg: Expr) -> Any:
     return getattr(arg.value, "value", arg.value)
 
 
-def of_sizes(builder: BlockBuilder, x: Expr, sizes: Mapping[int, PrimExpr]) -> Expr:
+def of_sizes(builder: Builder, x: Expr, sizes: Mapping[int, PrimExpr]) -> Expr:
     """A tensor whose sizes at some axes are the given ones; checked at run time where that is not known before."""
     info = x.struct_info
     assert isinstance(info, TensorStructInfo) and info.dims is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call
 from eutectic.relax.expr import Tuple as TupleExpr
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import lower, of_sizes, result_shape
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import always, attrs_of, call, define_op, refuse, short_name, tensor_args
@@ -36,9 +37,6 @@ from eutectic.relax.op.shapes import (
 )
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.te import Tensor
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _permute_dims = define_op("relax.permute_dims", arity=1, fusion="injective")
 _broadcast_to = define_op("relax.broadcast_to", arity=2, fusion="broadcast")
@@ -185,7 +183,7 @@ def _reference_broadcast_to(attrs: None, x: Array, shape: tuple[int, ...]) -> Ar
 
 
 @_broadcast_to.legalize
-def _legalize_broadcast_to(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_broadcast_to(builder: Builder, c: Call) -> Expr:
     (info,) = tensor_args(c, (0,))
     shape = result_shape(c)
     assert info.dims is not None
@@ -286,13 +284,13 @@ def _concatenated(tensors: Sequence[Tensor], axis: int | None) -> Tensor:
 
 
 @_concat.legalize
-def _legalize_concat(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_concat(builder: Builder, c: Call) -> Expr:
     axis = attrs_of(c, ConcatAttrs).axis
     tensors = c.args[0] if axis is None else _of_one_shape(builder, c, axis)
     return builder.call_te(_concatenated, tensors, axis, primfunc_name_hint="concatenate")
 
 
-def _of_one_shape(builder: BlockBuilder, c: Call, skip: int | None) -> TupleExpr:
+def _of_one_shape(builder: Builder, c: Call, skip: int | None) -> TupleExpr:
     """The tensors of a tuple with the sizes of the first; at `skip` they may differ."""
     tensors, first = c.args[0], _fields(c)[0]
     assert isinstance(tensors, TupleExpr) and first.dims is not None
@@ -339,7 +337,7 @@ def _reference_stack(attrs: StackAttrs, tensors: Sequence[Array]) -> Array:
 
 
 @_stack.legalize
-def _legalize_stack(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_stack(builder: Builder, c: Call) -> Expr:
     return builder.call_te(topi.stack, _of_one_shape(builder, c, None), attrs_of(c, StackAttrs).axis)
 
 
@@ -413,7 +411,7 @@ def _reference_split(attrs: SplitAttrs, x: Array) -> tuple[Array, ...]:
 
 
 @_split.legalize
-def _legalize_split(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_split(builder: Builder, c: Call) -> Expr:
     info, attrs = c.args[0].struct_info, attrs_of(c, SplitAttrs)
     if not isinstance(info, TensorStructInfo) or info.dims is None:
         return c

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from eutectic.ir.node import node
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.binary import add
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import of_sizes, summed
 from eutectic.relax.op.manipulate import permute_dims
 from eutectic.relax.op.numerics import Array, dtype_of, widen
@@ -21,9 +22,6 @@ from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, tensor
 from eutectic.relax.op.shapes import broadcast, differ, dims_text, dtype_option, size_text, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _matmul = define_op("relax.matmul", arity=2, fusion="out_fusible", traits=["contraction"])
 
@@ -147,7 +145,7 @@ def _program(a: Tensor, b: Tensor, out_dtype: str) -> Tensor:
 
 
 @_matmul.legalize
-def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize(builder: Builder, c: Call) -> Expr:
     a, b = tensor_args(c)
     assert a.dims is not None
     right = of_sizes(builder, c.args[1], {max(b.ndim - 2, 0): a.dims[-1]})

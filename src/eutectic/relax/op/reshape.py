@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from eutectic.ir.node import node
 from eutectic.ir.prim_expr import IntImm, PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import lower, result_shape
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import always, attrs_of, call, define_op, refuse, short_name, tensor_args
@@ -31,9 +32,6 @@ from eutectic.relax.op.shapes import (
     tensor_info,
 )
 from eutectic.relax.struct_info import TensorStructInfo
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _reshape = define_op("relax.reshape", arity=2, fusion="injective", traits=["view"])
 _flatten = define_op("relax.flatten", arity=1, fusion="injective", traits=["view"])
@@ -166,7 +164,7 @@ def _reference_flatten(attrs: None, x: Array) -> Array:
 
 @_reshape.legalize
 @_flatten.legalize
-def _legalize_reshape(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_reshape(builder: Builder, c: Call) -> Expr:
     return builder.call_te(topi.reshape, c.args[0], result_shape(c), primfunc_name_hint=short_name(c))
 
 

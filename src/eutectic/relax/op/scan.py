@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,18 +13,16 @@ from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import node
 from eutectic.ir.prim_expr import Var as ScalarVar
-from eutectic.relax.analysis.struct_info import free_symbolic_vars, substitute_info
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.call_packed import call_tir
 from eutectic.relax.op.lowering import result_dtype
 from eutectic.relax.op.numerics import Array, cast, dtype_of
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import axis_of, dtype_option, int_of, like, product, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
+from eutectic.relax.struct_info_relations import free_symbolic_vars, substitute_info
 
 
 @node("relax.attrs.ScanopAttrs")
@@ -52,7 +50,7 @@ class ScanConstructor(Protocol):
         ...
 
 
-def _lowered(builder: BlockBuilder, c: Call) -> Expr:
+def _lowered(builder: Builder, c: Call) -> Expr:
     (info,) = tensor_args(c)
     attrs, name, out = attrs_of(c, ScanopAttrs), short_name(c), c.struct_info
     own = {var: ScalarVar(var.name, var.dtype) for var in free_symbolic_vars(info)}

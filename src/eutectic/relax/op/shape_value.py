@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from eutectic import topi
 from eutectic.relax.base import Expr, ShapeStructInfo
 from eutectic.relax.expr import Call
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import call, define_op, refuse, tensor_args
 from eutectic.relax.op.shapes import dims_text, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _shape_of = define_op("relax.shape_of", arity=1, fusion="opaque")
 _tensor_to_shape = define_op("relax.tensor_to_shape", arity=1, fusion="opaque")
@@ -115,7 +113,7 @@ def _reference_shape_to_tensor(attrs: None, shape: tuple[int, ...]) -> Array:
 
 
 @_shape_to_tensor.legalize
-def _legalize_shape_to_tensor(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_shape_to_tensor(builder: Builder, c: Call) -> Expr:
     info = c.args[0].struct_info
     if not isinstance(info, ShapeStructInfo) or info.values is None:
         return c

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,14 +12,12 @@ from eutectic.ir.dtype import is_float, is_integer
 from eutectic.ir.prim_expr import FloatImm, IntImm
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, PrimValue, convert
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import embedded, literal, of_sizes
 from eutectic.relax.op.numerics import Array, cast, dtype_of, integer_bounds, widen
 from eutectic.relax.op.registry import call, define_op, number_like, refuse, tensor_args
 from eutectic.relax.op.shapes import broadcast, differ, dims_text, like, tensor_info
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _clip = define_op("relax.clip", arity=3, fusion="elementwise")
 _where = define_op("relax.where", arity=3, fusion="broadcast")
@@ -87,7 +85,7 @@ def _reference_clip(attrs: None, x: Array, low: float, high: float) -> Array:
 
 
 @_clip.legalize
-def _legalize_clip(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_clip(builder: Builder, c: Call) -> Expr:
     low, high = map(literal, c.args[1:])
     return c if low is None or high is None else builder.call_te(topi.clip, c.args[0], low, high)
 
@@ -131,7 +129,7 @@ def _reference_where(attrs: None, condition: Array, a: Array, b: Array) -> Array
 
 
 @_where.legalize
-def _legalize_where(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_where(builder: Builder, c: Call) -> Expr:
     condition, *branches = c.args
     return builder.call_te(topi.where, condition, *map(embedded, branches))
 
@@ -183,7 +181,7 @@ def _reference_fma(attrs: None, x1: Array, x2: Array, x3: Array) -> Array:
 
 
 @_fma.legalize
-def _legalize_fma(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_fma(builder: Builder, c: Call) -> Expr:
     first, *others = c.args
     (info,) = tensor_args(c, (0,))
     sizes = dict(enumerate(info.dims or ()))

@@ -13,7 +13,10 @@ from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import IntImm, PrimExpr, as_prim
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.transform import Pass, PassContext
-from eutectic.relax.analysis.struct_info import (
+from eutectic.relax.base import Expr
+from eutectic.relax.expr import Constant, Function, MatchCast, Var, describe_info, set_binder
+from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.struct_info_relations import (
     BaseCheckResult,
     bind_sizes,
     free_symbolic_vars,
@@ -21,9 +24,6 @@ from eutectic.relax.analysis.struct_info import (
     substitute,
     substitute_info,
 )
-from eutectic.relax.base import Expr
-from eutectic.relax.expr import Constant, Function, MatchCast, Var, describe_info, set_binder
-from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.support.errors import BindError
 from eutectic.support.spelling import did_you_mean
 

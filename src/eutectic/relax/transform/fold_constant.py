@@ -10,6 +10,7 @@ import numpy as np
 from eutectic.ir.dtype import item_bytes, to_numpy
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
+from eutectic.ir.services import Services
 from eutectic.ir.transform import PassContext, register_config_key
 from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.base import Expr, ShapeExpr
@@ -30,11 +31,8 @@ from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
 from eutectic.support.deep import deep
-from eutectic.support.registry import get_global_func
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.interpret import run
-
-RUN_PROGRAM = "eutectic.run_prim_func"  # runs a tensor program on arrays, outputs last; a compiler registers it
 
 register_config_key("relax.FoldConstant.max_bytes", 1 << 22)
 
@@ -56,16 +54,16 @@ class FoldConstant(FunctionPass):
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Fold inside one function and drop the bindings that became unused."""
-        fresh = _Folder(mod, int(ctx.option("relax.FoldConstant.max_bytes"))).visit_expr(function)
+        fresh = _Folder(mod, int(ctx.option("relax.FoldConstant.max_bytes")), ctx.services).visit_expr(function)
         assert isinstance(fresh, Function)
         return remove_all_unused(fresh) if fresh is not function else function
 
 
 class _Folder(PyExprMutator):
-    def __init__(self, mod: IRModule, max_bytes: int) -> None:
+    def __init__(self, mod: IRModule, max_bytes: int, services: Services) -> None:
         super().__init__(mod)
         self._interpreter, self._mod = Interpreter(mod), mod
-        self._max_bytes = max_bytes
+        self._max_bytes, self._services = max_bytes, services
 
     def visit_var_(self, var: Var) -> Expr:
         """A variable bound to a constant is that constant."""
@@ -117,8 +115,7 @@ class _Folder(PyExprMutator):
         fields = given.fields if isinstance(given, Tuple) else (given,)
         arrays = [field.data for field in fields if isinstance(field, Constant)]
         out = np.empty(info.static_shape, to_numpy(info.dtype))
-        compiled = get_global_func(RUN_PROGRAM, allow_missing=True)
-        (compiled or run)(program, *arrays, out)
+        (self._services.program_runner() or run)(program, *arrays, out)
         return _as_constants(out, call)
 
     def _foldable(self, call: Call) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.dpl.bias import channel_bias
-from eutectic.relax.dpl.pattern import is_op, wildcard
+from eutectic.relax.dpl.constructors import is_op, wildcard
 from eutectic.relax.dpl.table import FusionPattern
 from eutectic.relax.transform.fuse_ops_by_pattern import FuseOpsByPattern
 

@@ -13,7 +13,6 @@ from eutectic.ir.prim_expr import PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.ir.visit import post_order
-from eutectic.relax.analysis.struct_info import bind_sizes, substitute_info
 from eutectic.relax.analysis.uses import all_global_vars
 from eutectic.relax.base import Expr, ShapeExpr, StructInfo
 from eutectic.relax.dpl.remarks import FusionRemark
@@ -21,6 +20,7 @@ from eutectic.relax.expr import Call, Function, Tuple, TupleGetItem
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.call_packed import call_tir
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.relax.struct_info_relations import bind_sizes, substitute_info
 from eutectic.relax.transform.fused_program import FusedProgram, fuse_program
 from eutectic.support.errors import EutecticAdvice
 from eutectic.tir.function import PrimFunc

@@ -14,10 +14,10 @@ from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.visit import map_fields, post_order
 from eutectic.relax.analysis.op_pattern import root_body
-from eutectic.relax.analysis.struct_info import substitute
 from eutectic.relax.base import ShapeExpr, ShapeStructInfo, StructInfo
 from eutectic.relax.expr import Call, Function, MatchCast, Tuple, TupleGetItem, Var, describe_info
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from eutectic.relax.struct_info_relations import substitute
 from eutectic.support.deep import deep
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer

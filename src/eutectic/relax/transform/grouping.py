@@ -13,7 +13,6 @@ from typing import Any
 
 from eutectic.ir.module import GlobalVar
 from eutectic.ir.op import Op
-from eutectic.relax.analysis.struct_info import defined_symbolic_vars, free_symbolic_vars
 from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.block_builder import BlockBuilder
@@ -32,6 +31,7 @@ from eutectic.relax.expr import (
 )
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TupleStructInfo
+from eutectic.relax.struct_info_relations import defined_symbolic_vars, free_symbolic_vars
 from eutectic.support.deep import deep
 
 

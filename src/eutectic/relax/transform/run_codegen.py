@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eutectic.ir.module import GlobalVar, IRModule
+from eutectic.ir.services import Services
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.ir.visit import post_order
 from eutectic.relax.expr import Call, Constant, ExternFunc, Function, Tuple
@@ -16,7 +17,6 @@ from eutectic.relax.struct_info import ObjectStructInfo, TupleStructInfo
 from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
 from eutectic.relax.transform.entry import entry_functions_of
 from eutectic.support.errors import CodegenError
-from eutectic.support.registry import get_global_func, load_providers
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,9 @@ class RunCodegen(Pass):
         for target, functions in sorted(by_target.items()):
             for function in functions:
                 _name_constants(function, target, names)
-            modules += _compile(target, functions, dict((self.target_options or {}).get(target, {})), names)
+            modules += _compile(
+                ctx.services, target, functions, dict((self.target_options or {}).get(target, {})), names
+            )
         out = mod.clone()
         for gv, function in entry_functions_of(mod, self.entry_functions):
             out.update_func(gv, _Replace(mod).visit_expr(function))
@@ -71,9 +73,10 @@ def _name_constants(function: Function, target: str, names: dict[Constant, str])
             names[item] = f"{symbol}_{target}_const_{len(names)}"
 
 
-def _compile(target: str, functions: list[Function], options: dict[str, Any], names: dict[Constant, str]) -> list[Any]:
-    load_providers("backends")
-    codegen = get_global_func(f"relax.ext.{target}", allow_missing=True)
+def _compile(
+    services: Services, target: str, functions: list[Function], options: dict[str, Any], names: dict[Constant, str]
+) -> list[Any]:
+    codegen = services.codegen(target)
     if codegen is None:
         raise CodegenError(
             f"Codegen is not found: relax.ext.{target}",

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from eutectic.ir.node import init_field
 from eutectic.ir.prim_expr import Var as ScalarVar
-from eutectic.relax.analysis.struct_info import BaseCheckResult, erase_to_well_defined, struct_info_base_check
 from eutectic.relax.base import Expr, StructInfo
 from eutectic.relax.block_builder import BlockBuilder, refuse_impossible_cast
 from eutectic.relax.expr import (
@@ -30,6 +29,7 @@ from eutectic.relax.expr import (
     describe_info,
 )
 from eutectic.relax.struct_info import FuncStructInfo, ObjectStructInfo, TupleStructInfo
+from eutectic.relax.struct_info_relations import BaseCheckResult, erase_to_well_defined, struct_info_base_check
 from eutectic.script.annotations import Annotation, Deferred
 from eutectic.script.parser.decorators import decorator_of
 from eutectic.script.parser.environment import Environment, Scopes

@@ -10,8 +10,8 @@ from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.program_excerpt import Mark, ProgramExcerpt
+from eutectic.tir.statement_mutator import StmtMutator, rewrite_expr
 from eutectic.tir.stmt import BufferStore, Stmt
-from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr
 
 _MARK: Final = "placeOfTheAccess"
 _SHOWN: Final = 4  # accesses that are underlined

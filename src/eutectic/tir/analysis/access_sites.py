@@ -24,12 +24,16 @@ from eutectic.ir.prim_expr import (
     logical_not,
 )
 from eutectic.support.deep import deep
+from eutectic.tir.analysis.conditions import conjuncts, variables
+from eutectic.tir.analysis.first_points import conjunction_of, first_points, variables_by_kind
+from eutectic.tir.analysis.index_facts import exprs_of, reads_memory
 from eutectic.tir.analysis.lanes import of_lane
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
 from eutectic.tir.expr import Let
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.iter_var import IterVar
+from eutectic.tir.statement_mutator import operands_of, with_values
 from eutectic.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -43,10 +47,6 @@ from eutectic.tir.stmt import (
     Stmt,
     While,
 )
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.first_points import conjunction_of, first_points, variables_by_kind
-from eutectic.tir.transform.index_facts import exprs_of, reads_memory
-from eutectic.tir.transform.statement_mutator import operands_of, with_values
 
 Bounds: TypeAlias = tuple[PrimExpr, PrimExpr]  # first value and number of values
 _Pending: TypeAlias = "tuple[PrimExpr, Scope, set[int]]"  # with what was met in the scope before
@@ -342,7 +342,7 @@ def _is_constant(condition: PrimExpr, value: bool) -> bool:
 
 
 def _before_reduction(stmt: BlockRealize, scope: Scope) -> Scope:
-    """Where the first values of a reduction are stored: `first_points` has the definition."""
+    """Where the initial values of a reduction are stored: `first_points` has the definition."""
     spatial, used = variables_by_kind(stmt)
     low: dict[Var, PrimExpr] = {}
     for var, (first, _) in scope.iters.items():

@@ -42,9 +42,12 @@ from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
 from eutectic.support.deep import deep
 from eutectic.tir.access import Domains, relax
+from eutectic.tir.analysis.conditions import conjuncts, variables
+from eutectic.tir.analysis.first_points import conjunction_of, first_point, first_points, variables_by_kind
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
 from eutectic.tir.expr import Let
+from eutectic.tir.statement_mutator import operands_of, with_values
 from eutectic.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -59,9 +62,6 @@ from eutectic.tir.stmt import (
     Stmt,
     While,
 )
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.first_points import conjunction_of, first_point, first_points, variables_by_kind
-from eutectic.tir.transform.statement_mutator import operands_of, with_values
 
 Bounds: TypeAlias = tuple[PrimExpr, PrimExpr]  # first value and number of values
 _EFFECTS: Final = frozenset(
@@ -251,7 +251,7 @@ class _Walk:
         self.private.update(buffer.data for buffer in block.alloc_buffers)
         inside.matched.update({match.buffer: match for match in block.match_buffers})
         if block.init is not None:
-            self.stmt(block.init, _first_values(stmt, at, inside))
+            self.stmt(block.init, _reduction_init(stmt, at, inside))
         self.stmt(block.body, inside)
 
     def store(self, stmt: BufferStore, at: _Place) -> None:
@@ -306,7 +306,7 @@ class _Walk:
         return items
 
 
-def _first_values(stmt: BlockRealize, at: _Place, inside: _Place) -> _Place:
+def _reduction_init(stmt: BlockRealize, at: _Place, inside: _Place) -> _Place:
     """Where the init of a block runs: at the first points of the reduction, be there terms or not."""
     within = list(takewhile(lambda item: not isinstance(item, BlockRealize), reversed((*at.around, *at.above))))
     loops = [item for item in reversed(within) if isinstance(item, For)]

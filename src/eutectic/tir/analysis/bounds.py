@@ -33,10 +33,10 @@ from eutectic.ir.prim_expr import (
 from eutectic.ir.structural import structural_equal
 from eutectic.tir.analysis.access_sites import Scope, Site, Sites, sites_of, sizes_of
 from eutectic.tir.analysis.accesses import is_affine
+from eutectic.tir.analysis.index_facts import linear
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.iter_var import Range
-from eutectic.tir.transform.index_facts import linear
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.statement_mutator import rewrite_expr
 
 _EFFORT: Final = 100_000  # operations of isl for one access
 _MOST_QUESTIONS: Final = 256  # to isl, for one program

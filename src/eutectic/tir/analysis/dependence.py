@@ -16,8 +16,8 @@ from eutectic.ir.prim_expr import EQ, LT, NE, IntImm, PrimExpr, Var, add, compar
 from eutectic.tir.analysis.accesses import Access, Accesses, Bounds, accesses_of, is_affine
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.statement_mutator import with_values
 
 TRUE: PrimExpr = IntImm("bool", 1)
 FALSE: PrimExpr = IntImm("bool", 0)

@@ -24,7 +24,7 @@ from eutectic.ir.prim_expr import (
     mul,
 )
 from eutectic.support.deep import deep
-from eutectic.tir.transform.statement_mutator import binary
+from eutectic.tir.statement_mutator import binary
 
 
 @deep

@@ -26,10 +26,10 @@ from eutectic.ir.prim_expr import (
 from eutectic.tir.analysis.access_sites import Naming, Scope, Sites
 from eutectic.tir.analysis.bounds import Prover
 from eutectic.tir.buffer import Buffer, MatchBufferRegion
+from eutectic.tir.buffer_layout import span_of
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.program_excerpt import index_shown, shown
 from eutectic.tir.stmt import Allocate, DeclBuffer
-from eutectic.tir.transform.lower_blocks import span_of
 
 _TRUE: Final[PrimExpr] = IntImm("bool", 1)
 

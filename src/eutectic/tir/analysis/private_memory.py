@@ -9,7 +9,8 @@ from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Call, PrimExpr, Var
 from eutectic.ir.visit import post_order
 from eutectic.tir.analysis.accesses import accesses_of
-from eutectic.tir.analysis.own_writes import reads_own_writes
+from eutectic.tir.analysis.index_facts import exprs_of, statements
+from eutectic.tir.analysis.privatization import is_privatizable
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.stmt import (
@@ -24,7 +25,6 @@ from eutectic.tir.stmt import (
     SeqStmt,
     Stmt,
 )
-from eutectic.tir.transform.index_facts import exprs_of, statements
 
 _ENTERED: Final = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED)
 _APART: Final = {"shared": ("blockIdx",), "local": ("blockIdx", "threadIdx"), "warp": ("blockIdx",)}
@@ -71,7 +71,7 @@ def is_private(loop: For, buffer: Buffer, above: Sequence[Stmt]) -> bool:
     """Whether each iteration of a loop around all accesses of a buffer reads only what it wrote itself."""
     found = accesses_of(loop.body, [*above, loop])
     own = found.of(buffer.data)
-    return not any(item.stmt in found.opaque for item in own) and reads_own_writes(own, [*above, loop])
+    return not any(item.stmt in found.opaque for item in own) and is_privatizable(own, [*above, loop])
 
 
 def statements_around(body: Stmt, buffer: Buffer) -> list[Stmt]:

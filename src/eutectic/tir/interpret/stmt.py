@@ -13,9 +13,9 @@ from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.interpret.block import axes_of, buffers_of
 from eutectic.tir.interpret.expr import ExprCompiler
-from eutectic.tir.interpret.first_values import Beginning, blocks_in_scope, without_iterations
 from eutectic.tir.interpret.machine import Code, Env, Machine, Step, excerpt
 from eutectic.tir.interpret.memory import Memory, Pointer
+from eutectic.tir.interpret.reduction_init import Beginning, blocks_in_scope, without_iterations
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.stmt import (
     Allocate,
@@ -48,7 +48,7 @@ class StmtCompiler:
         self.exprs = ExprCompiler(machine)
         self.scope: tuple[For, ...] = ()  # the loops around, from the last block on
         self.beginnings: dict[BlockRealize, Beginning] = {}
-        self.first_values: dict[BlockRealize, Step] = {}  # what stores those of a block, where nothing else is done
+        self.inits: dict[BlockRealize, Step] = {}  # what stores those of a block, where nothing else is done
 
     @deep
     def step(self, stmt: Stmt) -> Step:
@@ -180,7 +180,7 @@ class StmtCompiler:
             if loop is begin.reduced[0]:
                 outermost.append(begin)
             if straight:
-                empty.append(without_iterations(self.exprs, loop, inside, begin, self.first_values[stmt]))
+                empty.append(without_iterations(self.exprs, loop, inside, begin, self.inits[stmt]))
         return outermost, empty
 
     def _reordered(self, values: Sequence[int]) -> Sequence[int]:
@@ -310,7 +310,7 @@ class StmtCompiler:
 
         if begin is None or init is None:
             return run
-        self.beginnings[stmt], self.first_values[stmt] = begin, lambda env: perform(env, init)
+        self.beginnings[stmt], self.inits[stmt] = begin, lambda env: perform(env, init)
 
         def reduce(env: Env) -> None:
             steps = (init,) if begin.here(env) else ()

@@ -25,7 +25,7 @@ class Edit:
         state: The program.
         bound: What handles stand for.
         function: Name of the function that names of blocks are looked up in.
-        dice: Where samples come from.
+        rng: Where samples come from.
         level: How much a refusal shows: `detail`, `fast` or `none`.
         relies: Loops that are run at once because their iterations have memory of their own.
     """
@@ -37,7 +37,7 @@ class Edit:
         bound: Mapping[Handle, Key],
         *,
         function: str | None,
-        dice: random.Random,
+        rng: random.Random,
         level: str,
         relies: Iterable[tuple[str, Var]] = (),
     ) -> None:
@@ -45,7 +45,7 @@ class Edit:
         self.state = state
         self.bound: dict[Handle, Key] = dict(bound)
         self.function = function
-        self.dice = dice
+        self.rng = rng
         self.level = level
         self.relies: set[tuple[str, Var]] = set(relies)
         self.decision: Any = None  # what a sampling primitive chose; the trace keeps it

@@ -14,7 +14,7 @@ from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockRV, ExprRV, Handle, Key, LoopRV, handles_in
-from eutectic.tir.schedule.legality.first_values import require_first_values
+from eutectic.tir.schedule.legality.reduction_init import require_reduction_init
 from eutectic.tir.schedule.methods import Primitives
 from eutectic.tir.schedule.primitive import PRIMITIVES, Primitive
 from eutectic.tir.schedule.primitives.loop_kinds import require_still_independent
@@ -139,11 +139,11 @@ class Schedule(Primitives):
     def seed(self, seed: int | None) -> None:
         """Begin samples anew from a seed; None and -1 take one from the system."""
         fresh = seed is None or seed == -1
-        self._dice = random.Random(random.SystemRandom().randint(1, _LARGEST_SEED) if fresh else seed)
+        self._rng = random.Random(random.SystemRandom().randint(1, _LARGEST_SEED) if fresh else seed)
 
     def fork_seed(self) -> int:
         """A seed for another schedule."""
-        return self._dice.randint(1, _LARGEST_SEED)
+        return self._rng.randint(1, _LARGEST_SEED)
 
     # ---- handles
 
@@ -201,7 +201,7 @@ class Schedule(Primitives):
             made = primitive.function(edit, *given.args, **given.kwargs)
             if edit.state is not self._state:
                 require_still_independent(edit)
-                require_first_values(edit, self._state)
+                require_reduction_init(edit, self._state)
                 self._verify(primitive.name, self._state, edit)
         except BaseException:
             self._bound = bound
@@ -235,7 +235,7 @@ class Schedule(Primitives):
             self._state,
             self._bound,
             function=self._function,
-            dice=self._dice,
+            rng=self._rng,
             level=self._level,
             relies=self._relies,
         )

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import Var
 from eutectic.support.errors import InternalError
+from eutectic.tir.analysis.index_facts import bodies_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.schedule.handles import BlockKey, block_key
+from eutectic.tir.statement_mutator import StmtMutator
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.index_facts import bodies_of
-from eutectic.tir.transform.statement_mutator import StmtMutator
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from eutectic.ir.prim_expr import FloatImm, IntImm, StringImm
 from eutectic.support.deep import deep
@@ -17,10 +17,7 @@ from eutectic.support.spelling import did_you_mean
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.handles import BlockRV, ExprRV, Handle, LoopRV, handles_in
-from eutectic.tir.schedule.primitive import PRIMITIVES, Primitive
-
-if TYPE_CHECKING:
-    from eutectic.tir.schedule.schedule import Schedule
+from eutectic.tir.schedule.primitive import PRIMITIVES, Performs, Primitive
 
 _PREFIX: Final[dict[type, str]] = {BlockRV: "b", LoopRV: "l", ExprRV: "v"}
 _HANDLES: Final[dict[str, Callable[[], Handle]]] = {"b": BlockRV, "l": LoopRV, "v": ExprRV}
@@ -131,7 +128,7 @@ class Trace:
     # ---- replay
 
     def apply_to_schedule(
-        self, sch: Schedule, remove_postproc: bool = False, decision_provider: DecisionProvider | None = None
+        self, sch: Performs, remove_postproc: bool = False, decision_provider: DecisionProvider | None = None
     ) -> None:
         """Do the instructions to another schedule.
 
@@ -161,7 +158,7 @@ class Trace:
             known.update(zip(inst.outputs, made, strict=True))
 
     @staticmethod
-    def apply_json_to_schedule(json_obj: Any, sch: Schedule) -> None:
+    def apply_json_to_schedule(json_obj: Any, sch: Performs) -> None:
         """Do a trace in the form of `as_json`, or its text, to a schedule.
 
         Raises:
@@ -186,7 +183,7 @@ class Trace:
         Trace(steps).apply_to_schedule(sch)
 
 
-def _call(sch: Schedule, kind: str, given: Mapping[str, Any]) -> list[Handle]:
+def _call(sch: Performs, kind: str, given: Mapping[str, Any]) -> list[Handle]:
     found = PRIMITIVES.get(kind)
     if found is None:
         raise ScheduleError(f"no schedule primitive is called {kind}", help=did_you_mean(kind, PRIMITIVES))

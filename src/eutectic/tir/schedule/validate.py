@@ -154,10 +154,10 @@ def inputs(func: PrimFunc, kind: str, seed: int = 0, sizes: Sequence[int] = SIZE
         seed: Where the numbers begin.
         sizes: Of sizes that are variables, one after another.
     """
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     known = dict(_sizes(func, sizes))
     return [
-        telling_array(item.dtype, [evaluate(size, known) for size in item.shape], kind, dice)
+        edge_case_input(item.dtype, [evaluate(size, known) for size in item.shape], kind, rng)
         if isinstance(item, Buffer)
         else known.get(item, 1)
         for item in func.buffers
@@ -173,8 +173,8 @@ def _sizes(func: PrimFunc, sizes: Sequence[int]) -> Iterator[tuple[Var, int]]:
         yield var, sizes[number % len(sizes)]
 
 
-def telling_array(
-    dtype: str, shape: Sequence[int], kind: str, dice: np.random.Generator, scale: float = 3.0
+def edge_case_input(
+    dtype: str, shape: Sequence[int], kind: str, rng: np.random.Generator, scale: float = 3.0
 ) -> np.ndarray[Any, Any]:
     """Values that show differences.
 
@@ -182,18 +182,18 @@ def telling_array(
         dtype: Of the values.
         shape: Of the array.
         kind: One of `KINDS`, or `extreme values`; integers are small ones that are not negative except for these.
-        dice: Where the values come from.
+        rng: Where the values come from.
         scale: Standard deviation of random floats.
     """
     if dtype == "bool":
-        return np.asarray(dice.integers(0, 2, shape)).astype(bool)
+        return np.asarray(rng.integers(0, 2, shape)).astype(bool)
     if kind == "extreme values":
-        return _extremes(dtype, shape, dice)
+        return _extremes(dtype, shape, rng)
     if not is_float(dtype):
-        return np.asarray(dice.integers(0, 4, shape)).astype(to_numpy(dtype))
+        return np.asarray(rng.integers(0, 4, shape)).astype(to_numpy(dtype))
     if kind == "small integers":
-        return np.asarray(dice.integers(-4, 5, shape)).astype(to_numpy(dtype))
-    values = np.asarray(dice.standard_normal(shape) * scale)
+        return np.asarray(rng.integers(-4, 5, shape)).astype(to_numpy(dtype))
+    values = np.asarray(rng.standard_normal(shape) * scale)
     if kind == "special values" and values.size:
         flat = values.reshape(-1)
         for place, special in enumerate((np.nan, np.inf, -np.inf, -0.0)):
@@ -201,7 +201,7 @@ def telling_array(
     return values.astype(to_numpy(dtype))
 
 
-def _extremes(dtype: str, shape: Sequence[int], dice: np.random.Generator) -> np.ndarray[Any, Any]:
+def _extremes(dtype: str, shape: Sequence[int], rng: np.random.Generator) -> np.ndarray[Any, Any]:
     """Denormals and the largest floats, or the smallest and the largest integers, among small ones."""
     if is_float(dtype):
         info: Any = ml_dtypes.finfo(to_numpy(dtype))  # type: ignore[no-untyped-call]  # as ml_dtypes ships it
@@ -210,4 +210,4 @@ def _extremes(dtype: str, shape: Sequence[int], dice: np.random.Generator) -> np
     else:
         low, high = integer_limits(dtype)
         some = [int(low), int(high), 0, 1, *((-1,) if low < 0 else ())]
-    return np.asarray(dice.choice(np.array(some, dtype=to_numpy(dtype)), tuple(shape)))
+    return np.asarray(rng.choice(np.array(some, dtype=to_numpy(dtype)), tuple(shape)))

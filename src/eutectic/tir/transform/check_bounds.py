@@ -20,9 +20,9 @@ from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.op import checked_index
 from eutectic.tir.program_excerpt import index_shown, shown
+from eutectic.tir.statement_mutator import StmtMutator, rewrite_expr, updated
 from eutectic.tir.stmt import Allocate, AssertStmt, BufferStore, DeclBuffer, Stmt
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
-from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated
 from eutectic.tir.trusted import is_trusted, trust, trusted_copy
 
 

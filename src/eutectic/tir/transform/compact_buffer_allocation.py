@@ -13,15 +13,15 @@ from eutectic.ir.prim_expr import IntImm, PrimExpr, add, floormod, mul, sub
 from eutectic.ir.transform import PassContext
 from eutectic.tir.access import Interval, relax
 from eutectic.tir.analysis.accesses import Access, accesses_of, domains_of
+from eutectic.tir.analysis.index_facts import IndexFacts, statements
 from eutectic.tir.analysis.private_memory import statements_around
 from eutectic.tir.annotation_keys import ALIGNMENT
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.statement_mutator import StmtMutator, rewrite_expr, updated
 from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, Stmt
-from eutectic.tir.transform.index_facts import IndexFacts, statements
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
 from eutectic.tir.transform.lower_blocks import allocation
-from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from eutectic.ir.visit import post_order
 from eutectic.tir.expr import Let
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.stmt import Allocate, For, LetStmt
+from eutectic.tir.substitute import Substituter
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
-from eutectic.tir.transform.substitute import Substituter
 
 
 @dataclass(frozen=True)

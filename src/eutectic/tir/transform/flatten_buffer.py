@@ -22,13 +22,13 @@ from eutectic.ir.prim_expr import (
     with_lanes,
 )
 from eutectic.ir.transform import PassContext
+from eutectic.tir.analysis.index_facts import IndexFacts
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
+from eutectic.tir.buffer_layout import product, span_of, strides_of
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.statement_mutator import StmtMutator, rewrite_expr, updated
 from eutectic.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, Stmt
-from eutectic.tir.transform.index_facts import IndexFacts
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
-from eutectic.tir.transform.lower_blocks import product, span_of, strides_of
-from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated
 
 _INT32_ELEMENTS: Final = 1 << 31
 

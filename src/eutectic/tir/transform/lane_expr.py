@@ -48,12 +48,12 @@ from eutectic.ir.prim_expr import (
     with_lanes,
 )
 from eutectic.support.deep import deep
+from eutectic.tir.analysis.conditions import conjuncts, variables
+from eutectic.tir.analysis.index_facts import IndexFacts, reads_memory
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.index_facts import IndexFacts, reads_memory
+from eutectic.tir.statement_mutator import binary, operands_of, pair, with_operands
 from eutectic.tir.transform.lane_memory import AccessLog, SerialOnly
-from eutectic.tir.transform.statement_mutator import binary, operands_of, pair, with_operands
 
 T = TypeVar("T")
 _lanes = functools.cache(lanes_of)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Ramp, Var, lanes_of, sub
 from eutectic.ir.structural import structural_equal
+from eutectic.tir.analysis.index_facts import IndexFacts
 from eutectic.tir.buffer import Buffer
-from eutectic.tir.transform.index_facts import IndexFacts
 
 
 class SerialOnly(Exception):  # no error: it says that a loop keeps its order, and never leaves the pass

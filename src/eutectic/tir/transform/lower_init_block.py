@@ -1,47 +1,34 @@
-"""LowerInitBlock: the first values of reductions, as loops before the reduction."""
+"""LowerInitBlock: the initial values of reductions, as loops before the reduction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import dropwhile, takewhile
-from typing import TypeGuard
+from itertools import dropwhile
 
-from eutectic.arith.sets import Region, is_injective
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import EQ, LE, IntImm, PrimExpr, Select, Var, compare, logical_or
-from eutectic.ir.structural import structural_equal
 from eutectic.ir.transform import PassContext
-from eutectic.ir.visit import post_order
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
-from eutectic.tir.analysis.accesses import accesses_of
-from eutectic.tir.analysis.dependence import late
+from eutectic.tir.analysis.first_points import FirstPoints, conjunction_of, first_point, first_points
+from eutectic.tir.analysis.init_placement import loop_after_init_at, stored_memory, touched, uses_own_buffers
 from eutectic.tir.block import Block, BlockRealize
-from eutectic.tir.buffer import Buffer, BufferLoad
+from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.iter_var import IterVar, Range
-from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
-from eutectic.tir.transform.conditions import variables
-from eutectic.tir.transform.first_points import (
-    FirstPoints,
-    conjunction_of,
-    first_point,
-    first_points,
-    variables_by_kind,
-)
-from eutectic.tir.transform.index_facts import expressions, statements
+from eutectic.tir.statement_mutator import StmtMutator, updated, with_values
+from eutectic.tir.stmt import Allocate, DeclBuffer, For, IfThenElse, SeqStmt, Stmt, seq
+from eutectic.tir.substitute import Substituter
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
-from eutectic.tir.transform.statement_mutator import StmtMutator, updated, with_values
-from eutectic.tir.transform.substitute import Substituter
 
 
 @dataclass(frozen=True)
 class LowerInitBlock(PrimFuncPass):
     """Make the `init` of reduction blocks statements of their own.
 
-    `first_points` says where it runs. The first values are stored by loops before the
+    `first_points` says where it runs. The initial values are stored by loops before the
     outermost loop of the reduction. Where the loops do not allow that, they are stored under
     a condition at the first points, and once more before loops that have no iterations.
 
@@ -110,7 +97,7 @@ class _InitLowering(StmtMutator):
         if block.init is None or init is None:
             return updated(stmt, block=updated(block, body=body))
         points = first_points(stmt, scope)
-        outermost = _loop_after_init(points, chain)
+        outermost = loop_after_init_at(points, chain)
         if outermost is not None and not self._leaves_memory(block.init, chain, outermost):
             self.before.setdefault(outermost, []).append(_hoisted(points, block.init, outermost))
             return updated(stmt, block=updated(block, init=None, body=body))
@@ -120,51 +107,19 @@ class _InitLowering(StmtMutator):
         return _in_place(points, init, body)
 
     def _leaves_memory(self, init: Stmt, chain: Sequence[For | SeqStmt], loop: For) -> bool:
-        """Whether first values use memory that exists only inside of a loop."""
+        """Whether initial values use memory that exists only inside of a loop."""
         depth = next(k for k, item in enumerate(chain) if item is loop)
         return any(self.memory.get(buffer, 0) > depth for buffer in touched(init))
 
 
-def loop_after_init(stmt: BlockRealize, chain: Sequence[For | SeqStmt]) -> For | None:
-    """The loop before which the first values of a reduction are stored, wherever the program runs.
-
-    Args:
-        stmt: A block with an `init`.
-        chain: The loops and sequences around it, outermost first, from the last other statement on.
-
-    Returns:
-        The outermost loop of the reduction; None when first values are stored at the first points instead.
-    """
-    return _loop_after_init(first_points(stmt, [item for item in chain if isinstance(item, For)]), chain)
-
-
-def _loop_after_init(points: FirstPoints, chain: Sequence[For | SeqStmt]) -> For | None:
-    stmt, init = points.stmt, points.stmt.block.init
-    if init is None or _uses_own_buffers(stmt.block):
-        return None
-    if any(axis.iter_type not in ("data_par", "comm_reduce") for axis in stmt.block.iter_vars):
-        return None
-    spatial, used = variables_by_kind(stmt)
-    loops = [item for item in chain if isinstance(item, For)]
-    inside = list(dropwhile(lambda loop: loop.loop_var not in used, loops))
-    if not inside or spatial & used or not used <= {loop.loop_var for loop in loops} or not points.begins:
-        return None
-    if not _is_alone(points, init, chain, inside[0]):
-        return None
-    copied = [loop for loop in inside if loop.loop_var not in used]
-    if any(_is_bound_elsewhere(loop, spatial, inside) for loop in copied):
-        return None
-    return inside[0] if _are_apart(stmt, init, chain, inside) else None
-
-
 def _hoisted(points: FirstPoints, init: Stmt, outermost: For) -> Stmt:
-    """The first values of all instances that are reached inside of a loop."""
+    """The initial values of all instances that are reached inside of a loop."""
     inside = list(dropwhile(lambda loop: loop is not outermost, points.loops))
     return _init_nest(points, init, [loop for loop in inside if loop not in points.reduced], points.conditions)
 
 
 def _without_terms(points: FirstPoints, init: Stmt, chain: Sequence[For | SeqStmt]) -> list[Stmt]:
-    """The first values for the case that a loop of the reduction has no iterations.
+    """The initial values for the case that a loop of the reduction has no iterations.
 
     Args:
         points: The first points.
@@ -175,11 +130,11 @@ def _without_terms(points: FirstPoints, init: Stmt, chain: Sequence[For | SeqStm
     assert isinstance(loop, For)
     if loop not in points.reduced or points.has_iterations(loop) or _touches_memory_of(points.stmt.block):
         return []
-    if _uses_own_buffers(points.stmt.block):
+    if uses_own_buffers(points.stmt.block):
         name = points.stmt.block.name_hint
         raise CodegenError(
             f"the init of block {name} names regions of buffers, and loop {loop.loop_var.name} of its reduction could "
-            "have no iterations: first values cannot be stored for this case",
+            "have no iterations: initial values cannot be stored for this case",
             help="decompose_reduction first, or give the loop an extent that is known to be positive",
         )
     inside = [item for item in chain if isinstance(item, For) and item not in points.reduced]
@@ -189,7 +144,7 @@ def _without_terms(points: FirstPoints, init: Stmt, chain: Sequence[For | SeqStm
 
 
 def _in_place(points: FirstPoints, init: Stmt, body: Stmt) -> Stmt:
-    """The block with its first values stored at the first points, under a condition."""
+    """The block with its initial values stored at the first points, under a condition."""
     stmt, block = points.stmt, points.stmt.block
     if not points.has_one and not points.begins:
         raise CodegenError(
@@ -216,15 +171,8 @@ def _in_place(points: FirstPoints, init: Stmt, body: Stmt) -> Stmt:
     return BlockRealize((*stmt.iter_values, *values), predicate, made)
 
 
-def _is_bound_elsewhere(loop: For, spatial: set[Var], inside: Sequence[For]) -> bool:
-    """Whether a loop cannot be repeated before the reduction."""
-    repeats = loop.loop_var not in spatial and not (isinstance(loop.extent, IntImm) and loop.extent.value == 1)
-    bounds = variables(loop.min) | variables(loop.extent)
-    return repeats or loop.kind == "thread_binding" or any(other.loop_var in bounds for other in inside)
-
-
 def _init_nest(points: FirstPoints, init: Stmt, loops: Sequence[For], conditions: Sequence[PrimExpr]) -> Stmt:
-    """Loops over first points that store first values; the loops of the reduction are where they begin."""
+    """Loops over first points that store initial values; the loops of the reduction are where they begin."""
     fresh: dict[Var, PrimExpr] = {
         loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype) for loop in loops
     }
@@ -252,7 +200,7 @@ def _init_nest(points: FirstPoints, init: Stmt, loops: Sequence[For], conditions
 
 
 class _BlocksInline(Substituter):
-    """Blocks of first values as their bodies: what these are substituted with uses loops, which blocks would hide."""
+    """Blocks of initial values as their bodies: what these are substituted with uses loops, which blocks would hide."""
 
     def visit_realize(self, stmt: BlockRealize) -> Stmt:
         """A block without buffers of its own."""
@@ -262,101 +210,6 @@ class _BlocksInline(Substituter):
         return body if isinstance(condition, IntImm) and condition.value else IfThenElse(condition, body)
 
 
-def _uses_own_buffers(block: Block) -> bool:
-    """Whether first values cannot be stored outside of a block, because they use what exists in it only."""
-    init = block.init
-    if init is None or touched(init) & {*block.alloc_buffers, *(match.buffer for match in block.match_buffers)}:
-        return True
-    blocks = [stmt.block for stmt in statements(init) if isinstance(stmt, BlockRealize)]
-    return any(item.init is not None or item.alloc_buffers or item.match_buffers for item in blocks)
-
-
 def _touches_memory_of(block: Block) -> bool:
-    """Whether first values are stored in memory that a block has for itself, which nothing sees that is outside."""
-    return block.init is not None and bool(_stored(block.init) & {buffer.data for buffer in block.alloc_buffers})
-
-
-def _are_apart(stmt: BlockRealize, init: Stmt, chain: Sequence[For | SeqStmt], inside: Sequence[For]) -> bool:
-    """Whether no instance touches the first values of another one that comes later, but inside of the same loop.
-
-    Args:
-        stmt: The block.
-        init: Its first values.
-        chain: The loops and sequences around it.
-        inside: The loops from the outermost one of the reduction on.
-    """
-    used = variables_by_kind(stmt)[1]
-    copied = {loop.loop_var: (loop.min, loop.extent) for loop in inside if loop.loop_var not in used}
-    if not copied:
-        return True
-    axes = dict(zip((axis.var for axis in stmt.block.iter_vars), stmt.iter_values, strict=True))
-    body = stmt.block.body
-    if isinstance(init, BufferStore) and not any(isinstance(part, BlockRealize) for part in statements(body)):
-        parts = [*statements(body), *expressions(body), *expressions(init)]
-        uses = [part for part in parts if isinstance(part, BufferStore | BufferLoad)]
-        own = [part.indices for part in uses if part.buffer.data is init.buffer.data]
-        at = tuple(axes[index] for index in init.indices if isinstance(index, Var) and index in axes)
-        alone = all(part.buffer.data is not init.buffer.data or part.buffer is init.buffer for part in uses)
-        same = all(all(map(structural_equal, indices, init.indices)) for indices in own)
-        if alone and same and not stmt.block.match_buffers and is_injective(Region(at, copied)):
-            return True
-    outermost = inside[0]
-    above = list(takewhile(lambda item: item is not outermost, chain))
-    found = accesses_of(outermost, above)
-    mine = {id(part) for part in statements(init)}
-    return not found.opaque and not any(
-        late(item, other, inside, above)
-        for item in found.items
-        if id(item.stmt) in mine
-        for other in found.items
-        if other.buffer.data is item.buffer.data and (item.is_write or other.is_write)
-    )
-
-
-def _is_alone(points: FirstPoints, init: Stmt, chain: Sequence[For | SeqStmt], outermost: For) -> bool:
-    """Whether nothing in the outermost reduction loop writes what `init` reads, nor others touch what it writes."""
-    block = points.stmt.block
-    needed = [*points.guards, *points.stmt.iter_values]
-    read = {part.buffer.data for part in expressions(init) if isinstance(part, BufferLoad)}
-    read |= {part.buffer.data for expr in needed for part in post_order(expr) if isinstance(part, BufferLoad)}
-    if read & _stored(block.body):
-        return False
-    position = next(i for i, item in enumerate(chain) if item is outermost)
-    if not any(isinstance(item, SeqStmt) for item in chain[position:]):
-        return True
-    written = {stmt.buffer.data for stmt in statements(init) if isinstance(stmt, BufferStore)}
-    if any(isinstance(stmt, LetStmt) for stmt in statements(init)):
-        return False
-    below = [*chain[position + 1 :]]
-    for index, item in enumerate(below):
-        if isinstance(item, SeqStmt):
-            inner: Stmt | None = below[index + 1] if index + 1 < len(below) else None
-            for part in item.seq:
-                holds = part is inner or (inner is None and _has_init(part, init))
-                if not holds and (written & {buffer.data for buffer in touched(part)} or read & _stored(part)):
-                    return False
-    return True
-
-
-def _has_init(stmt: Stmt, init: Stmt) -> TypeGuard[BlockRealize]:
-    return isinstance(stmt, BlockRealize) and stmt.block.init is init
-
-
-def _stored(stmt: Stmt) -> set[Var]:
-    """Memory that a statement writes."""
-    found = {part.buffer.data for part in statements(stmt) if isinstance(part, BufferStore)}
-    for part in statements(stmt):
-        if isinstance(part, BlockRealize):
-            found |= {region.buffer.data for region in part.block.writes}
-            found |= {match.source.buffer.data for match in part.block.match_buffers}
-    return found
-
-
-def touched(stmt: Stmt) -> set[Buffer]:
-    """Buffers that a statement reads or writes."""
-    found = {part.buffer for part in statements(stmt) if isinstance(part, BufferStore)}
-    for part in statements(stmt):
-        if isinstance(part, BlockRealize):
-            found |= {region.buffer for region in (*part.block.reads, *part.block.writes)}
-            found |= {match.source.buffer for match in part.block.match_buffers}
-    return found | {part.buffer for part in expressions(stmt) if isinstance(part, BufferLoad)}
+    """Whether initial values are stored in memory that a block has for itself, which nothing sees that is outside."""
+    return block.init is not None and bool(stored_memory(block.init) & {buffer.data for buffer in block.alloc_buffers})

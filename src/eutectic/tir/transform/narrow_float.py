@@ -27,8 +27,8 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.ir.transform import PassContext
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.statement_mutator import StmtMutator, pair, rewrite_expr
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
-from eutectic.tir.transform.statement_mutator import StmtMutator, pair, rewrite_expr
 
 NARROW: Final = ("float16", "bfloat16")
 _CLASSES: Final = ("tir.isnan", "tir.isinf", "tir.isfinite")

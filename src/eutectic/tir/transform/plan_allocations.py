@@ -11,15 +11,15 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.ir.transform import PassContext
 from eutectic.support.deep import deep
+from eutectic.tir.analysis.index_facts import statements
 from eutectic.tir.analysis.private_memory import home_of
 from eutectic.tir.annotation_keys import ALIGNMENT
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.statement_mutator import StmtMutator
 from eutectic.tir.stmt import Allocate, DeclBuffer, For, Stmt
-from eutectic.tir.transform.index_facts import statements
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
-from eutectic.tir.transform.statement_mutator import StmtMutator
 
 
 @dataclass(frozen=True)

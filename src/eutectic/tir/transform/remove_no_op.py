@@ -10,9 +10,11 @@ from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var
 from eutectic.ir.transform import PassContext
 from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.index_facts import bodies_of, exprs_of
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.statement_mutator import StmtMutator, operands_of, updated
 from eutectic.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -26,9 +28,7 @@ from eutectic.tir.stmt import (
     Stmt,
     seq,
 )
-from eutectic.tir.transform.index_facts import bodies_of, exprs_of
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
-from eutectic.tir.transform.statement_mutator import StmtMutator, operands_of, updated
 
 _EFFECTS = frozenset(f"tir.{name}" for name in ("ret", "call_packed", "call_extern", "assume", "tvm_storage_sync"))
 

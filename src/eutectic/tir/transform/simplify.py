@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import And, Call, Comparison, IntImm, Not, Or, PrimExpr, Select, Var
 from eutectic.ir.transform import PassContext
+from eutectic.tir.analysis.index_facts import IndexFacts
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.statement_mutator import updated
 from eutectic.tir.stmt import BufferStore, For, IfThenElse, Stmt, seq
-from eutectic.tir.transform.index_facts import IndexFacts
+from eutectic.tir.substitute import Substituter
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
-from eutectic.tir.transform.statement_mutator import updated
-from eutectic.tir.transform.substitute import Substituter
 from eutectic.tir.transform.unroll_loop import simplified_index
 
 

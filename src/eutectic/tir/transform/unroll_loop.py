@@ -9,13 +9,13 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Ramp, Var, add
 from eutectic.ir.transform import PassContext, register_config_key
 from eutectic.support.errors import CodegenError
+from eutectic.tir.analysis.index_facts import IndexFacts, statements
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.statement_mutator import StmtMutator, updated
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
-from eutectic.tir.transform.index_facts import IndexFacts, statements
+from eutectic.tir.substitute import Substituter
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
-from eutectic.tir.transform.statement_mutator import StmtMutator, updated
-from eutectic.tir.transform.substitute import Substituter
 
 MAX_STATEMENTS = "tir.UnrollLoop.max_statements"
 register_config_key(MAX_STATEMENTS, 4096)

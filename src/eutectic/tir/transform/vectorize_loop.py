@@ -10,8 +10,10 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, Mul, Not, PrimExpr, Ramp, Var, add, broadcast
 from eutectic.ir.transform import PassContext
 from eutectic.support.deep import deep
+from eutectic.tir.analysis.index_facts import IndexFacts, reads_memory
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.statement_mutator import StmtMutator, binary, updated
 from eutectic.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -27,12 +29,10 @@ from eutectic.tir.stmt import (
     While,
     seq,
 )
-from eutectic.tir.transform.index_facts import IndexFacts, reads_memory
+from eutectic.tir.substitute import Substituter
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
 from eutectic.tir.transform.lane_expr import LaneExprs, is_vector
 from eutectic.tir.transform.lane_memory import AccessLog, SerialOnly
-from eutectic.tir.transform.statement_mutator import StmtMutator, binary, updated
-from eutectic.tir.transform.substitute import Substituter
 
 _WHOLE: Final = 16  # lanes that are not taken apart: what has fewer becomes one register, whatever their number
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from eutectic.ir.node import node
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.layout import arrange, arrange_dims, check_layout
 from eutectic.relax.op.lowering import result_dtype
 from eutectic.relax.op.nn.conv import check_ranks
@@ -21,9 +22,6 @@ from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, tensor_args
 from eutectic.relax.op.shapes import dims_text, dtype_option, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _resize = define_op("relax.image.resize2d", arity=2, fusion="injective")
 
@@ -171,7 +169,7 @@ def _reference(attrs: Resize2DAttrs, data: Array, size: tuple[int, ...]) -> Arra
 
 
 @_resize.legalize
-def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize(builder: Builder, c: Call) -> Expr:
     attrs, size = attrs_of(c, Resize2DAttrs), c.args[1].struct_info
     if not isinstance(size, ShapeStructInfo) or size.values is None:
         return c

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from eutectic.ir.prim_expr import as_prim, floormod
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, const
 from eutectic.relax.op.binary import add, multiply
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.datatype import astype
 from eutectic.relax.op.manipulate import permute_dims
 from eutectic.relax.op.matmul import matmul
@@ -24,9 +25,6 @@ from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse,
 from eutectic.relax.op.repeat import repeat
 from eutectic.relax.op.shapes import differ, dims_text, int_of, is_one, reject, same, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _attention = define_op("relax.nn.attention", arity=3, fusion="opaque", traits=["attention"])
 _attention_bias = define_op("relax.nn.attention_bias", arity=4, fusion="opaque", traits=["attention"])
@@ -143,7 +141,7 @@ def _reference(attrs: AttentionAttrs, query: Array, key: Array, value: Array, bi
     return cast(np.matmul(stable_softmax(scores, -1), v).transpose(0, 2, 1, 3), dtype_of(query))
 
 
-def attend(builder: BlockBuilder, c: Call, bias: Expr | None, masked: Callable[[Expr], Expr]) -> Expr | None:
+def attend(builder: Builder, c: Call, bias: Expr | None, masked: Callable[[Expr], Expr]) -> Expr | None:
     """Attention spelt with matmul and softmax; None when a size that it needs is not a number.
 
     Args:
@@ -188,7 +186,7 @@ def rounded(out: Expr, c: Call) -> Expr:
     return astype(out, query.dtype) if is_narrow(query.dtype) else out
 
 
-def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize(builder: Builder, c: Call) -> Expr:
     attrs = attrs_of(c, AttentionAttrs)
 
     def masked(scores: Expr) -> Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from eutectic import topi
 from eutectic.ir.dtype import is_integer
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.nn.activation import need_float
 from eutectic.relax.op.nn.attention import MASKS, AttentionAttrs, attend, rounded
 from eutectic.relax.op.numerics import Array
@@ -17,9 +18,6 @@ from eutectic.relax.op.registry import attrs_of, call, define_op, infer_call, op
 from eutectic.relax.op.shapes import differ, dims_text, int_of, is_one, reject, tensor_info
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo
 from eutectic.support.errors import CallError
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _attention_var_len = define_op("relax.nn.attention_var_len", arity=7, fusion="opaque", traits=["attention"])
 
@@ -158,7 +156,7 @@ def _check_starts(starts: Array, size: int, longest: int, what: str) -> None:
 
 
 @_attention_var_len.legalize
-def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize(builder: Builder, c: Call) -> Expr:
     attrs, starts = attrs_of(c, AttentionAttrs), (c.args[3], c.args[5])
 
     def masked(scores: Expr) -> Expr:

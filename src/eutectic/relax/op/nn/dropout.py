@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,15 +10,13 @@ from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Tuple
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.create import ones_like
 from eutectic.relax.op.nn.activation import need_float
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, tensor_args
 from eutectic.relax.op.shapes import like, reject
 from eutectic.relax.struct_info import TupleStructInfo
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _dropout = define_op("relax.nn.dropout", arity=1, fusion="opaque")
 
@@ -65,6 +63,6 @@ def _reference(attrs: DropoutAttrs, x: Array) -> tuple[Array, Array]:
 
 
 @_dropout.legalize
-def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize(builder: Builder, c: Call) -> Expr:
     (data,) = c.args
     return Tuple((data, builder.emit(ones_like(data, span=c.span))), span=c.span)

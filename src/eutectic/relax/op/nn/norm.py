@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from eutectic.ir.node import node
 from eutectic.ir.prim_expr import PrimExpr, as_prim, floormod
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Tuple
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.nn.activation import need_float
 from eutectic.relax.op.numerics import Array, cast, dtype_of, exact, widen
@@ -20,9 +21,6 @@ from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_
 from eutectic.relax.op.shapes import axes_of, differ, dims_text, int_of, ints_of, like, per_axis, size_text
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.te import Tensor
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _batch_norm = define_op("relax.nn.batch_norm", arity=5, fusion="opaque")
 _layer_norm = define_op("relax.nn.layer_norm", arity=3, fusion="opaque")
@@ -186,7 +184,7 @@ def _reference_batch_norm(
 
 
 @_batch_norm.legalize
-def _legalize_batch_norm(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_batch_norm(builder: Builder, c: Call) -> Expr:
     attrs = attrs_of(c, BatchNormAttrs)
     data, gamma, beta, mean, variance = c.args
     parameters = (gamma if attrs.scale else None, beta if attrs.center else None, mean, variance)
@@ -279,7 +277,7 @@ def _layer_norm_program(data: Tensor, gamma: Tensor | None, beta: Tensor | None,
     return topi.nn.layer_norm(data, scale, centre, attrs.axes, attrs.epsilon)
 
 
-def _legalize_affine(builder: BlockBuilder, c: Call, function: Callable[..., Tensor], attrs: Any) -> Expr:
+def _legalize_affine(builder: Builder, c: Call, function: Callable[..., Tensor], attrs: Any) -> Expr:
     """A call of a program that takes scale and centre only where they are used."""
     data, gamma, beta = c.args
     used = (gamma if attrs.scale else None, beta if attrs.center else None)
@@ -287,7 +285,7 @@ def _legalize_affine(builder: BlockBuilder, c: Call, function: Callable[..., Ten
 
 
 @_layer_norm.legalize
-def _legalize_layer_norm(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_layer_norm(builder: Builder, c: Call) -> Expr:
     return _legalize_affine(builder, c, _layer_norm_program, attrs_of(c, LayerNormAttrs))
 
 
@@ -383,7 +381,7 @@ def _group_norm_program(data: Tensor, gamma: Tensor | None, beta: Tensor | None,
 
 
 @_group_norm.legalize
-def _legalize_group_norm(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_group_norm(builder: Builder, c: Call) -> Expr:
     return _legalize_affine(builder, c, _group_norm_program, attrs_of(c, GroupNormAttrs))
 
 
@@ -445,7 +443,7 @@ def _instance_norm_program(data: Tensor, gamma: Tensor | None, beta: Tensor | No
 
 
 @_instance_norm.legalize
-def _legalize_instance_norm(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize_instance_norm(builder: Builder, c: Call) -> Expr:
     return _legalize_affine(builder, c, _instance_norm_program, attrs_of(c, InstanceNormAttrs))
 
 

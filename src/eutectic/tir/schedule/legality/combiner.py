@@ -29,8 +29,8 @@ from eutectic.ir.visit import post_order
 from eutectic.support.deep import deep
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.op import infinity, max_value, min_value
+from eutectic.tir.statement_mutator import operands_of, with_operands
 from eutectic.tir.stmt import BufferStore
-from eutectic.tir.transform.statement_mutator import operands_of, with_operands
 
 _KINDS: Final[Mapping[type[PrimExpr], str]] = {Add: "sum", Mul: "prod", Max: "max", Min: "min"}
 

@@ -1,4 +1,4 @@
-"""Blocks that compute the same wherever they stand: complete ones, and reductions with their first values.
+"""Blocks that compute the same wherever they stand: complete ones, and reductions with their initial values.
 
 The points of the spatial axes of such a block can run in any order, and again: each stores elements of its
 own, and reads nothing that others of them store.
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from eutectic.arith.sets import Region, covers, is_empty, is_injective
 from eutectic.ir.prim_expr import EQ, NE, PrimExpr, Var, compare, logical_or
 from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import FALSE, TRUE, conjunction, in_bounds, lexicographic, may_meet
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import rewrite_expr
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.conditions import variables
-from eutectic.tir.transform.statement_mutator import rewrite_expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def require_complete(edit: Edit, site: BlockSite, loops: Sequence[For], given: P
     if any(axis.iter_type not in ("data_par", "comm_reduce") or axis.dom is None for axis in block.iter_vars):
         edit.refuse(site, f"{edit.name}: block {name} has axes that are neither spatial nor reduced")
     if block.init is None and _reduced(block):
-        message = f"{edit.name}: block {name} is a reduction without its first values"
+        message = f"{edit.name}: block {name} is a reduction without its initial values"
         edit.refuse(site, message, help="move it before decompose_reduction")
     found = accesses_of(BlockRealize(tuple(axis.var for axis in block.iter_vars), TRUE, block), site.above)
     results = {item.buffer for item in found.items if item.is_write and item.buffer.data not in found.private}

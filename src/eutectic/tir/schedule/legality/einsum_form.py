@@ -17,16 +17,16 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.ir.visit import post_order
 from eutectic.tir.analysis.accesses import is_opaque, same_indices
+from eutectic.tir.analysis.init_placement import loop_after_init
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
-from eutectic.tir.schedule.legality.safe_values import why_unsafe
 from eutectic.tir.schedule.legality.scope import require_one_name_each, scope_of
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
+from eutectic.tir.schedule.legality.speculatable import why_not_speculatable
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import is_zero
 from eutectic.tir.stmt import BufferStore, For, SeqStmt
-from eutectic.tir.transform.lower_init_block import loop_after_init
-from eutectic.tir.transform.statement_mutator import is_zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def einsum_of(edit: Edit, site: BlockSite, padding: Sequence[int]) -> Einsum:
     elif not isinstance(body, BufferStore) or not isinstance(block.init, BufferStore | None):
         why = "it is more than one store"
     elif reduced != (block.init is not None):
-        why = "it is a reduction without its first values" if reduced else "it has first values, but no reduction"
+        why = "it is a reduction without its initial values" if reduced else "it has initial values, but no reduction"
     elif block.alloc_buffers or block.match_buffers:
         why = "it has buffers of its own"
     elif body.predicate is not None or (block.init is not None and block.init.predicate is not None):
@@ -208,10 +208,10 @@ def require_in_bounds(edit: Edit, found: Einsum, buffer: Buffer, indices: Sequen
 
 
 def require_safe(edit: Edit, found: Einsum) -> None:
-    """What is computed at new points cannot fail, and first values are stored for all elements."""
+    """What is computed at new points cannot fail, and initial values are stored for all elements."""
     block = found.site.block
     for stmt in (found.store, block.init):
-        why = why_unsafe(stmt.value) if isinstance(stmt, BufferStore) else None
+        why = why_not_speculatable(stmt.value) if isinstance(stmt, BufferStore) else None
         if why is not None:
             message = f"pad_einsum: block {found.name} cannot compute at points that it has not now: {why}"
             edit.refuse(found.site, message, help="only what cannot fail may be computed there")

@@ -10,6 +10,7 @@ from eutectic.ir.node import Node, replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, cast, logical_and
 from eutectic.ir.visit import post_order
 from eutectic.tir.analysis.accesses import Access, Accesses, is_opaque, same_indices
+from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import context_of, region_of, writes_once
 from eutectic.tir.analysis.program_order import between, fixed_loops, shared
 from eutectic.tir.buffer import Buffer, BufferLoad
@@ -18,9 +19,8 @@ from eutectic.tir.schedule.legality.buffers import has_other_name
 from eutectic.tir.schedule.legality.elementwise import axes_from_indices, elementwise
 from eutectic.tir.schedule.legality.scope import known_accesses, require_closed, scope_of
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 @dataclass(frozen=True, slots=True)

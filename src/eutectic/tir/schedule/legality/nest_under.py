@@ -8,8 +8,8 @@ from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.state import BlockSite, LoopSite, Site
+from eutectic.tir.statement_mutator import rewrite_expr
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.statement_mutator import rewrite_expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.state import LoopSite
 from eutectic.tir.stmt import For
-from eutectic.tir.transform.conditions import variables
 
 
 def require_nest(edit: Edit, sites: Sequence[LoopSite]) -> list[LoopSite]:

@@ -22,10 +22,10 @@ from eutectic.ir.prim_expr import (
     minimum,
     sub,
 )
+from eutectic.tir.analysis.conditions import conjuncts, variables
+from eutectic.tir.analysis.index_facts import linear, reads_memory
 from eutectic.tir.iter_var import IterVar
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.index_facts import linear, reads_memory
-from eutectic.tir.transform.statement_mutator import rewrite_expr
+from eutectic.tir.statement_mutator import rewrite_expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from eutectic.ir.prim_expr import (
 from eutectic.ir.visit import post_order
 from eutectic.tir.analysis.accesses import Access, accesses_of
 from eutectic.tir.analysis.dependence import TRUE, conjunction, context_of, in_bounds, may_meet
+from eutectic.tir.analysis.index_facts import reads_memory
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.function import PrimFunc
@@ -25,13 +26,12 @@ from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.legality.elementwise import elementwise
 from eutectic.tir.schedule.legality.padding_box import Box, box_of
-from eutectic.tir.schedule.legality.safe_values import why_unsafe
 from eutectic.tir.schedule.legality.scope import require_closed, require_one_name_each
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
+from eutectic.tir.schedule.legality.speculatable import why_not_speculatable
 from eutectic.tir.schedule.state import BlockSite, LoopSite
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, SeqStmt
-from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def _races(edit: Edit, found: Padding, loop: For) -> bool:
 
 def require_safe_border(edit: Edit, found: Padding) -> None:
     """The value of the border can be computed everywhere, and is the same before the loop."""
-    why = why_unsafe(found.border)
+    why = why_not_speculatable(found.border)
     if any(isinstance(item, BufferLoad) for item in post_order(found.border)):
         why = "it reads memory"
     if why is not None:

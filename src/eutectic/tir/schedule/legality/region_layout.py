@@ -11,13 +11,13 @@ from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floormod, mul
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferRegion, MatchBufferRegion
+from eutectic.tir.buffer_layout import offset_of, strides_of
 from eutectic.tir.iter_var import Range
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.legality.tensor_match import Place
 from eutectic.tir.schedule.state import BlockSite
-from eutectic.tir.transform.lower_blocks import offset_of, strides_of
-from eutectic.tir.transform.statement_mutator import with_values
+from eutectic.tir.statement_mutator import with_values
 
 
 def region_at(place: Place, sizes: Sequence[PrimExpr]) -> BufferRegion:

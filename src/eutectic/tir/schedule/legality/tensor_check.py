@@ -13,7 +13,7 @@ from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.interpret import run
 from eutectic.tir.schedule.legality.tensor_form import buffers_of
-from eutectic.tir.schedule.validate import KINDS, telling_array
+from eutectic.tir.schedule.validate import KINDS, edge_case_input
 
 _SEEDS: Final = (0, 1)
 _GAP: Final = 3  # elements between rows of arrays whose strides are not fixed
@@ -83,20 +83,20 @@ def _same(name: str, buffer: Buffer, kind: str, want: Any, got: Any) -> bool:
 
 
 def _values(func: PrimFunc, kind: str, seed: int) -> list[Any]:
-    dice = np.random.default_rng(seed)
-    return [_array(buffer, kind, dice) for buffer in buffers_of(func)]
+    rng = np.random.default_rng(seed)
+    return [_array(buffer, kind, rng) for buffer in buffers_of(func)]
 
 
-def _array(buffer: Buffer, kind: str, dice: np.random.Generator) -> Any:
+def _array(buffer: Buffer, kind: str, rng: np.random.Generator) -> Any:
     shape = tuple(size.value for size in buffer.shape if isinstance(size, IntImm))
     if is_float(buffer.dtype) or buffer.dtype == "bool":
-        return telling_array(buffer.dtype, shape, kind, dice)
+        return edge_case_input(buffer.dtype, shape, kind, rng)
     if kind == "special values":
-        return telling_array(buffer.dtype, shape, "extreme values", dice)
+        return edge_case_input(buffer.dtype, shape, "extreme values", rng)
     low, high = integer_limits(buffer.dtype)
     if kind == "small integers":
-        return dice.integers(max(low, -4), 5, shape).astype(to_numpy(buffer.dtype))
-    return dice.integers(low, high, shape, dtype=to_numpy(buffer.dtype), endpoint=True)
+        return rng.integers(max(low, -4), 5, shape).astype(to_numpy(buffer.dtype))
+    return rng.integers(low, high, shape, dtype=to_numpy(buffer.dtype), endpoint=True)
 
 
 def _placed(func: PrimFunc, given: list[Any]) -> list[Any]:

@@ -22,11 +22,11 @@ from eutectic.ir.prim_expr import (
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.analysis.accesses import Accesses, accesses_of, is_affine, is_opaque
 from eutectic.tir.analysis.dependence import region_of, whole
+from eutectic.tir.analysis.index_facts import expressions, statements
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt
-from eutectic.tir.transform.index_facts import expressions, statements
 from eutectic.tir.well_formed import verify_well_formed
 
 _PLAIN = (IntImm, FloatImm, Var, BufferLoad, BinaryExpr, Comparison, Select, Not, Cast, Call)
@@ -135,7 +135,7 @@ def require_implementation(impl: PrimFunc, desc: PrimFunc) -> None:
                 _fail(what, f"takes {one.name} of {name} {a}, and {name} {b} is described for {other.name}")
     root = root_of(impl)
     if isinstance(impl.body, BlockRealize) and (root is None or root.init is not None or not impl.body.always_runs):
-        _fail(what, "must have one root block, without axes, first values or a condition")
+        _fail(what, "must have one root block, without axes, initial values or a condition")
     described = accesses_of(desc.body).written
     for one, other in zip(mine, wanted, strict=True):
         if one.data in written_data(impl) and other.data not in described:

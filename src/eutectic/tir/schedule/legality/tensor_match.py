@@ -27,13 +27,13 @@ from eutectic.ir.prim_expr import (
     sub,
 )
 from eutectic.support.deep import deep
+from eutectic.tir.analysis.index_facts import reads_memory
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.iter_var import Range
 from eutectic.tir.schedule.error import shown
+from eutectic.tir.statement_mutator import operands_of, with_operands, with_values
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt
-from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import operands_of, with_operands, with_values
 
 _EITHER_WAY = (Add, Mul, Min, Max)
 
@@ -189,7 +189,7 @@ def _peeled(stmt: Stmt, values: dict[Var, PrimExpr]) -> Stmt:
             if not stmt.always_runs:
                 raise MismatchError(f"block {block.name_hint} runs under a condition")
             if block.init is not None or block.alloc_buffers or block.match_buffers:
-                raise MismatchError(f"block {block.name_hint} has first values or buffers of its own")
+                raise MismatchError(f"block {block.name_hint} has initial values or buffers of its own")
             for axis, value in zip(block.iter_vars, stmt.iter_values, strict=True):
                 values[axis.var] = with_values(value, values)
             stmt = block.body

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from eutectic.arith.bounds import intrinsic_name
 from eutectic.ir.prim_expr import LT, Call, IntImm, PrimExpr, add, floordiv, mul, sub
+from eutectic.tir.analysis.conditions import conjuncts, variables
+from eutectic.tir.analysis.index_facts import expressions, loops_of, statements
 from eutectic.tir.analysis.linear import linear
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.state import LoopSite
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.index_facts import expressions, loops_of, statements
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 def whole_iterations(site: LoopSite) -> PrimExpr | None:

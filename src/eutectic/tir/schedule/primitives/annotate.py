@@ -36,7 +36,7 @@ def annotate(edit: Edit, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val:
     found = objection(ann_key, value, "block" if isinstance(site, BlockSite) else "loop")
     if found is not None:
         edit.refuse(site, f"annotate: {found.message}", help=found.help)
-    _put(edit, site, merge_attrs(_annotations(site), {ann_key: value}))
+    _set_annotations(edit, site, merge_attrs(_annotations(site), {ann_key: value}))
 
 
 @primitive
@@ -60,7 +60,7 @@ def unannotate(edit: Edit, block_or_loop: BlockRV | LoopRV, ann_key: str) -> Non
             f"unannotate: there is no annotation {ann_key}; there are: {keys}",
             help=did_you_mean(ann_key, found.keys()),
         )
-    _put(edit, site, drop_attr(found, ann_key))
+    _set_annotations(edit, site, drop_attr(found, ann_key))
 
 
 @primitive
@@ -98,14 +98,14 @@ def storage_align(edit: Edit, block: BlockLike, buffer_index: int, axis: int, fa
     found = _annotations(site)
     wanted = (buffer_index, axis % rank, factor, offset)
     listed = tuple(item for item in found.get(ALIGNMENT, ()) if tuple(item[:2]) != wanted[:2])
-    _put(edit, site, merge_attrs(found, {ALIGNMENT: (*listed, wanted)}))
+    _set_annotations(edit, site, merge_attrs(found, {ALIGNMENT: (*listed, wanted)}))
 
 
 def _annotations(site: BlockSite | LoopSite) -> DictAttrs:
     return site.block.annotations if isinstance(site, BlockSite) else site.stmt.annotations
 
 
-def _put(edit: Edit, site: BlockSite | LoopSite, annotations: DictAttrs) -> None:
+def _set_annotations(edit: Edit, site: BlockSite | LoopSite, annotations: DictAttrs) -> None:
     if isinstance(site, BlockSite):
         edit.replace(site.function, {}, {site.block: replace(site.block, annotations=annotations)})
     else:

@@ -19,7 +19,7 @@ def blockize(edit: Edit, target: LoopRV | BlockLike | Sequence[BlockLike], prese
     Each axis of the block inside is divided: `v` is `v_o * n + v_i`, where the outer part `v_o` is an axis of
     the new block, bound by loops around it, and the inner part `v_i` one of the block inside, bound by the
     loops in the new block. Conditions on outer loops go to the new block, those on inner loops to the block inside.
-    The first values of a reduction are stored by the new block, in loops of their own around a
+    The initial values of a reduction are stored by the new block, in loops of their own around a
     block `<name>_init`; where the reduction has no terms they are stored all the same.
 
     Several blocks, parts of one sequence, get a block around them whose axes are the loops around all of them.
@@ -36,7 +36,7 @@ def blockize(edit: Edit, target: LoopRV | BlockLike | Sequence[BlockLike], prese
     Raises:
         ScheduleError: the loop or a block is gone, or has no block around it; there is something else under the
             loop; bounds of inner loops depend on outer ones; an axis or a condition does not divide; the new
-            block could run at points where nothing ran; or it is not proved that the same first values are
+            block could run at points where nothing ran; or it is not proved that the same initial values are
             stored, each once and before the terms.
 
     before: for i_0, j_0, i_1, j_1 in T.grid(4, 4, 8, 8): B[i_0 * 8 + i_1, j_0 * 8 + j_1] = ...

@@ -19,7 +19,7 @@ from eutectic.tir.schedule.legality.scope import known_accesses, scope_of
 from eutectic.tir.schedule.legality.scopes import require_scope, require_shared
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.rewriting.buffers import like, with_buffers
-from eutectic.tir.schedule.rewriting.regions import restated
+from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.state import BlockSite, replaced, walk
 from eutectic.tir.stmt import BufferStore, For, Stmt, parts_of, seq
 
@@ -72,7 +72,7 @@ def cache_read(
     changes = {stmt: with_buffers(stmt, {buffer: cache}) for stmt in chosen}
     fresh = [replaced(part, _inside(part, changes)) for part in parts]
     body = seq(*fresh[:first], copy, *fresh[first:])
-    put_cache(edit, site, scope, body, cache)
+    insert_cache(edit, site, scope, body, cache)
     return edit.block_rv(scope.function, copier)
 
 
@@ -124,7 +124,7 @@ def cache_write(
     cache = like(buffer, f"{buffer.name}_{storage_scope.replace('.', '_')}", storage_scope)
     copy, copier = _copy(edit, scope.function, cache, buffer, cache.name)
     body = seq(*parts[:place], with_buffers(parts[place], {buffer: cache}), copy, *parts[place + 1 :])
-    put_cache(edit, site, scope, body, cache)
+    insert_cache(edit, site, scope, body, cache)
     return edit.block_rv(scope.function, copier)
 
 
@@ -220,9 +220,9 @@ def _copy(edit: Edit, function: str, source: Buffer, target: Buffer, name: str) 
     return stmt, block
 
 
-def put_cache(edit: Edit, site: BlockSite, scope: BlockSite, body: Stmt, cache: Buffer) -> None:
+def insert_cache(edit: Edit, site: BlockSite, scope: BlockSite, body: Stmt, cache: Buffer) -> None:
     """Give the scope its new body, with memory for the copy."""
     block = replace(scope.block, body=body, alloc_buffers=(*scope.block.alloc_buffers, cache))
-    made = replace(scope.stmt, block=restated(block))
+    made = replace(scope.stmt, block=with_recomputed_regions(block))
     require_shared(edit, site, accesses_of(made), cache, cache.scope())
     edit.replace(scope.function, {scope.stmt: made})

@@ -9,6 +9,7 @@ from eutectic.arith.sets import Region, covers, is_empty
 from eutectic.ir.prim_expr import EQ, LE, LT, IntImm, PrimExpr, Var, add, compare, logical_and, logical_not, sub
 from eutectic.tir.access import Interval
 from eutectic.tir.analysis.accesses import Access, accesses_of, is_affine
+from eutectic.tir.analysis.conditions import conjuncts
 from eutectic.tir.analysis.dependence import TRUE, conjunction, context_of, region_of, writes_all
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -19,13 +20,12 @@ from eutectic.tir.schedule.legality.buffers import read_buffer
 from eutectic.tir.schedule.legality.scope import known_accesses
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.primitive import primitive
-from eutectic.tir.schedule.primitives.cache import part_of_scope, put_cache, require_one_name, scope_for
+from eutectic.tir.schedule.primitives.cache import insert_cache, part_of_scope, require_one_name, scope_for
 from eutectic.tir.schedule.rewriting.buffers import like, with_buffers
 from eutectic.tir.schedule.rewriting.move_block import joined, span_of
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, Stmt, parts_of, seq
-from eutectic.tir.transform.conditions import conjuncts
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def cache_inplace(edit: Edit, block: BlockLike, read_buffer_index: int, storage_
     load, loader = _copy(buffer, cache, tile, edit.free_block_name(scope.function, f"{name}_load"))
     store, storer = _copy(cache, buffer, tile, name)
     updated = with_buffers(parts[place], {buffer: cache})
-    put_cache(edit, site, scope, seq(*parts[:place], load, updated, store, *parts[place + 1 :]), cache)
+    insert_cache(edit, site, scope, seq(*parts[:place], load, updated, store, *parts[place + 1 :]), cache)
     return [edit.block_rv(scope.function, loader), edit.block_rv(scope.function, storer)]
 
 

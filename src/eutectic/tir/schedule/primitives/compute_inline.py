@@ -20,12 +20,12 @@ from eutectic.tir.schedule.handles import BlockLike
 from eutectic.tir.schedule.legality.elementwise import axes_from_indices, elementwise
 from eutectic.tir.schedule.legality.scope import known_accesses, local_buffer, require_closed, scope_of
 from eutectic.tir.schedule.primitive import primitive
-from eutectic.tir.schedule.rewriting.regions import Restating, restated
+from eutectic.tir.schedule.rewriting.regions import RegionRecomputer, with_recomputed_regions
 from eutectic.tir.schedule.rewriting.removal import taken_out, without_buffer
 from eutectic.tir.schedule.state import BlockSite, replaced
+from eutectic.tir.statement_mutator import rewrite_expr
 from eutectic.tir.stmt import BufferStore, Stmt
-from eutectic.tir.transform.statement_mutator import rewrite_expr
-from eutectic.tir.transform.substitute import fresh_lets
+from eutectic.tir.substitute import fresh_lets
 
 IF: Final = "tir.if_then_else"
 
@@ -103,7 +103,7 @@ def _loads(read: Access, buffer: Buffer) -> list[BufferLoad]:
     return [item for item in post_order(read.stmt) if isinstance(item, BufferLoad) and item.buffer is buffer]
 
 
-class _Inliner(Restating):
+class _Inliner(RegionRecomputer):
     """Puts values in the place of loads."""
 
     def __init__(self, store: BufferStore, axes: Sequence[Var | None], block: Block, named: bool) -> None:
@@ -154,7 +154,7 @@ class _Inliner(Restating):
     def finished(self, work: Stmt, buffer: Buffer) -> Stmt:
         """The scope without the buffer."""
         assert isinstance(work, BlockRealize)
-        return replace(work, block=restated(without_buffer(work.block, buffer)))
+        return replace(work, block=with_recomputed_regions(without_buffer(work.block, buffer)))
 
 
 def _may_guard(expr: PrimExpr) -> bool:

@@ -19,7 +19,9 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import conjunction
+from eutectic.tir.analysis.index_facts import reads_memory
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.iter_var import IterVar, Range
@@ -34,11 +36,9 @@ from eutectic.tir.schedule.legality.padding_form import (
 )
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.primitive import Performs, Primitive, primitive
+from eutectic.tir.statement_mutator import rewrite_expr, with_values
 from eutectic.tir.stmt import BufferStore, For, Stmt, seq
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import rewrite_expr, with_values
-from eutectic.tir.transform.substitute import substitute
+from eutectic.tir.substitute import substitute
 
 
 @primitive

@@ -1,4 +1,4 @@
-"""decompose_reduction: the first values of a reduction are stored by a block of their own."""
+"""decompose_reduction: the initial values of a reduction are stored by a block of their own."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from eutectic.ir.prim_expr import GT, IntImm, PrimExpr, Var, compare, logical_an
 from eutectic.ir.visit import post_order
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import conjunction, context_of, late, region_of, writes_once
+from eutectic.tir.analysis.init_placement import touched
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, BlockRV, LoopRV
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.state import BlockSite, LoopSite, walk
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.lower_init_block import touched
-from eutectic.tir.transform.statement_mutator import with_values
-from eutectic.tir.transform.substitute import substitute
+from eutectic.tir.substitute import substitute
 
 
 @primitive
 def decompose_reduction(edit: Edit, block: BlockLike, loop: LoopRV) -> BlockRV:
-    """Store the first values of a reduction by a block before a loop, and keep the rest as the update.
+    """Store the initial values of a reduction by a block before a loop, and keep the rest as the update.
 
-    Where the reduction has no terms the first values are stored all the same, as they are when the program
+    Where the reduction has no terms the initial values are stored all the same, as they are when the program
     is lowered.
 
     Args:
@@ -42,7 +42,7 @@ def decompose_reduction(edit: Edit, block: BlockLike, loop: LoopRV) -> BlockRV:
     Raises:
         ScheduleError: the block or loop is gone; the block has no init, or axes that are neither spatial nor
             reduced; the loop is not around it, or inside a loop of the reduction; there is more than
-            loops between them; or it is not proved that each first value is stored once, before every
+            loops between them; or it is not proved that each initial value is stored once, before every
             update, and not needed or written by anything else in the loop.
 
     before: for i, k: [first k: C[i] = 0]; C[i] = C[i] + A[i, k]
@@ -52,7 +52,7 @@ def decompose_reduction(edit: Edit, block: BlockLike, loop: LoopRV) -> BlockRV:
     site, around = edit.block(block), edit.loop(loop)
     init = _legal(edit, site, around)
     inside = _inside(edit, site, around)
-    first, loops, names = _first_values(edit, site, inside, init)
+    first, loops, names = _reduction_init(edit, site, inside, init)
     found = accesses_of(around.stmt, around.above)
     _require_independent(edit, site, around, found, init)
     _require_same_elements(edit, site, around, inside, found, init, names, first.predicate)
@@ -113,10 +113,10 @@ def _inside(edit: Edit, site: BlockSite, around: LoopSite) -> list[For]:
     return loops
 
 
-def _first_values(
+def _reduction_init(
     edit: Edit, site: BlockSite, inside: Sequence[For], init: Stmt
 ) -> tuple[BlockRealize, list[For], dict[Var, Var]]:
-    """The block that stores the first values, the loops around it, and their variables by those they copy."""
+    """The block that stores the initial values, the loops around it, and their variables by those they copy."""
     pairs = list(zip(site.block.iter_vars, site.stmt.iter_values, strict=True))
     spatial = [(axis, value) for axis, value in pairs if axis.iter_type == "data_par"]
     used = {var for _, value in spatial for var in variables(value)}
@@ -197,7 +197,9 @@ def _require_same_elements(
             edit.refuse([site, around], message, help="loops that only repeat the reduction must stay outside")
         for update in found.of(write.buffer.data):
             if id(update.stmt) not in stores and late(write, update, inside, around.above):
-                message = f"decompose_reduction: an element of {name} could be updated before its first value is stored"
+                message = (
+                    f"decompose_reduction: an element of {name} could be updated before its initial value is stored"
+                )
                 edit.refuse([site, around], message)
         new, old = _new_region(write, names, inside, predicate), region_of(write)
         if not (covers(old, new, given) and covers(new, old, given)):

@@ -15,11 +15,11 @@ from eutectic.tir.schedule.handles import BlockLike
 from eutectic.tir.schedule.legality.epilogue import Epilogue, epilogue_of
 from eutectic.tir.schedule.legality.per_iteration import bias_of, is_sum_from_zero, not_fusible, steps_of
 from eutectic.tir.schedule.primitive import primitive
-from eutectic.tir.schedule.rewriting.regions import restated
+from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.rewriting.removal import taken_out, without_buffer
 from eutectic.tir.schedule.state import replaced
+from eutectic.tir.statement_mutator import rewrite_expr, with_values
 from eutectic.tir.stmt import BufferStore, Stmt, seq
-from eutectic.tir.transform.statement_mutator import rewrite_expr, with_values
 
 MODES: Final = ("exact", "per_iteration")
 _REASSOCIATED: Final = ("float32", "float64")  # sums of narrower floats would stop growing at a large bias
@@ -111,7 +111,7 @@ def _after_the_loops(edit: Edit, found: Epilogue) -> None:
     if goes:
         here = BufferLoad(found.store.buffer, found.store.indices)
         value = _with_result(found.store.value, found.result, here)
-        epilogue = restated(replace(epilogue, body=replace(found.store, value=value)))
+        epilogue = with_recomputed_regions(replace(epilogue, body=replace(found.store, value=value)))
         reduction = _stored_in(found, found.init.value)
     values = tuple(with_values(found.values[axis.var], place.values) for axis in epilogue.iter_vars)
     moved: Stmt = BlockRealize(values, place.predicate, epilogue)
@@ -159,7 +159,7 @@ def _stored_in(found: Epilogue, first: PrimExpr, step: Callable[[PrimExpr], Prim
         init=BufferStore(target, first, indices, span=found.init.span),
         body=BufferStore(target, step(value), indices, span=found.update.span),
     )
-    return restated(made)
+    return with_recomputed_regions(made)
 
 
 def _without_epilogue(edit: Edit, found: Epilogue, reduction: Block, *, keep: bool) -> None:
@@ -171,4 +171,4 @@ def _finish(edit: Edit, found: Epilogue, work: Stmt, *, keep: bool) -> None:
     """Put the new scope in the place of the old one, with or without the buffer of the sum."""
     assert isinstance(work, BlockRealize)
     block = work.block if keep else without_buffer(work.block, found.result)
-    edit.replace(found.scope.function, {found.scope.stmt: replace(work, block=restated(block))})
+    edit.replace(found.scope.function, {found.scope.stmt: replace(work, block=with_recomputed_regions(block))})

@@ -11,7 +11,9 @@ from eutectic.arith.sets import Region, is_empty
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import GE, GT, LT, Call, IntImm, PrimExpr, Var, add, compare, sub
 from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import conjunction, context_of
+from eutectic.tir.analysis.index_facts import expressions, loops_of, reads_memory, statements
 from eutectic.tir.analysis.private_memory import private_buffers
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
@@ -19,7 +21,7 @@ from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.handles import ExprRV, LoopRV
-from eutectic.tir.schedule.legality.first_values import has_terms, loop_of_first_values, require_same_first_values
+from eutectic.tir.schedule.legality.reduction_init import has_terms, loop_of_reduction_init, require_same_reduction_init
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.legality.whole_iterations import whole_iterations
 from eutectic.tir.schedule.primitive import primitive
@@ -27,11 +29,9 @@ from eutectic.tir.schedule.rewriting.block_copy import BlockCopier
 from eutectic.tir.schedule.rewriting.buffers import like, with_buffers
 from eutectic.tir.schedule.rewriting.index_rewrite import reindexed
 from eutectic.tir.schedule.rewriting.loop_trim import Trimming
-from eutectic.tir.schedule.rewriting.regions import Restating, restated
+from eutectic.tir.schedule.rewriting.regions import RegionRecomputer, with_recomputed_regions
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
 from eutectic.tir.stmt import AttrStmt, Evaluate, For, Stmt, seq
-from eutectic.tir.transform.conditions import variables
-from eutectic.tir.transform.index_facts import expressions, loops_of, reads_memory, statements
 
 _WHOLE: Final = "whole"
 
@@ -99,10 +99,10 @@ def loop_partition(
     loops = edit.state.index(site.function).loops
     for part in made:
         after = _blocks_under(edit, loops[part.loop_var])
-        _require_first_values(edit, site, before, after)
+        _require_reduction_init(edit, site, before, after)
         for whole, some in zip(before, after, strict=True):
             if some.block.init is not None:
-                require_same_first_values(edit, whole, some, {old.loop_var: (part.min, part.extent)})
+                require_same_reduction_init(edit, whole, some, {old.loop_var: (part.min, part.extent)})
     return [edit.loop_rv(site.function, item) for item in made]
 
 
@@ -123,7 +123,7 @@ def _rely_on_copies(edit: Edit, function: str, copier: BlockCopier) -> None:
 
 
 def _blocks_under(edit: Edit, site: LoopSite) -> list[BlockSite]:
-    """The blocks in a loop, without those that store first values for others."""
+    """The blocks in a loop, without those that store initial values for others."""
     blocks = edit.state.index(site.function).blocks
     return [block for block in blocks if any(item is site.stmt for item in block.above) and not _is_in_init(block)]
 
@@ -133,21 +133,23 @@ def _is_in_init(site: BlockSite) -> bool:
     return any(isinstance(a, BlockRealize) and a.block.init is b for a, b in pairwise(line))
 
 
-def _require_first_values(edit: Edit, site: LoopSite, before: Sequence[BlockSite], after: Sequence[BlockSite]) -> None:
-    """Where a reduction has no terms, its first values are stored as before."""
+def _require_reduction_init(
+    edit: Edit, site: LoopSite, before: Sequence[BlockSite], after: Sequence[BlockSite]
+) -> None:
+    """Where a reduction has no terms, its initial values are stored as before."""
     for old, new in zip(before, after, strict=True):
         if new.block.init is None or (has_terms(old) and has_terms(new)):
             continue
-        if (loop_of_first_values(old) is None) != (loop_of_first_values(new) is None):
+        if (loop_of_reduction_init(old) is None) != (loop_of_reduction_init(new) is None):
             message = (
                 f"loop_partition: it is not proved that the reduction of block {old.block.name_hint} has terms, and "
-                "without any its first values would be stored where they were not, or not where they were"
+                "without any its initial values would be stored where they were not, or not where they were"
             )
             edit.refuse(new, message, help="decompose_reduction first")
 
 
-class _WithoutLateInits(Restating):
-    """Takes away the first values of reductions that begin elsewhere.
+class _WithoutLateInits(RegionRecomputer):
+    """Takes away the initial values of reductions that begin elsewhere.
 
     Args:
         site: The loop that was there.
@@ -170,7 +172,7 @@ class _WithoutLateInits(Restating):
             self.is_late(*pair) for pair in zip(block.iter_vars, made.iter_values, strict=True)
         ):
             return made
-        return replace(made, block=restated(replace(block, init=None)))
+        return replace(made, block=with_recomputed_regions(replace(block, init=None)))
 
     def is_late(self, axis: IterVar, value: PrimExpr) -> bool:
         """Whether an axis of a reduction is never at its first value."""

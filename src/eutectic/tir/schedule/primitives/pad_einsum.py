@@ -25,13 +25,13 @@ from eutectic.tir.iter_var import IterVar, Range
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, ExprRV
 from eutectic.tir.schedule.legality.einsum_form import Einsum, einsum_of, loads_of, require_in_bounds, require_safe
-from eutectic.tir.schedule.legality.neutral_terms import Neutral, neutral_of
+from eutectic.tir.schedule.legality.identity_elements import IdentityElement, identity_element
 from eutectic.tir.schedule.legality.scopes import require_shared
 from eutectic.tir.schedule.primitive import primitive
-from eutectic.tir.schedule.rewriting.regions import restated
+from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.state import replaced
+from eutectic.tir.statement_mutator import StmtMutator, rewrite_expr, updated
 from eutectic.tir.stmt import BufferStore, For, Stmt, parts_of, seq
-from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated
 
 _Body: TypeAlias = Callable[[tuple[Var, ...], tuple[PrimExpr, ...]], Stmt]
 
@@ -62,10 +62,10 @@ def pad_einsum(edit: Edit, block: BlockLike, padding: Sequence[int | ExprRV]) ->
 
     What a block adds at new points of a reduction makes no difference to any bit of its results:
 
-    * Copies are filled with what is neutral: 0 for sums, 1 for products, the smallest number for maxima, the
+    * Copies are filled with the identity element: 0 for sums, 1 for products, the smallest number for maxima, the
       largest for minima. The term at a new point is proved to be that: `0 * x` is not when `x` may be infinite or NaN,
       so that each float of a product needs every reduced axis that gets new points.
-    * A sum of floats does not change when 0 is added to it, unless it is -0.0; it never is when its first value is
+    * A sum of floats does not change when 0 is added to it, unless it is -0.0; it never is when its initial value is
       a constant other than -0.0, as rounding to nearest gives -0.0 only for the sum of two of it.
     * Adding 0 to integers, multiplying by 1, and the maximum with the smallest number change nothing, NaN included.
 
@@ -81,7 +81,7 @@ def pad_einsum(edit: Edit, block: BlockLike, padding: Sequence[int | ExprRV]) ->
     Raises:
         ScheduleError: the block is gone, or of another form; there is not one positive number per axis; an extent would
             not fit its dtype; a loop that gets longer is one of threads; the block is not proved to be in bounds
-            everywhere; it reads what it stores at other places; a new term is not proved to be neutral; or
+            everywhere; it reads what it stores at other places; a new term is not proved to be the identity; or
             what is computed at new points could fail.
 
     before: for i, j, k in T.grid(7, 7, 7): C[i, j] += A[i, k] * B[k, j]
@@ -97,7 +97,7 @@ def pad_einsum(edit: Edit, block: BlockLike, padding: Sequence[int | ExprRV]) ->
         return
     loads = loads_of(edit, found)
     require_safe(edit, found)
-    neutral = _neutral(edit, found)
+    identity = _identity(edit, found)
     names: set[str] = set()
     copies = [
         _Copy(load.buffer, load.indices, _larger(found, load.buffer, load.indices, names))
@@ -108,19 +108,19 @@ def pad_einsum(edit: Edit, block: BlockLike, padding: Sequence[int | ExprRV]) ->
         result = _Copy(store.buffer, store.indices, _larger(found, store.buffer, store.indices, names))
     for access in (*copies, *([] if result is None else [result])):
         require_in_bounds(edit, found, access.buffer, access.indices)
-    _put(edit, found, copies, result, neutral)
+    _insert_copies(edit, found, copies, result, identity)
 
 
 # ---- what comes of it
 
 
-def _neutral(edit: Edit, found: Einsum) -> Neutral | None:
+def _identity(edit: Edit, found: Einsum) -> IdentityElement | None:
     """What copies are filled with, when a reduction gets new points."""
     block = found.site.block
     axes = [a.var for a in block.iter_vars if a.iter_type == "comm_reduce" and a.var in found.raised]
     if not axes or not isinstance(block.init, BufferStore):
         return None
-    made = neutral_of(found.store, block.init.value, axes)
+    made = identity_element(found.store, block.init.value, axes)
     if isinstance(made, str):
         message = f"pad_einsum: new terms of the reduction {found.name} would change its result: {made}"
         edit.refuse(found.site, message, help="give 1 for the axis, or make what is not padded a factor of its own")
@@ -146,10 +146,12 @@ def _larger(found: Einsum, buffer: Buffer, indices: Sequence[PrimExpr], names: s
     return Buffer(name, tuple(shape), buffer.dtype, scope=buffer.scope())
 
 
-def _put(edit: Edit, found: Einsum, copies: Sequence[_Copy], result: _Copy | None, neutral: Neutral | None) -> None:
+def _insert_copies(
+    edit: Edit, found: Einsum, copies: Sequence[_Copy], result: _Copy | None, identity: IdentityElement | None
+) -> None:
     site, scope, function = found.site, found.scope, found.site.function
     work = _work(found, copies, result)
-    before = [_padded(edit, found, copy, neutral) for copy in copies]
+    before = [_padded(edit, found, copy, identity) for copy in copies]
     after = [] if result is None else [_cut(edit, found, result)]
     parts = parts_of(scope.block.body)
     line = (*site.above, site.stmt)
@@ -159,7 +161,7 @@ def _put(edit: Edit, found: Einsum, copies: Sequence[_Copy], result: _Copy | Non
     body = seq(*parts[:place], *before, part, *after, *parts[place + 1 :])
     fresh = [copy.copy for copy in (*copies, *([] if result is None else [result]))]
     block = replace(scope.block, body=body, alloc_buffers=(*scope.block.alloc_buffers, *fresh))
-    made = replace(scope.stmt, block=restated(block))
+    made = replace(scope.stmt, block=with_recomputed_regions(block))
     known = accesses_of(made, scope.above)
     for buffer in fresh:
         require_shared(edit, site, known, buffer, buffer.scope())
@@ -205,11 +207,11 @@ def _work(found: Einsum, copies: Sequence[_Copy], result: _Copy | None) -> Block
     return replace(found.site.stmt, block=_with_regions(fresh))
 
 
-def _padded(edit: Edit, found: Einsum, copy: _Copy, neutral: Neutral | None) -> Stmt:
+def _padded(edit: Edit, found: Einsum, copy: _Copy, identity: IdentityElement | None) -> Stmt:
     """Loops around a block that fills a copy."""
     used = [index for index in copy.indices if isinstance(index, Var)]
-    matters = neutral is not None and any(index in neutral.axes for index in used)
-    fill = (neutral if neutral is not None and matters else Neutral("sum", ())).fill(copy.buffer.dtype)
+    matters = identity is not None and any(index in identity.axes for index in used)
+    fill = (identity if identity is not None and matters else IdentityElement("sum", ())).fill(copy.buffer.dtype)
 
     def value(at: tuple[PrimExpr, ...], source: tuple[PrimExpr, ...]) -> PrimExpr:
         inside = TRUE

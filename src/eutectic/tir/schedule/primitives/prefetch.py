@@ -5,12 +5,12 @@ from __future__ import annotations
 from eutectic.ir.attrs import merge_attrs
 from eutectic.ir.node import replace
 from eutectic.tir.analysis.accesses import accesses_of
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.annotation_keys import PREFETCH
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, ExprRV, LoopRV
 from eutectic.tir.schedule.legality.buffers import read_buffer
 from eutectic.tir.schedule.primitive import primitive
-from eutectic.tir.transform.conditions import variables
 
 
 @primitive

@@ -11,6 +11,7 @@ from eutectic.ir.prim_expr import And, Call, Or, PrimExpr, Var
 from eutectic.ir.visit import post_order
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import Access, accesses_of, same_indices
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import TRUE, context_of, region_of, whole, writes_all
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
@@ -23,11 +24,10 @@ from eutectic.tir.schedule.legality.complete_block import require_complete
 from eutectic.tir.schedule.legality.scope import known_accesses, scope_of
 from eutectic.tir.schedule.legality.scopes import require_shared
 from eutectic.tir.schedule.primitive import primitive
-from eutectic.tir.schedule.rewriting.regions import restated
+from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.state import BlockSite, replaced
+from eutectic.tir.statement_mutator import StmtMutator, is_zero, rewrite_expr, updated, with_values
 from eutectic.tir.stmt import BufferStore, For, Stmt, parts_of, seq
-from eutectic.tir.transform.conditions import variables
-from eutectic.tir.transform.statement_mutator import StmtMutator, is_zero, rewrite_expr, updated, with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def reindex(edit: Edit, block: BlockLike, buffer: Sequence[str | int]) -> BlockR
         scope=chosen.scope(),
     )
     work = _Renaming(found, copy).block(site.block)
-    work = restated(work)
+    work = with_recomputed_regions(work)
     part = replaced(found.part, {}, {site.block: work})
     if kind == "read":
         _require_readable(edit, found)
@@ -103,7 +103,7 @@ def reindex(edit: Edit, block: BlockLike, buffer: Sequence[str | int]) -> BlockR
     nest, copier = _copier(edit, found, copy, kind == "read")
     body = _with_part(found, seq(*((nest, part) if kind == "read" else (part, nest))))
     scope = replace(found.scope.block, body=body, alloc_buffers=(*found.scope.block.alloc_buffers, copy))
-    made = replace(found.scope.stmt, block=restated(scope))
+    made = replace(found.scope.stmt, block=with_recomputed_regions(scope))
     require_shared(edit, site, accesses_of(made), copy, copy.scope())
     edit.replace(site.function, {found.scope.stmt: made})
     return edit.block_rv(site.function, copier)
@@ -134,7 +134,7 @@ def _target(edit: Edit, site: BlockSite, buffer: Buffer) -> _Target:
     part = next((part for part in parts_of(scope.block.body) if any(part is item for item in line)), None)
     if part is None:
         message = f"reindex: block {name} is in the init of block {scope.block.name_hint}"
-        edit.refuse(site, message, help="what computes first values stays in the init")
+        edit.refuse(site, message, help="what computes initial values stays in the init")
     return _Target(site, scope, buffer, used[0], axes, part)
 
 

@@ -34,8 +34,8 @@ from eutectic.tir.schedule.rewriting.move_block import (
     require_no_races,
     span_of,
 )
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import For, parts_of
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 @primitive

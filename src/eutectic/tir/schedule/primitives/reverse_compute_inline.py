@@ -24,11 +24,11 @@ from eutectic.tir.schedule.legality.scope import (
     siblings,
 )
 from eutectic.tir.schedule.primitive import primitive
-from eutectic.tir.schedule.rewriting.regions import restated
+from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.rewriting.removal import taken_out, without_buffer
 from eutectic.tir.schedule.state import BlockSite, replaced
+from eutectic.tir.statement_mutator import rewrite_expr
 from eutectic.tir.stmt import BufferStore
-from eutectic.tir.transform.statement_mutator import rewrite_expr
 
 
 @primitive
@@ -70,11 +70,14 @@ def reverse_compute_inline(edit: Edit, block: BlockLike) -> None:
         tuple(_substituted(index, values, load.buffer, made.value) for index in store.indices),
         span=store.span,
     )
-    joined = restated(replace(producer.block, body=fresh))
+    joined = with_recomputed_regions(replace(producer.block, body=fresh))
     without = replaced(scope.stmt, taken_out(edit, site))
     work = replaced(without, {}, {producer.block: joined})
     assert isinstance(work, BlockRealize)
-    edit.replace(scope.function, {scope.stmt: replace(work, block=restated(without_buffer(work.block, load.buffer)))})
+    edit.replace(
+        scope.function,
+        {scope.stmt: replace(work, block=with_recomputed_regions(without_buffer(work.block, load.buffer)))},
+    )
 
 
 def _substituted(expr: PrimExpr, values: Mapping[Var, PrimExpr], buffer: Buffer, value: PrimExpr) -> PrimExpr:

@@ -12,6 +12,7 @@ from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, logical_and
 from eutectic.ir.structural import structural_equal
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import TRUE, conjunction, context_of, late, region_of, writes_all, writes_once
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
@@ -23,11 +24,10 @@ from eutectic.tir.schedule.legality.combiner import Combiner, combiner_of
 from eutectic.tir.schedule.legality.scope import known_accesses, scope_of
 from eutectic.tir.schedule.legality.scopes import require_shared
 from eutectic.tir.schedule.primitive import primitive
-from eutectic.tir.schedule.rewriting.regions import restated
+from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, Stmt, seq
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def rfactor(edit: Edit, loop: LoopRV, factor_axis: int) -> BlockRV:
         ScheduleError: the loop is gone or not plain; there is not one block with an init in it, which reduces into one
             element per point by a sum, product, maximum or minimum; the loop is not one of the reduction, or spatial
             axes use it too; a loop around what has only this block in it is one of the reduction; there is no such
-            axis; bounds depend on loops in the nest; or it is not proved that first values are stored once, before
+            axis; bounds depend on loops in the nest; or it is not proved that initial values are stored once, before
             each update, and that each partial result is stored and used.
 
     before: for i, k: C[i] = C[i] + A[i, k]
@@ -102,7 +102,7 @@ def rfactor(edit: Edit, loop: LoopRV, factor_axis: int) -> BlockRV:
     partial = Buffer(f"{buffer.name}_rf", tuple(shape), buffer.dtype, scope=buffer.scope())
     first, second = _partial_block(edit, found, partial, axis), _final_block(found, partial, axis)
     last = _with_loops_of_its_own(_nest(second, [x for x in found.nest if _stays(found, x)]))
-    _require_first_values(edit, found)
+    _require_reduction_init(edit, found)
     if not _are_partial_results(found, partial, _nest(first, found.nest), last):
         first = _without_gaps(found, first)
         if not _are_partial_results(found, partial, _nest(first, found.nest), last):
@@ -110,7 +110,7 @@ def rfactor(edit: Edit, loop: LoopRV, factor_axis: int) -> BlockRV:
     new = _nest(first, found.nest)
     body = replaced(scope.stmt, {found.nest[0]: seq(new, last)})
     assert isinstance(body, BlockRealize)
-    block = restated(replace(body.block, alloc_buffers=(*body.block.alloc_buffers, partial)))
+    block = with_recomputed_regions(replace(body.block, alloc_buffers=(*body.block.alloc_buffers, partial)))
     made = replace(body, block=block)
     require_shared(edit, found.site, accesses_of(made), partial, partial.scope())
     edit.replace(scope.function, {scope.stmt: made})
@@ -147,7 +147,7 @@ def _legal(edit: Edit, loop: LoopSite) -> _Factored:
     reduced = {axis.var for axis in block.iter_vars if axis.iter_type == "comm_reduce"}
     if any(variables(index) & reduced for index in update.indices) or variables(init.value) & reduced:
         edit.refuse(
-            [site, loop], f"rfactor: block {name} stores an element, or a first value, by an axis it reduces over"
+            [site, loop], f"rfactor: block {name} stores an element, or a initial value, by an axis it reduces over"
         )
     return _with_roles(edit, site, loop, nest, combiner, init, update)
 
@@ -342,7 +342,7 @@ def _pair(found: Accesses, buffer: Buffer) -> tuple[Access, Access]:
 
 
 def _begins_well(init: Access, update: Access, loops: Sequence[For], above: Sequence[Stmt]) -> bool:
-    """Whether each element that is updated has its first value before, and only once."""
+    """Whether each element that is updated has its initial value before, and only once."""
     given = context_of(above)
     return (
         writes_once(init, given=given)
@@ -357,11 +357,11 @@ def _above(found: _Factored) -> Sequence[Stmt]:
     return found.site.above[:top]
 
 
-def _require_first_values(edit: Edit, found: _Factored) -> None:
+def _require_reduction_init(edit: Edit, found: _Factored) -> None:
     init, update = _pair(accesses_of(found.nest[0]), found.update.buffer)
     if not _begins_well(init, update, found.nest, _above(found)):
         message = (
-            f"rfactor: it is not proved that block {found.site.block.name_hint} stores each first value once, before "
+            f"rfactor: it is not proved that block {found.site.block.name_hint} stores each initial value once, before "
             "its updates"
         )
         edit.refuse(found.sites, message, help="loops must run through the reduction once, from its first point on")

@@ -38,7 +38,7 @@ def sample_perfect_tile(
             site, f"sample_perfect_tile: {extent} iterations have no {n} factors", help="give at least one factor"
         )
     if decision is None:
-        factors = perfect_tile(edit.dice, extent, n, max_innermost_factor)
+        factors = perfect_tile(edit.rng, extent, n, max_innermost_factor)
     else:
         factors = [edit.number(f) for f in decision]
         rest = prod(factors[1:])
@@ -50,14 +50,14 @@ def sample_perfect_tile(
     return [edit.expr_rv(factor) for factor in factors]
 
 
-def perfect_tile(dice: random.Random, extent: int, n: int, max_innermost: int) -> list[int]:
+def perfect_tile(rng: random.Random, extent: int, n: int, max_innermost: int) -> list[int]:
     """`n` factors of `extent`, all choices alike."""
     choices = [d for d in divisors(extent) if max_innermost <= 0 or d <= max_innermost] if n > 1 else [extent]
     factors: list[int] = []
     rest = extent
     for left in range(n - 1, 0, -1):
         weights = [ways(rest // d, left) for d in choices]
-        chosen = dice.choices(choices, weights)[0]
+        chosen = rng.choices(choices, weights)[0]
         factors.insert(0, chosen)
         rest //= chosen
         choices = divisors(rest)
@@ -107,7 +107,7 @@ def sample_categorical(
         edit.refuse(None, f"sample_categorical: {len(likely)} probabilities are given for {len(numbers)} candidates")
     if min(likely) < 0 or abs(sum(likely) - 1) > 1e-6:
         edit.refuse(None, f"sample_categorical: probabilities {likely} are negative, or their sum is not 1")
-    chosen = edit.dice.choices(range(len(numbers)), likely)[0] if decision is None else edit.number(decision)
+    chosen = edit.rng.choices(range(len(numbers)), likely)[0] if decision is None else edit.number(decision)
     if not 0 <= chosen < len(numbers):
         edit.refuse(None, f"sample_categorical: decision {chosen} is none of the {len(numbers)} candidates")
     edit.decision = chosen

@@ -34,7 +34,7 @@ def tensorize(
 
     The body must be what the intrinsic describes, loop by loop and operation by operation, on regions of
     buffers: each index is that of the description, from the beginning of the region on. Operands of sums and products
-    of integers may be exchanged. First values of a reduction are replaced too when they are described;
+    of integers may be exchanged. Initial values of a reduction are replaced too when they are described;
     otherwise they stay where they are. Buffers of the implementation become names of the regions.
 
     Where the intrinsic was registered as one that rounds floats differently, results are not kept bit for bit,
@@ -48,7 +48,7 @@ def tensorize(
 
     Raises:
         ScheduleError: the loop or block is gone, or cannot be blockized; there is no such intrinsic; it computes
-            something else; first values are described of a reduction that goes on elsewhere; what is written
+            something else; initial values are described of a reduction that goes on elsewhere; what is written
             is a buffer under several names; a region is not laid out as the implementation needs it, or it is
             not proved to be; or the iterations are lanes of vectors.
 
@@ -105,7 +105,7 @@ def _analyzer_inside(site: BlockSite) -> Analyzer:
 def _places(
     edit: Edit, site: BlockSite, intrin: TensorIntrin, name: str, analyzer: Analyzer
 ) -> tuple[dict[Buffer, Place], bool]:
-    """Where the buffers of the description are, and whether first values are in it.
+    """Where the buffers of the description are, and whether initial values are in it.
 
     Raises:
         ScheduleError: the block does something else.
@@ -122,15 +122,15 @@ def _places(
     if pattern.init is None:
         return matcher.places, False
     if block.init is None:
-        message = f"{edit.name}: {name} stores first values, and block {block.name_hint} does not"
+        message = f"{edit.name}: {name} stores initial values, and block {block.name_hint} does not"
         edit.refuse(site, message, help="use an intrinsic that is described without them")
     for axis in block.iter_vars:
         if axis.iter_type == "comm_reduce" and not (axis.dom is not None and axis.dom.is_point):
             message = (
-                f"{edit.name}: {name} stores first values, and the reduction of block {block.name_hint} goes on over "
+                f"{edit.name}: {name} stores initial values, and the reduction of block {block.name_hint} goes on over "
                 f"axis {axis.var.name}"
             )
-            edit.refuse(site, message, help="use an intrinsic that is described without first values")
+            edit.refuse(site, message, help="use an intrinsic that is described without initial values")
     return matcher.places, True
 
 

@@ -11,6 +11,7 @@ from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.tir.analysis.accesses import is_affine
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import context_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.index_map import IndexMap
@@ -20,16 +21,15 @@ from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.handles import BlockLike
 from eutectic.tir.schedule.legality.nests import require_free_bounds
-from eutectic.tir.schedule.legality.point_order import turned
+from eutectic.tir.schedule.legality.permutation_legality import permutation_conflict
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.refusals import refuse_conflict
 from eutectic.tir.schedule.rewriting.layout_rewrite import index_map_argument, with_axes
-from eutectic.tir.schedule.rewriting.regions import restated
+from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.state import BlockSite, LoopSite
+from eutectic.tir.statement_mutator import is_zero, with_values
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.conditions import variables
-from eutectic.tir.transform.statement_mutator import is_zero, with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def transform_block_layout(edit: Edit, block: BlockLike, index_map: IndexMap | C
         ScheduleError: the block is gone; its axes are not bound to loops of their own around nothing else, from zero
             on, which are serial and without annotations; the map has another number of indices, or operations that a
             trace cannot keep; it is not proved to be bijective, or no inverse of it is found; a new axis would be
-            spatial and reduced, or is neither; first values would be stored at another point; or two accesses of an
+            spatial and reduced, or is neither; initial values would be stored at another point; or two accesses of an
             element would change their order, or cannot be shown not to.
 
     before: for i, j in T.grid(30, 64): B_global[j // 16, i, j % 16] = B[i, j]
@@ -190,7 +190,7 @@ def _require_kinds(edit: Edit, nest: _Nest, back: IndexMap, kinds: Sequence[str]
 
 
 def _require_first(edit: Edit, nest: _Nest, space: MapOnBox, kinds: Sequence[str]) -> None:
-    """The first point of the reduction stays the first: first values are stored there."""
+    """The first point of the reduction stays the first: initial values are stored there."""
     axes = zip(space.inputs, nest.site.block.iter_vars, strict=True)
     first = {var: IntImm(var.dtype, 0) for var, axis in axes if axis.iter_type == "comm_reduce"}
     for output, kind in zip(space.outputs, kinds, strict=True):
@@ -207,7 +207,7 @@ def _require_order(edit: Edit, nest: _Nest, found: _Space) -> None:
     for var, loop in zip(found.space.inputs, nest.bound, strict=True):
         values[var] = IntImm(var.dtype, 0) if loop is None else loop.loop_var
     order = [with_values(output, values) for output in found.space.outputs]
-    conflict = turned(nest.loops, order, nest.site.above[: _depth(nest)])
+    conflict = permutation_conflict(nest.loops, order, nest.site.above[: _depth(nest)])
     if conflict is not None:
         what = f"{edit.name}: the points of block {nest.site.block.name_hint} cannot run in this order"
         help = "a map must keep the order in which an element is accessed; sums of floats are not reassociated"
@@ -241,7 +241,7 @@ def _rebuilt(nest: _Nest, found: _Space) -> tuple[Stmt, Block]:
     inside = _values(found, [axis.var for axis in axes], known)
     values = {axis.var: value for axis, value in zip(block.iter_vars, inside, strict=True)}
     body = with_axes(replace(block, iter_vars=()), values, known)
-    fresh = restated(replace(body, iter_vars=tuple(axes)))
+    fresh = with_recomputed_regions(replace(body, iter_vars=tuple(axes)))
     outside = _values(found, loop_vars, known)
     there = {loop.loop_var: value for loop, value in zip(nest.bound, outside, strict=True) if loop is not None}
     stmt: Stmt = BlockRealize(tuple(loop_vars), with_values(site.stmt.predicate, there), fresh)

@@ -112,7 +112,7 @@ def transform_layout(
         edit.refuse(site, f"transform_layout: buffer {chosen.name} is used in a way that is no access of an element")
     if padding is not None:
         made = padded(edit, site, made, new, padding)
-    _put(edit, target, new, made)
+    _replace_buffer(edit, target, new, made)
 
 
 def _chosen(edit: Edit, site: BlockSite, given: Sequence[str | int] | str | Buffer) -> tuple[str, int, Buffer]:
@@ -269,7 +269,7 @@ def _padding(
     return Padding(variables, space.outside(variables, back.final_indices), value)
 
 
-def _put(edit: Edit, target: _Target, new: Buffer, made: Stmt) -> None:
+def _replace_buffer(edit: Edit, target: _Target, new: Buffer, made: Stmt) -> None:
     name = target.site.function
     if not target.is_parameter:
         edit.replace(name, {target.home.stmt: made})

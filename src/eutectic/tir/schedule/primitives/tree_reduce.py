@@ -20,8 +20,8 @@ from eutectic.tir.schedule.legality.combiner import Combiner, combiner_of
 from eutectic.tir.schedule.legality.scope import known_accesses, local_buffer, scope_of
 from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, Stmt, parts_of, seq
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 @dataclass(frozen=True, slots=True)

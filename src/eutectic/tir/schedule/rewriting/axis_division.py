@@ -8,14 +8,14 @@ from typing import NoReturn
 from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, floormod, mul, sub
+from eutectic.tir.analysis.conditions import variables
+from eutectic.tir.analysis.index_facts import reads_memory
 from eutectic.tir.iter_var import IterVar, Range
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.legality.nest_under import Nest
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
-from eutectic.tir.transform.conditions import variables
-from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import rewrite_expr, with_values
+from eutectic.tir.statement_mutator import rewrite_expr, with_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _bases(
 ) -> list[tuple[PrimExpr, PrimExpr]]:
     """Values that tiles can be counted from, and the number of tiles then.
 
-    The tiles of a reduction with first values are counted from its beginning, so that the first tile is the
+    The tiles of a reduction with initial values are counted from its beginning, so that the first tile is the
     one in which they are stored.
     """
     assert axis.dom is not None

@@ -9,9 +9,9 @@ from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferRegion, MatchBufferRegion
 from eutectic.tir.iter_var import IterVar, Range
+from eutectic.tir.statement_mutator import updated
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.statement_mutator import updated
-from eutectic.tir.transform.substitute import Substituter
+from eutectic.tir.substitute import Substituter
 
 
 class BlockCopier(Substituter):

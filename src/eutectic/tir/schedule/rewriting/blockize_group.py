@@ -8,6 +8,7 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import GT, PrimExpr, Var, compare
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import TRUE
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.iter_var import IterVar, Range
@@ -16,7 +17,6 @@ from eutectic.tir.schedule.legality.scope import child_blocks, known_accesses, s
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.state import BlockSite
 from eutectic.tir.stmt import For, SeqStmt, Stmt, seq
-from eutectic.tir.transform.conditions import variables
 
 
 def outer_of_group(edit: Edit, sites: Sequence[BlockSite]) -> tuple[dict[Stmt, Stmt], Block]:
@@ -34,7 +34,7 @@ def outer_of_group(edit: Edit, sites: Sequence[BlockSite]) -> tuple[dict[Stmt, S
 
     Raises:
         ScheduleError: there are none, or not in one scope; they are not all the blocks of parts that follow each
-            other; or a reduction among them would not store its first values where it has no terms.
+            other; or a reduction among them would not store its initial values where it has no terms.
     """
     around, parts = _parts(edit, sites)
     loops = [item for item in around if isinstance(item, For)]
@@ -89,7 +89,7 @@ def _parts(edit: Edit, sites: Sequence[BlockSite]) -> tuple[list[Stmt], list[Stm
 
 
 def _require_terms(edit: Edit, sites: Sequence[BlockSite], loops: Sequence[For]) -> None:
-    """A reduction over a loop outside of the new block stores its first values in the loop."""
+    """A reduction over a loop outside of the new block stores its initial values in the loop."""
     for site in sites:
         analyzer = analyzer_for(site)
         for axis, value in zip(site.block.iter_vars, site.stmt.iter_values, strict=True):

@@ -1,4 +1,4 @@
-"""The first values of a reduction that gets a block around it: stored by that block, in loops of their own."""
+"""The initial values of a reduction that gets a block around it: stored by that block, in loops of their own."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from eutectic.ir.prim_expr import EQ, GT, PrimExpr, Var, compare, logical_and
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of
+from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import TRUE, conjunction, context_of, late, writes_once
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.legality.nest_under import Nest
 from eutectic.tir.schedule.rewriting.axis_division import AxisParts
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import For, Stmt
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 def outer_init(
     edit: Edit, nest: Nest, condition: PrimExpr, parts: Sequence[AxisParts], kept: Sequence[AxisParts]
 ) -> Stmt | None:
-    """The statement that stores all first values of one iteration of the loops outside, before anything else in it.
+    """The statement that stores all initial values of one iteration of the loops outside, before anything else in it.
 
     Args:
         edit: The call.
@@ -49,7 +49,7 @@ def outer_init(
     if any(isinstance(item, Var) and item in reduced for item in post_order(block.init)):
         edit.refuse(nest.site, f"{edit.name}: the init of block {block.name_hint} uses an axis of the reduction")
     if block.alloc_buffers or block.match_buffers:
-        message = f"{edit.name}: block {block.name_hint} has first values and buffers of its own"
+        message = f"{edit.name}: block {block.name_hint} has initial values and buffers of its own"
         edit.refuse(nest.site, message, help="decompose_reduction first")
     loops = _kept_loops(edit, nest, parts)
     names: dict[Var, PrimExpr] = {
@@ -78,7 +78,9 @@ def _kept_loops(edit: Edit, nest: Nest, parts: Sequence[AxisParts]) -> list[For]
             message = f"{edit.name}: the bounds of loop {loop.loop_var.name} depend on the reduction"
             edit.refuse([nest.site, nest.loop_site(edit, loop)], message)
         if loop.kind not in ("serial", "unrolled", "vectorized", "parallel"):
-            message = f"{edit.name}: loop {loop.loop_var.name} is bound to threads, which would store first values too"
+            message = (
+                f"{edit.name}: loop {loop.loop_var.name} is bound to threads, which would store initial values too"
+            )
             edit.refuse([nest.site, nest.loop_site(edit, loop)], message, help="bind it later")
     return kept
 
@@ -98,7 +100,7 @@ def _require_independent(edit: Edit, nest: Nest, found: Accesses, init: Stmt) ->
     """What the init reads is not written in the nest, and all that happens there is known."""
     name = nest.site.block.name_hint
     if found.opaque:
-        edit.refuse(nest.site, f"{edit.name}: something in block {name}, which has first values, has effects")
+        edit.refuse(nest.site, f"{edit.name}: something in block {name}, which has initial values, has effects")
     read = accesses_of(init).read
     for item in found.items:
         if item.is_write and item.buffer.data in read:
@@ -148,7 +150,7 @@ def _require_same_points(
 
 
 def _require_order(edit: Edit, nest: Nest, found: Accesses, init: Stmt) -> None:
-    """Each first value is stored once, before anything touches it."""
+    """Each initial value is stored once, before anything touches it."""
     name, given = nest.site.block.name_hint, context_of(nest.above)
 
     def is_first(item: Access) -> bool:
@@ -157,14 +159,14 @@ def _require_order(edit: Edit, nest: Nest, found: Accesses, init: Stmt) -> None:
     for write in (item for item in found.items if item.is_write and is_first(item)):
         if None in write.indices or not writes_once(write, given=given):
             message = (
-                f"{edit.name}: it is not proved that block {name} stores each first value of {write.buffer.name} once"
+                f"{edit.name}: it is not proved that block {name} stores each initial value of {write.buffer.name} once"
             )
             edit.refuse(nest.site, message, help="loops that repeat the reduction must stay outside")
         for other in found.of(write.buffer.data):
             if not is_first(other) and late(write, other, nest.loops, nest.above):
                 message = (
                     f"{edit.name}: an element of {write.buffer.name} could be accessed in block {name} before its "
-                    "first value is stored"
+                    "initial value is stored"
                 )
                 edit.refuse(nest.site, message, help="decompose_reduction first")
 

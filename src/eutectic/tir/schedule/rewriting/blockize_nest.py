@@ -12,23 +12,23 @@ from eutectic.ir.visit import rewrite
 from eutectic.support.errors import WellFormedError
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import accesses_of
+from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import TRUE, conjunction, context_of
+from eutectic.tir.analysis.index_facts import reads_memory
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.handles import BlockRV
-from eutectic.tir.schedule.legality.first_values import has_terms, loop_of_first_values
 from eutectic.tir.schedule.legality.nest_under import Nest
+from eutectic.tir.schedule.legality.reduction_init import has_terms, loop_of_reduction_init
 from eutectic.tir.schedule.legality.scope import scope_of
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.rewriting.axis_division import AxisParts, divided
 from eutectic.tir.schedule.rewriting.blockize_init import outer_init
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import rewrite_expr, with_values
 from eutectic.tir.stmt import Stmt
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import rewrite_expr, with_values
 
 
 def blockize_nest(edit: Edit, nest: Nest, keep_unit_axes: bool = True) -> BlockRV:
@@ -50,7 +50,7 @@ def blockize_nest(edit: Edit, nest: Nest, keep_unit_axes: bool = True) -> BlockR
     edit.replace(nest.site.function, {nest.top: made})
     edit.follow(nest.site.function, nest.site.block, inner)
     outer = edit.block_rv(nest.site.function, made.block)
-    _require_first_values(edit, nest, edit.block(outer))
+    _require_reduction_init(edit, nest, edit.block(outer))
     return outer
 
 
@@ -110,7 +110,7 @@ def _with_regions(edit: Edit, nest: Nest, inner: Block, had_init: bool) -> Block
         reads, writes = block_access(inner)
     except WellFormedError:
         if had_init:
-            message = f"{edit.name}: block {inner.name_hint} has first values and uses memory through a pointer"
+            message = f"{edit.name}: block {inner.name_hint} has initial values and uses memory through a pointer"
             edit.refuse(nest.site, message, help="decompose_reduction first")
         return inner
     return replace(inner, reads=reads, writes=writes)
@@ -184,18 +184,18 @@ def _require_stable(edit: Edit, nest: Nest, condition: PrimExpr, parts: Sequence
             edit.refuse(nest.site, message, help="only what does not change inside can be computed outside")
 
 
-def _require_first_values(edit: Edit, nest: Nest, outer: BlockSite) -> None:
-    """Where a reduction has no terms, its first values are stored as before."""
+def _require_reduction_init(edit: Edit, nest: Nest, outer: BlockSite) -> None:
+    """Where a reduction has no terms, its initial values are stored as before."""
     site = nest.site
     if site.block.init is None or has_terms(site):
         return
-    before, after = loop_of_first_values(site), loop_of_first_values(outer)
+    before, after = loop_of_reduction_init(site), loop_of_reduction_init(outer)
     if after is None and before is not None:
         after = next((loop for loop in nest.loops if loop is before), None)  # the new block stores them unconditionally
     if before is None or after is None:
         message = (
             f"{edit.name}: it is not proved that the reduction of block {site.block.name_hint} has terms, and without "
-            "any its first values would be stored where they were not, or not where they were"
+            "any its initial values would be stored where they were not, or not where they were"
         )
         edit.refuse(outer, message, help="decompose_reduction first")
 

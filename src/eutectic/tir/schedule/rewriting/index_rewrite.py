@@ -9,15 +9,15 @@ from eutectic.ir.node import Node, replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, logical_and
 from eutectic.ir.visit import rewrite
 from eutectic.support.deep import deep
+from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import TRUE
+from eutectic.tir.analysis.first_points import conjunction_of, variables_by_kind
+from eutectic.tir.analysis.index_facts import loops_of, reads_memory
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.state import Site
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import For, IfThenElse, SeqStmt, Stmt
-from eutectic.tir.transform.conditions import conjuncts, variables
-from eutectic.tir.transform.first_points import conjunction_of, variables_by_kind
-from eutectic.tir.transform.index_facts import loops_of, reads_memory
-from eutectic.tir.transform.statement_mutator import with_values
 
 
 def reindexed(

@@ -19,8 +19,8 @@ from eutectic.tir.iter_var import IterVar, Range
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.rewriting.layout_rewrite import index_map_argument
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, seq
-from eutectic.tir.transform.statement_mutator import with_values
 
 Value = Callable[[Sequence[Var]], PrimExpr]
 

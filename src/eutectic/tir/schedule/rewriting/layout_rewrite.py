@@ -10,15 +10,15 @@ from eutectic.ir.node import Node, replace
 from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.access import block_access
+from eutectic.tir.analysis.index_facts import reads_memory
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.iter_var import Range
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.state import BlockSite
+from eutectic.tir.statement_mutator import StmtMutator, rewrite_expr, updated, with_values
 from eutectic.tir.stmt import BufferStore, For, Stmt
-from eutectic.tir.transform.index_facts import reads_memory
-from eutectic.tir.transform.statement_mutator import StmtMutator, rewrite_expr, updated, with_values
 
 
 def index_map_argument(
@@ -105,12 +105,12 @@ class Relaying(StmtMutator):
         if not any(self._concerns(region) for region in (*made.reads, *made.writes)):
             return made
         reads, writes = block_access(made)
-        return updated(made, reads=self._restated(made.reads, reads), writes=self._restated(made.writes, writes))
+        return updated(made, reads=self._recomputed(made.reads, reads), writes=self._recomputed(made.writes, writes))
 
     def _concerns(self, region: BufferRegion) -> bool:
         return any(item is self.old for item in post_order(region))
 
-    def _restated(self, stated: Sequence[BufferRegion], found: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
+    def _recomputed(self, stated: Sequence[BufferRegion], found: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
         """The regions that a block states, with what is found in the place of those that have to do with the buffer."""
         out: dict[Buffer, BufferRegion] = {}
         fresh = {region.buffer: region for region in found}

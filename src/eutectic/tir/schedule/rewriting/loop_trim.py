@@ -7,17 +7,17 @@ from typing import Final
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import LT, IntImm, PrimExpr, Var
 from eutectic.support.deep import deep
+from eutectic.tir.analysis.conditions import conjuncts
+from eutectic.tir.analysis.first_points import conjunction_of
 from eutectic.tir.block import BlockRealize
-from eutectic.tir.schedule.rewriting.regions import Restating
+from eutectic.tir.schedule.rewriting.regions import RegionRecomputer
+from eutectic.tir.statement_mutator import is_zero
 from eutectic.tir.stmt import For, SeqStmt, Stmt
-from eutectic.tir.transform.conditions import conjuncts
-from eutectic.tir.transform.first_points import conjunction_of
-from eutectic.tir.transform.statement_mutator import is_zero
 
 _TRIMMED: Final = ("serial", "unrolled", "parallel")  # lanes and threads are as many as they are
 
 
-class Trimming(Restating):
+class Trimming(RegionRecomputer):
     """Ends loops before the iterations in which no block of theirs runs.
 
     before: for j in range(14): block where j < 13

@@ -26,6 +26,7 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.tir.access import Interval, relax
 from eutectic.tir.analysis.accesses import Access, Accesses, accesses_of, domains_of
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import TRUE, Conflict, conjunction, context_of, in_bounds, may_meet
 from eutectic.tir.analysis.program_order import fixed_loops, part_of
 from eutectic.tir.block import BlockRealize
@@ -34,11 +35,10 @@ from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, LoopRV
 from eutectic.tir.schedule.legality.scope import known_accesses, require_closed, require_one_name_each, scope_of
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
-from eutectic.tir.schedule.rewriting.regions import restated
+from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
 from eutectic.tir.schedule.rewriting.removal import taken_out
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
 from eutectic.tir.stmt import For, SeqStmt, Stmt, parts_of, seq
-from eutectic.tir.transform.conditions import variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def move_of(edit: Edit, block: BlockLike, loop: LoopRV) -> Move:
     last = first[depth - 1]
     if not isinstance(last, SeqStmt):  # neither is around the other
         message = f"{edit.name}: one of block {name} and loop {other} is in the init of block {scope.block.name_hint}"
-        edit.refuse([site, target], message, help="what computes first values stays in the init")
+        edit.refuse([site, target], message, help="what computes initial values stays in the init")
     require_closed(edit, site, first[:depth])
     require_one_name_each(edit, site)
     parts = tuple(next(k for k, part in enumerate(last.seq) if part is line[depth]) for line in (first, second))
@@ -268,7 +268,7 @@ def placed(edit: Edit, move: Move, made: BlockRealize, loops: Sequence[For], pla
     without = replaced(move.scope.stmt, taken_out(edit, move.block))
     scope = replaced(without, {move.loop.stmt: fresh})
     assert isinstance(scope, BlockRealize)
-    return Placed(made, tuple(nest), replace(scope, block=restated(scope.block)), fresh)
+    return Placed(made, tuple(nest), replace(scope, block=with_recomputed_regions(scope.block)), fresh)
 
 
 def child_of(loop: For, access: Access) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from eutectic.tir.access import block_access
 from eutectic.tir.block import Block
-from eutectic.tir.transform.statement_mutator import StmtMutator, updated
+from eutectic.tir.statement_mutator import StmtMutator, updated
 
 
-class Restating(StmtMutator):
+class RegionRecomputer(StmtMutator):
     """A mutator that states the regions of blocks anew when something in them has changed.
 
     Blocks that state no regions, as the root of a function, are left so.
@@ -16,10 +16,10 @@ class Restating(StmtMutator):
     def block(self, block: Block) -> Block:
         """A block with what is inside of it."""
         made = super().block(block)
-        return made if made is block else restated(made)
+        return made if made is block else with_recomputed_regions(made)
 
 
-def restated(block: Block) -> Block:
+def with_recomputed_regions(block: Block) -> Block:
     """A block with the regions that its body has; one that states none stays so."""
     if not block.reads and not block.writes:
         return block

@@ -20,7 +20,7 @@ class Pattern:
     """A description as one iteration of a block around it.
 
     Attributes:
-        init: The statement that stores first values; None when there are none.
+        init: The statement that stores initial values; None when there are none.
         body: What follows: loops around a block without an init.
     """
 
@@ -31,7 +31,7 @@ class Pattern:
 def pattern_of(desc: PrimFunc) -> Pattern:
     """The parts that a program is compared with."""
     state = ScheduleState(IRModule({"main": desc}))
-    edit = Edit("TensorIntrin", state, {}, function="main", dice=random.Random(0), level="none")
+    edit = Edit("TensorIntrin", state, {}, function="main", rng=random.Random(0), level="none")
     body = body_of(desc)
     if isinstance(body, For):
         nest = nest_under_loop(edit, edit.state.index("main").loops[body.loop_var])

@@ -11,12 +11,12 @@ from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order, rewrite
+from eutectic.tir.analysis.index_facts import looks_at_indices
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
 from eutectic.tir.schedule.rules.stage import Stage, loads, substitute
 from eutectic.tir.schedule.rules.work import operations
-from eutectic.tir.transform.index_facts import looks_at_indices
-from eutectic.tir.transform.substitute import fresh_lets
+from eutectic.tir.substitute import fresh_lets
 
 _MOST_CHEAP: Final = 6  # operations that are rather done twice than stored
 

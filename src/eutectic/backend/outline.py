@@ -1,0 +1,39 @@
+"""What one backend takes, outlined into functions of their own."""
+
+from __future__ import annotations
+
+from eutectic.backend.contract import PRECISIONS, Backend
+from eutectic.ir.module import IRModule
+from eutectic.ir.transform import Sequential
+from eutectic.support.errors import PassError
+from eutectic.support.shown import shown
+from eutectic.support.spelling import did_you_mean
+
+
+def outlined_for(mod: IRModule, backend: Backend, precision: str = "default") -> IRModule:
+    """A module with what a backend takes in functions of their own, which are not lowered yet.
+
+    Args:
+        mod: Graph functions whose bindings are in dataflow blocks.
+        backend: The backend.
+        precision: `default`, or `strict`: nothing that loses NaN or infinities.
+
+    Returns:
+        The partitioned module; `mod` itself when there is nothing to take.
+
+    Raises:
+        PassError: an unknown precision.
+    """
+    check_precision(precision)
+    return Sequential(list(backend.outline(precision)))(mod)
+
+
+def check_precision(precision: str) -> None:
+    """Refuse a precision that does not exist.
+
+    Raises:
+        PassError: it does not.
+    """
+    if precision not in PRECISIONS:
+        near = did_you_mean(str(precision), PRECISIONS)
+        raise PassError(f"unknown precision {shown(precision)}", help=near or f"one of {', '.join(PRECISIONS)}")

@@ -1,0 +1,246 @@
+"""What is known of the indices of a program: ranges of all its loops, and sums of loop variables in normal form.
+
+Most indices are sums of loop variables times constants; these are written in
+the normal form of `arith.Analyzer` without asking it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
+
+from eutectic.arith.analyzer import Analyzer
+from eutectic.ir.dtype import is_integer
+from eutectic.ir.prim_expr import Add, Call, IntImm, Mul, PrimExpr, Sub, Var, add, mul, sub
+from eutectic.ir.structural import structural_equal
+from eutectic.support.deep import deep
+from eutectic.support.errors import InternalError
+from eutectic.tir.block import BlockRealize
+from eutectic.tir.buffer import BufferLoad
+from eutectic.tir.iter_var import Range
+from eutectic.tir.statement_mutator import operands_of
+from eutectic.tir.stmt import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+)
+
+Linear: TypeAlias = dict[Var | None, int]  # coefficients of variables; that of None is the constant
+_LARGEST: Final = {"int32": 1 << 31, "int64": 1 << 63}
+MAX_STEPS: Final = 256
+
+
+class IndexFacts:
+    """Simplifies and proves under the ranges of all loops of a statement.
+
+    A loop variable stands for values of its loop wherever it appears, so that all
+    loops are made known at once.
+
+    Args:
+        root: The statement; loops in it define each variable once.
+    """
+
+    def __init__(self, root: Stmt) -> None:
+        self.analyzer = Analyzer()
+        for loop in loops_of(root):
+            self.analyzer.bind(loop.loop_var, Range(min=loop.min, extent=loop.extent))
+        self._done: dict[int, tuple[PrimExpr, PrimExpr]] = {}
+
+    def simplify(self, expr: PrimExpr) -> PrimExpr:
+        """An index in normal form."""
+        if isinstance(expr, (Var, IntImm)):
+            return expr
+        known = self._done.get(id(expr))
+        if known is None:
+            sums = linear(expr)
+            if sums is not None:
+                made = written(sums, expr.dtype)
+            else:
+                made = expr if looks_at_indices(expr) else self.analyzer.simplify(expr)
+            made = expr if alike(expr, made) else made
+            known = self._done[id(expr)] = (expr, made)
+        return known[1]
+
+    def condition(self, condition: PrimExpr) -> PrimExpr:
+        """A condition on indices in normal form; a condition on data is kept as it is."""
+        if reads_memory(condition) or looks_at_indices(condition):
+            return condition
+        made = self.analyzer.simplify(condition)
+        return condition if alike(condition, made) else made
+
+
+@deep
+def alike(a: PrimExpr, b: PrimExpr) -> bool:
+    """Whether two expressions are written alike."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or a.dtype != b.dtype:
+        return False
+    if isinstance(a, (Add, Sub, Mul)) and isinstance(b, (Add, Sub, Mul)):
+        return alike(a.b, b.b) and alike(a.a, b.a)
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return a.value == b.value
+    return not isinstance(a, Var) and structural_equal(a, b)
+
+
+def linear(expr: PrimExpr) -> Linear | None:
+    """`expr` as a sum of variables times constants; None when it is something else."""
+    out: Linear = {}
+    todo: list[tuple[PrimExpr, int]] = [(expr, 1)]
+    if expr.dtype not in _LARGEST:
+        return None
+    steps = 0
+    while todo:
+        steps += 1
+        item, factor = todo.pop()
+        match item:
+            case _ if steps > MAX_STEPS:  # shared parts are met again and again
+                return None
+            case IntImm():
+                out[None] = out.get(None, 0) + item.value * factor
+            case Var():
+                out[item] = out.get(item, 0) + factor
+            case Add():
+                todo += [(item.b, factor), (item.a, factor)]
+            case Sub():
+                todo += [(item.b, -factor), (item.a, factor)]
+            case Mul() if isinstance(item.b, IntImm):
+                todo.append((item.a, factor * item.b.value))
+            case Mul() if isinstance(item.a, IntImm):
+                todo.append((item.b, factor * item.a.value))
+            case _:
+                return None
+    limit = _LARGEST[expr.dtype]
+    return out if all(-limit < c < limit for c in out.values()) else None
+
+
+def written(sums: Linear, dtype: str) -> PrimExpr:
+    """A sum as an expression: large coefficients first, the constant last."""
+    last = sums.get(None, 0)
+    terms = [(var, c) for var, c in sums.items() if var is not None and c]
+    if not terms:
+        return IntImm(dtype, last)
+    terms.sort(key=lambda term: (term[1] < 0, -abs(term[1]), term[0].name))
+    first, coefficient = terms[0]
+    if coefficient < 0 and last > 0:
+        total: PrimExpr = IntImm(dtype, last)
+        last = 0
+    else:
+        total = mul(first, IntImm(dtype, coefficient))
+        terms = terms[1:]
+    for var, c in terms:
+        term = mul(var, IntImm(dtype, abs(c)))
+        total = sub(total, term) if c < 0 else add(total, term)
+    if last == 0:
+        return total
+    return add(total, IntImm(dtype, last)) if last > 0 else sub(total, IntImm(dtype, -last))
+
+
+def reads_memory(root: PrimExpr) -> bool:
+    """Whether an expression depends on memory, or on data that is not an index."""
+    return any(
+        isinstance(item, BufferLoad) or not (is_integer(item.dtype) or item.dtype == "bool") for item in _parts(root)
+    )
+
+
+def looks_at_indices(root: PrimExpr) -> bool:
+    """Whether an index is checked when an expression is computed, so that no part of it may be left out."""
+    return any(isinstance(item, Call) and getattr(item.op, "name", "") == "tir.checked_index" for item in _parts(root))
+
+
+def _parts(root: PrimExpr) -> Iterator[PrimExpr]:
+    """An expression and all below it, each object once."""
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        item = stack.pop()
+        if id(item) not in seen:
+            seen.add(id(item))
+            yield item
+            stack.extend(operands_of(item))
+
+
+# ---- walks over statements
+
+
+def bodies_of(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly below a statement."""
+    match stmt:
+        case For() | While() | LetStmt() | AttrStmt() | AssertStmt() | Allocate() | DeclBuffer():
+            return (stmt.body,)
+        case SeqStmt():
+            return stmt.seq
+        case IfThenElse():
+            return (stmt.then_case,) if stmt.else_case is None else (stmt.then_case, stmt.else_case)
+        case BlockRealize():
+            block = stmt.block
+            return (block.body,) if block.init is None else (block.init, block.body)
+        case _:
+            return ()
+
+
+def exprs_of(stmt: Stmt) -> tuple[PrimExpr, ...]:
+    """The expressions directly in a statement."""
+    match stmt:
+        case BufferStore():
+            given = (stmt.value, *stmt.indices)
+            return given if stmt.predicate is None else (*given, stmt.predicate)
+        case Evaluate() | LetStmt():
+            return (stmt.value,)
+        case AttrStmt():
+            return (stmt.value, stmt.node) if isinstance(stmt.node, PrimExpr) else (stmt.value,)
+        case For():
+            return (stmt.min, stmt.extent)
+        case While() | IfThenElse() | AssertStmt():
+            return (stmt.condition,)
+        case Allocate():
+            return (*stmt.extents, stmt.condition)
+        case BlockRealize():
+            return (*stmt.iter_values, stmt.predicate)
+        case DeclBuffer() | SeqStmt():
+            return ()
+        case _:
+            raise InternalError(f"{type(stmt).__name__} is not a statement of tensor programs")
+
+
+def statements(root: Stmt) -> Iterable[Stmt]:
+    """All statements from `root` on, outer ones first, in the order of the program."""
+    stack = [root]
+    while stack:
+        stmt = stack.pop()
+        yield stmt
+        stack.extend(reversed(bodies_of(stmt)))
+
+
+def loops_of(root: Stmt) -> list[For]:
+    """All loops from `root` on, outer ones first."""
+    return [stmt for stmt in statements(root) if isinstance(stmt, For)]
+
+
+def has_checks(root: Stmt) -> bool:
+    """Whether indices are checked in or below a statement."""
+    return any(
+        isinstance(item, Call) and getattr(item.op, "name", "") == "tir.checked_index" for item in expressions(root)
+    )
+
+
+def expressions(root: Stmt) -> Iterable[PrimExpr]:
+    """All expressions in and below a statement, each object once."""
+    seen: set[int] = set()
+    for stmt in statements(root):
+        stack = list(exprs_of(stmt))
+        while stack:
+            item = stack.pop()
+            if id(item) not in seen:
+                seen.add(id(item))
+                yield item
+                stack.extend(operands_of(item))
