@@ -10,7 +10,7 @@ from eutectic.backend.contract import LoweredRegion
 from eutectic.backend.llvm.pool_text import team_code
 from eutectic.backend.llvm.program import library_code
 from eutectic.relax.expr import Function
-from eutectic.runtime.library import LibraryKernel, LoadedKernel, NativeCall
+from eutectic.runtime.library import LibraryKernel, LoadedKernel, NativeInterface, VaryingKernel
 from eutectic.runtime.loading import Loading
 from eutectic.runtime.program import Program
 from eutectic.support.errors import CodegenError
@@ -45,13 +45,13 @@ class Libraries:
             raise CodegenError(f"external function {symbol} is in no module", help="run RunCodegen first")
         return self.kernels[symbol]
 
-    def loaded(self, symbol: str) -> LoadedKernel:
+    def loaded(self, symbol: str) -> LoadedKernel | VaryingKernel:
         """The same, loaded."""
         return self.loading.library(self.kernel(symbol))
 
-    def native(self) -> dict[str, NativeCall]:
+    def native(self) -> dict[str, NativeInterface]:
         """Those that native code can call."""
-        found = {symbol: self.loaded(symbol).native for symbol in self.kernels}
+        found = {symbol: self.loading.interface(kernel) for symbol, kernel in self.kernels.items()}
         return {symbol: call for symbol, call in found.items() if call is not None}
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from eutectic.backend.llvm.entry import Bounds
+from eutectic.backend.size_data import size_data
 from eutectic.driver.libraries import Libraries
 from eutectic.driver.native import NativeBuilder, needed_outside, runs
 from eutectic.driver.parameters import Sizes, Unpacked, bound, parameter, unpack, value_check
-from eutectic.driver.size_data import size_data
 from eutectic.ir.dtype import to_numpy
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
@@ -371,7 +371,9 @@ class _Linker:
             symbol, [*made_before, *bindings], needed, self.mod, self.bounds(), self.libraries
         )
         inputs: list[Operand] = [self.operand(var) for var in segment.inputs]
-        inputs.append(Literal(tuple(self.size(symbol) for symbol in segment.symbols)))
+        inputs.append(Literal(tuple(map(self.size, segment.symbols))))
+        if varying := [size for sizes in segment.plan.varying for size in sizes]:
+            inputs.append(Literal(tuple(map(self.size, varying))))
         made = tuple((tuple(map(self.size, t.dims)), to_numpy(t.dtype)) for t in segment.plan.outputs)
         slots = tuple(self.new_slot() for _ in made)
         self.instructions.append(RunNative(name, tuple(inputs), made, slots, code))

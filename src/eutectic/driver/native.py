@@ -21,7 +21,7 @@ from eutectic.ir.transform import PassContext
 from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.expr import Call, Function, Var
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
-from eutectic.runtime.library import NativeCall
+from eutectic.runtime.library import NativeInterface
 from eutectic.runtime.native_code import NativeCode
 from eutectic.runtime.team import available_threads
 from eutectic.target import Target
@@ -110,7 +110,7 @@ class NativeBuilder:
 
 
 def runs(
-    function: Function, mod: IRModule, libraries: Mapping[str, NativeCall], one_by_one: bool
+    function: Function, mod: IRModule, libraries: Mapping[str, NativeInterface], one_by_one: bool
 ) -> Iterator[tuple[bool, list[Any]]]:
     """The bindings of a function in order, in runs that are native or not."""
     found: list[Any] = []

@@ -45,7 +45,7 @@ from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticError, LoadError
 
 MAGIC: Final = b"eutectic"
-VERSION: Final = 1
+VERSION: Final = 2
 _HEAD: Final = struct.Struct("<8sIQ")
 _ALIGNMENT: Final = 64
 _CLASSES: Final[dict[str, type]] = {
@@ -97,8 +97,7 @@ def to_bytes(program: Program | SavedModel) -> bytes:
     """A program, or a model around one, as bytes.
 
     Raises:
-        LoadError: a part of it belongs to the compiler: an operator that runs in Python, or a kernel of a library that
-            is compiled when its sizes are known.
+        LoadError: a part of it belongs to the compiler: an operator that runs in Python.
     """
     writer = _Writer()
     root = writer.data(program)
@@ -197,12 +196,6 @@ class _Writer:
                 raise LoadError(
                     f"{value.name} runs in Python, so the program cannot be written",
                     help="the report lists such operators; leave them out of the model",
-                )
-            case LibraryKernel() if value.graph is not None:
-                raise LoadError(
-                    f"{value.symbol} is compiled by {value.library} when its sizes are known, so the program cannot be "
-                    "written",
-                    help='compile with fixed sizes, or for target="llvm"',
                 )
             case _ if type(value).__name__ in _CLASSES:
                 return {"of": type(value).__name__, "fields": self.fields(value)}

@@ -17,6 +17,7 @@ from eutectic.backend.dnnl.context import Context
 from eutectic.backend.dnnl.library import Library, Owner, load
 from eutectic.backend.dnnl.lower import lower
 from eutectic.backend.dnnl.native import Record
+from eutectic.backend.dnnl.packed import PackedConstants
 from eutectic.backend.dnnl.plan import Plan, Planner
 from eutectic.backend.dnnl.spec import RegionSpec, TensorSpec
 from eutectic.backend.dnnl.steps import refuse
@@ -216,6 +217,7 @@ def compile_region(
     threads: int | None = None,
     code: ObjectCode | None = None,
     guarded: bool = False,
+    packed: PackedConstants | None = None,
 ) -> Region:
     """Build the primitives of a region and pack its constants.
 
@@ -226,6 +228,7 @@ def compile_region(
             that is OMP_NUM_THREADS or the affinity mask.
         code: The loaded code of `native_text`, for calls from native code; None leaves Python as the only caller.
         guarded: Whether calls from native code refuse inputs that are not finite.
+        packed: Where packed constants are shared with the same region for other sizes.
 
     Raises:
         CodegenError: oneDNN cannot do a step, or a constant does not fit.
@@ -239,7 +242,7 @@ def compile_region(
     owner = Owner(library)
     try:
         # The number of threads is part of how kernels divide their work, so it is fixed here.
-        plan = pools.on_living_pool(_plan, spec, constants, library, owner, count)
+        plan = pools.on_living_pool(_plan, spec, constants, library, owner, count, packed)
     except EutecticError as error:
         owner.close()
         error.with_note(f"in region {spec.symbol!r} ({spec.source})")
@@ -251,9 +254,16 @@ def compile_region(
     return Region(spec, library, owner, plan, count, record)
 
 
-def _plan(spec: RegionSpec, constants: Mapping[str, np.ndarray], library: Library, owner: Owner, threads: int) -> Plan:
+def _plan(
+    spec: RegionSpec,
+    constants: Mapping[str, np.ndarray],
+    library: Library,
+    owner: Owner,
+    threads: int,
+    packed: PackedConstants | None,
+) -> Plan:
     with pools.thread_count(library, threads):
-        planner = Planner(spec, constants, library, owner)
+        planner = Planner(spec, constants, library, owner, packed)
         for step in spec.steps:
             if step.dst.size:
                 lower(planner, step)

@@ -17,6 +17,7 @@ from eutectic.backend.dnnl import abi
 from eutectic.backend.dnnl.arena import Lifetime, place
 from eutectic.backend.dnnl.layout import Layout, LayoutTable
 from eutectic.backend.dnnl.library import Library, Owner
+from eutectic.backend.dnnl.packed import PackedConstants
 from eutectic.backend.dnnl.primitives import Primitive, PrimitiveFactory
 from eutectic.backend.dnnl.spec import RegionSpec, TensorSpec
 from eutectic.backend.dnnl.steps import refuse
@@ -85,13 +86,22 @@ class Planner:
         constants: A value for each of its constants.
         library: oneDNN.
         owner: Keeps descriptors and primitives.
+        packed: Where packed constants are shared with other plans of the same region.
 
     Raises:
         CodegenError: a constant is missing or has another shape or dtype.
     """
 
-    def __init__(self, spec: RegionSpec, constants: Mapping[str, np.ndarray], library: Library, owner: Owner) -> None:
+    def __init__(
+        self,
+        spec: RegionSpec,
+        constants: Mapping[str, np.ndarray],
+        library: Library,
+        owner: Owner,
+        packed: PackedConstants | None = None,
+    ) -> None:
         self.library = library
+        self._shared = packed or PackedConstants()
         self.layouts = LayoutTable(library, owner)
         self.factory = PrimitiveFactory(library, owner, self.layouts)
         self.tensors = spec.tensors()
@@ -211,19 +221,22 @@ class Planner:
         if by_name not in self._by_name:
             content = (hashlib.blake2b(self._host[name].reshape(-1).view(np.uint8).data).digest(), view, target)
             if content not in self._by_content:
-                self._by_content[content] = self._pack(self._host[name], target, view)
+                self._by_content[content] = self._pack(name, target, view)
             self._by_name[by_name] = self._by_content[content]
         return self._by_name[by_name]
 
-    def _pack(self, value: np.ndarray, target: Layout, view: Layout) -> Version:
-        packed = aligned(target.nbytes)
+    def _pack(self, name: str, target: Layout, view: Layout) -> Version:
+        buffer = Buffer("constant", len(self._packed), target.nbytes)
+        self._packed.append(self._shared.get(name, view, target, lambda: self._in_layout(name, target, view)))
+        return Version(buffer, target)
+
+    def _in_layout(self, name: str, target: Layout, view: Layout) -> np.ndarray:
+        value, packed = self._host[name], aligned(target.nbytes)
         if view.same_bytes(target):
             packed[:] = value.reshape(-1).view(np.uint8)
         else:
             self._copy(value, view, packed, target)
-        buffer = Buffer("constant", len(self._packed), target.nbytes)
-        self._packed.append(packed)
-        return Version(buffer, target)
+        return packed
 
     def _copy(self, src: np.ndarray, view: Layout, dst: np.ndarray, target: Layout) -> None:
         primitive = self.factory.reorder(view, target)

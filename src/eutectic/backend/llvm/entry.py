@@ -19,6 +19,7 @@ from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.plan import (
+    LIBRARY_TABLE,
     CopyStep,
     KernelStep,
     LibraryStep,
@@ -61,7 +62,8 @@ def entry_text(plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds])
     """The LLVM module of a plan.
 
     It has variables that are set when it is loaded: `constants`, an array of pointers; `libraries`, for each library
-    kernel the function and its first argument; `team`, the team's record; `threads`, how many threads a call uses.
+    kernel the function and its first argument, unless a call is given such a table because their sizes vary; `team`,
+    the team's record; `threads`, how many threads a call uses.
     """
     writer = _Entry(plan, machine, bounds)
     checks = writer.entry()
@@ -114,7 +116,7 @@ class _Entry:
         self.works: list[str] = []  # the functions that the team's threads run
         self._work_declared: dict[str, str] = {}
         self.messages: list[str] = []
-        self.symbols = [*self._defined(), *plan.symbols]
+        self.symbols = [*self._defined(), *plan.integers]
         self._strings: dict[str, str] = {}
 
     def _defined(self) -> list[ScalarVar]:
@@ -215,10 +217,10 @@ class _Entry:
         emitter = ExprEmitter(text, self.machine.lanes())
         emitter.wraps = True  # sizes may be any numbers until they were looked at
         tensors = [*plan.inputs, *plan.outputs]
-        count = len(tensors) + len(plan.symbols)
+        count = len(tensors) + len(plan.integers)
         self._require(f"icmp eq i32 %count, {count}", f"{plan.name} takes {count} arguments: inputs, then outputs")
         records = [self._tensor_argument(i, tensor) for i, tensor in enumerate(tensors)]
-        for i, symbol in enumerate(plan.symbols):
+        for i, symbol in enumerate(plan.integers):
             emitter.indices[symbol] = self._integer_argument(len(tensors) + i, symbol)
         for record, tensor in zip(records, tensors, strict=True):
             self._bind_symbols(emitter, record, tensor)
@@ -270,10 +272,11 @@ class _Entry:
             at = text.assign(f"getelementptr inbounds ptr, ptr {table}, i64 {i}")
             text.do(f"store ptr {self._frame_pointer(emitter, frame, tensor, arena)}, ptr {at}, align 8")
         space = self._frame_pointer(emitter, frame, step.workspaces[0], arena) if step.workspaces else "null"
+        known = "@libraries"
+        if self.plan.prepared:
+            known = text.assign(f"inttoptr i64 {emitter.indices[LIBRARY_TABLE]} to ptr")
         run, own = (
-            text.assign(
-                f"load ptr, ptr {text.assign(f'getelementptr inbounds ptr, ptr @libraries, i64 {number}')}, align 8"
-            )
+            text.assign(f"load ptr, ptr {text.assign(f'getelementptr ptr, ptr {known}, i64 {number}')}, align 8")
             for number in (2 * step.number, 2 * step.number + 1)
         )
         status = text.assign(f"call i32 {run}(ptr {own}, ptr {table}, ptr {space})")
