@@ -87,8 +87,8 @@ class CompiledModel:
         """The model as data: the program with its native code, the signature, the report and the module's text.
 
         Raises:
-            LoadError: a part of it belongs to the compiler: an operator that runs in Python, or a kernel of a library
-                that is compiled when its sizes are known.
+            LoadError: a part of it belongs to the compiler: an operator that only the compiler can run; names it, its
+                module and its line.
         """
         signature: Any = self._signature
         program = self.executable.complete()
