@@ -96,6 +96,7 @@ def compile(
         executable = link(lowered, libraries, "main", NativeBuilder(chosen, threads))
         steps.done()
     stages = Stages(ctx.records, lowered)
+    partitioned, kept = libraries.shelf.put(stages.partitioned), libraries.shelf.put(lowered)
     notes += [f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks)]
     seconds = time.perf_counter() - start
     report = CompileReport(
@@ -108,10 +109,10 @@ def compile(
     )
 
     def apart() -> Executable:
-        return link(lowered, libraries, "main", NativeBuilder(chosen, threads, one_by_one=True))
+        return link(kept.module, libraries, "main", NativeBuilder(chosen, threads, one_by_one=True))
 
-    made = CompiledModel(executable, signature, report, (stages.partitioned, lowered), apart=apart, threads=threads)
-    del mod, stages, ctx
+    made = CompiledModel(executable, signature, report, (partitioned, kept), apart=apart, threads=threads)
+    del mod, lowered, stages, ctx
     give_back()
     return made
 

@@ -80,11 +80,14 @@ def link(
         CodegenError: the function takes something that is not a tensor, or calls a kernel that is not there.
     """
     known = libraries or Libraries()
+    program = program_of(mod, known, name, native)
+    kept = known.shelf.put(mod)
+    known.strip()
 
     def otherwise() -> Executable:
-        return Executable(program_of(mod, known, name, native, by_reference=True), known.loading)
+        return Executable(program_of(kept.module, known, name, native, by_reference=True), known.loading)
 
-    return Executable(program_of(mod, known, name, native), known.loading, otherwise if known.kernels else None)
+    return Executable(program, known.loading, otherwise if known.kernels else None)
 
 
 def program_of(
@@ -143,7 +146,7 @@ class _Linker:
 
         def external(symbol: str, args: Sequence[Any], infos: Sequence[StructInfo]) -> Any:
             if self.by_reference and symbol in self.libraries:
-                return Interpreter(IRModule({symbol: self.libraries.functions[symbol]})).run(symbol, *args)
+                return Interpreter(IRModule({symbol: self.libraries.function(symbol)})).run(symbol, *args)
             made = [np.empty(_static(info), to_numpy(info.dtype)) for info in tensor_infos(infos)]
             given = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in args]
             self.libraries.loaded(symbol)(given, made)
@@ -345,7 +348,7 @@ class _Linker:
 
     def reference(self, symbol: str, given: tuple[Operand, ...], infos: Any, slots: tuple[int, ...]) -> None:
         """Compute what a library would compute, without it."""
-        function = self.libraries.functions[symbol]
+        function = self.libraries.function(symbol)
         program = self.libraries.reference(function)
         if program is not None:
             self.instructions.append(RunProgram(symbol, given, infos, slots, program))

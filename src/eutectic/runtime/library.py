@@ -11,6 +11,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 
+from eutectic.runtime.constants import Constants
+
 Array: TypeAlias = np.ndarray[Any, Any]
 SPECIAL_VALUES: Final = 1  # status of a native call whose inputs have values that the library would compute wrongly
 OTHER_THREAD: Final = 2  # status of a native call that this thread cannot make, since a fork took its helpers away
@@ -24,7 +26,7 @@ class LibraryKernel:
         library: Name of the backend that loads it.
         symbol: Name by which the program calls it.
         description: What the library is asked, as JSON data; only the backend reads it.
-        constants: Values that it is loaded with, by name.
+        constants: Values that it is loaded with, by name; given as any mapping.
         sizes: For each size that varies from call to call where it is found: the number of an operand, and an axis of
             that tensor, or a place in it when the operand is a tuple of sizes. Nothing for a kernel of fixed sizes.
         native_text: LLVM module with the function that native code calls; the same text for many kernels. Empty when
@@ -36,11 +38,15 @@ class LibraryKernel:
     library: str
     symbol: str
     description: Mapping[str, Any]
-    constants: Mapping[str, Array]
+    constants: Constants
     sizes: tuple[tuple[int, int], ...] = ()
     native_text: str = ""
     code: bytes = b""
     team: bytes = b""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.constants, Constants):
+            object.__setattr__(self, "constants", Constants(self.constants))
 
     def sizes_of(self, operands: Sequence[Any]) -> tuple[int, ...]:
         """The sizes that vary, for some operands: arrays, and tuples of sizes."""

@@ -8,6 +8,7 @@ from eutectic.backend.dnnl.codegen import lower_function
 from eutectic.backend.dnnl.native_text import native_text
 from eutectic.backend.dnnl.special_values import loses_specials
 from eutectic.relax.expr import Function
+from eutectic.runtime.constants import Constants
 from eutectic.runtime.library import LibraryKernel
 
 BACKEND: Final = "dnnl"
@@ -29,4 +30,6 @@ def describe(function: Function) -> LibraryKernel:
         "sizes": list(lowered.names),
         "guarded": loses_specials(lowered.spec),
     }
-    return LibraryKernel(BACKEND, lowered.spec.symbol, description, lowered.constants, lowered.sizes, native_text())
+    return LibraryKernel(
+        BACKEND, lowered.spec.symbol, description, Constants(lowered.constants), lowered.sizes, native_text()
+    )

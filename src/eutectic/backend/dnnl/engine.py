@@ -14,14 +14,17 @@ import numpy as np
 
 from eutectic.backend.dnnl import threads as pools
 from eutectic.backend.dnnl.context import Context
+from eutectic.backend.dnnl.layout import Layout, LayoutTable
 from eutectic.backend.dnnl.library import Library, Owner, load
 from eutectic.backend.dnnl.lower import lower
 from eutectic.backend.dnnl.native import Record
 from eutectic.backend.dnnl.packed import PackedConstants
-from eutectic.backend.dnnl.plan import Plan, Planner
+from eutectic.backend.dnnl.plan import Plan, Planner, Version
+from eutectic.backend.dnnl.primitives import PrimitiveFactory
+from eutectic.backend.dnnl.reordering import reorder
 from eutectic.backend.dnnl.spec import RegionSpec, TensorSpec
 from eutectic.backend.dnnl.steps import refuse
-from eutectic.runtime.aligned import address
+from eutectic.runtime.aligned import address, aligned
 from eutectic.runtime.library import NativeCall
 from eutectic.runtime.object_code import ObjectCode
 from eutectic.support.errors import CallError, EutecticError
@@ -142,6 +145,32 @@ class Region:
         if record is None:
             return None
         return NativeCall(record.run, record.address, tuple(operands), self.arena_bytes, record.explain, record)
+
+    def constant(self, name: str) -> np.ndarray | None:
+        """A constant as it was given, made from what is packed; None when it is not packed, or padded beyond that.
+
+        Reorders move bits, so that these are those that were given.
+        """
+        live = self._open()
+        if name not in live.plan.sources:
+            return None
+        version, view = live.plan.sources[name]
+        spec = self.spec.tensors()[name]
+        plain = aligned(4 * spec.size)
+        if version.layout.text == "opaque" or 4 * spec.size != view.nbytes:
+            return None
+        pools.on_living_pool(self._unpack, live, version, view, plain)
+        return plain.view(np.float32).reshape(spec.shape)
+
+    def _unpack(self, live: _Live, version: Version, view: Layout, plain: np.ndarray) -> None:
+        scope = Owner(self._library)
+        try:
+            factory = PrimitiveFactory(self._library, scope, LayoutTable(self._library, scope))
+            packed = live.plan.constants[version.buffer.index]
+            with pools.thread_count(self._library, self.threads):
+                reorder(self._library, factory, packed, version.layout, plain, view)
+        finally:
+            scope.close()
 
     def close(self) -> None:
         """Give everything back, once running calls are done; also happens when the region is collected."""

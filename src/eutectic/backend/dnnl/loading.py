@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ from eutectic.backend.dnnl.spec import RegionSpec
 from eutectic.backend.dnnl.special_values import all_finite, finite_constants
 from eutectic.backend.dnnl.steps import TensorSpec
 from eutectic.runtime.aligned import address
+from eutectic.runtime.constants import Constants, same_bits
 from eutectic.runtime.library import LibraryKernel, NativeCall
 from eutectic.runtime.native import SpecialValues
 from eutectic.runtime.object_code import ObjectCode
@@ -41,7 +42,9 @@ def load(kernel: LibraryKernel, threads: int | None) -> StaticRegion | VaryingRe
     """
     if kernel.sizes:
         return VaryingRegion(kernel, threads)
-    return StaticRegion(kernel, threads, RegionSpec.from_json(kernel.description["spec"]), _is_usable(kernel))
+    made = StaticRegion(kernel, threads, RegionSpec.from_json(kernel.description["spec"]), _is_usable(kernel))
+    made.hold(kernel.constants)
+    return made
 
 
 def _is_guarded(kernel: LibraryKernel) -> bool:
@@ -100,6 +103,18 @@ class StaticRegion:
         known = spec.tensors()
         self._tensors: tuple[TensorSpec, ...] = (*spec.inputs, *(known[name] for name in spec.outputs))
         self.native: NativeCall | None = self.region.native_call(self._sources) if self._usable else None
+
+    def hold(self, constants: Constants) -> None:
+        """Let the packed constants stand for the plain ones, where they have all of their bits."""
+        for name in constants:
+            found = self.region.constant(name)
+            if found is not None and same_bits(found, constants[name]):
+                constants.derive(name, partial(self._unpacked, name))
+
+    def _unpacked(self, name: str) -> Array:
+        found = self.region.constant(name)
+        assert found is not None  # it was there when the plain one was let go
+        return found
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Fill `outputs`; all arrays C-contiguous, of the sizes the region was made for.
