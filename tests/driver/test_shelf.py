@@ -125,3 +125,19 @@ def test_other_bits(other: np.ndarray):
     zero = np.array([0.0, 1.0], "float32")
     assert same_bits(zero, zero.copy())
     assert not same_bits(zero, other)
+
+
+def test_native_code_and_modules_share_constants():
+    x = np.ones((2, 30), np.float32)
+    table = np.zeros(30 * 50 * 4 + 64, np.uint8)
+    start = (8 - table.__array_interface__["data"][0]) % 64  # not where native code wants it
+    weight = table[start : start + 30 * 50 * 4].view(np.float32).reshape(30, 50)
+    weight[...] = numbers(30, 50)
+    mod = graph({"x": (2, 30)}, lambda bb, given: op.matmul(given, eutectic.relax.const(weight)))
+    model = eutectic.compile(mod, target="llvm")
+    (code,) = (step.code for step in model.executable.instructions)
+    loaded = model.executable._loading.native(code)
+    for one in (model.module, model.lowered):
+        (held,) = (array for array in constants(one) if array.shape == (30, 50))
+        assert any(np.shares_memory(held, array) for array in loaded._arrays)
+    np.testing.assert_allclose(model(x), x @ weight, rtol=1e-5)

@@ -11,8 +11,9 @@ import numpy as np
 from eutectic.backend.contract import LoweredRegion
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
-from eutectic.ir.visit import rewrite
+from eutectic.ir.visit import post_order, rewrite
 from eutectic.relax.expr import Constant, Function
+from eutectic.runtime.aligned import aligned_array
 from eutectic.runtime.constants import Constants
 from eutectic.runtime.library import LibraryKernel
 
@@ -20,6 +21,27 @@ Array: TypeAlias = np.ndarray[Any, Any]
 _Place: TypeAlias = tuple[int, int, str]  # address, bytes, dtype
 _NAMED: Final = "const_name_to_constant"  # attribute of a module after RunCodegen
 _REGIONS: Final = "external_mods"
+
+
+def aligned_constants(mod: IRModule) -> Callable[[IRModule], IRModule]:
+    """What gives modules the constants of one of them at addresses that native code likes.
+
+    Native code would make copies, and the modules would keep the others.
+
+    Args:
+        mod: The module that is linked.
+    """
+    found = {id(array): (array, aligned_array(array)) for array in _constants_of(mod)}
+
+    def aligned(array: Array) -> Array:
+        return found[id(array)][1] if id(array) in found else array
+
+    return lambda other: _changed(other, aligned)
+
+
+def _constants_of(mod: IRModule) -> list[Array]:
+    functions = (function for _, function in mod.functions_items() if isinstance(function, Function))
+    return [node.data for function in functions for node in post_order(function) if isinstance(node, Constant)]
 
 
 class Shelf:

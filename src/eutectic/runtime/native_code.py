@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from eutectic.runtime.aligned import ALIGNMENT, address, aligned
+from eutectic.runtime.aligned import address, aligned_array
 from eutectic.runtime.library import LibraryKernel, NativeCall
 from eutectic.runtime.native import NativeFunction, raise_address
 from eutectic.runtime.object_code import ObjectCode
@@ -106,7 +106,7 @@ class LoadedCode:
         runtime = team_code(code.team)
         imports = {symbol: runtime.address(symbol) for symbol in (BARRIER, RUN)}
         self._library = ObjectCode(code.objects, {**imports, RAISE: raise_address()})
-        self._arrays = [_aligned(array) for array in code.constants]
+        self._arrays = [aligned_array(array) for array in code.constants]
         self._fill("constants", list(map(address, self._arrays)))
         self._fill("libraries", list(self._fixed.table) if self._fixed is not None else [])
         self._fill("team", [team(code.team, code.threads)])
@@ -176,12 +176,3 @@ def _other_build(kernel: LibraryKernel, call: NativeCall, planned: int) -> LoadE
         f"{call.workspace_bytes} bytes for itself here, and {planned} were planned",
         help="compile the model again with the library that is installed here",
     )
-
-
-def _aligned(array: Array) -> Array:
-    """A C-contiguous array at an address that vectors like."""
-    if array.flags.c_contiguous and address(array) % ALIGNMENT == 0:
-        return array
-    made: Array = aligned(array.nbytes).view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return made
