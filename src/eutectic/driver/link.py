@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from eutectic.backend.llvm.entry import Bounds
+from eutectic.backend.llvm.entry_arguments import Bounds
 from eutectic.backend.size_data import size_data
+from eutectic.driver.host_calls import operator_call, place_of
 from eutectic.driver.libraries import Libraries
 from eutectic.driver.native import NativeBuilder, needed_outside, runs
 from eutectic.driver.parameters import Sizes, Unpacked, bound, parameter, unpack, value_check
@@ -37,17 +38,15 @@ from eutectic.relax.expr import (
     Var,
     VarBinding,
 )
-from eutectic.relax.interpret import Interpreter, apply_op
+from eutectic.relax.interpret import Interpreter
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.runtime.executable import Executable
-from eutectic.runtime.host_operators import HOST_OPERATORS
 from eutectic.runtime.instructions import (
     CallHost,
     Check,
     Evaluate,
     Filled,
-    HostCall,
     Instruction,
     Literal,
     Operand,
@@ -305,21 +304,17 @@ class _Linker:
         if shape is not None:
             self.instructions.append(Reshape(op.name, operands[0], shape, slot))
             return
-        module, source = _place_of(call)
-        if isinstance(op, Op) and (attrs := _attrs_as_data(call)) is not None:
-            self.instructions.append(HostCall(op.name, attrs, operands, slot, module, source))
-            return
         if isinstance(op, Op):
-            name, function = op.name, partial(_apply, call)
             self.share(slot, *operands)
+            self.instructions.append(operator_call(call, operands, slot))
         elif isinstance(op, GlobalVar):
             if op not in self.mod:
                 raise CodegenError(f"{var.name_hint} calls {op.name_hint}, which the module does not have")
-            name, function = op.name_hint, partial(self.interpreter().run, op.name_hint)
             self.shared.add(slot)  # it may return a constant
+            run = partial(self.interpreter().run, op.name_hint)
+            self.instructions.append(CallHost(op.name_hint, run, operands, slot, *place_of(call)))
         else:
             raise CodegenError(f"{var.name_hint}: a call of a {type(op).__name__} cannot be linked")
-        self.instructions.append(CallHost(name, function, operands, slot, module, source))
 
     def shape_of_view(self, var: Var, call: Call) -> tuple[Size, ...] | None:
         """The shape under which an operator gives the elements of its first operand; None for other operators."""
@@ -446,29 +441,3 @@ def _slots_in(operands: Sequence[Operand]) -> list[int]:
         elif isinstance(operand, tuple):
             out += _slots_in(operand)
     return out
-
-
-def _attrs_as_data(call: Call) -> dict[str, Any] | None:
-    """Attributes of an operator that the runtime knows by name; None for other operators, and attributes."""
-    if call.op.name not in HOST_OPERATORS:
-        return None
-    attrs = dict(call.attrs.items()) if call.attrs is not None else {}
-    return attrs if all(map(_is_plain, attrs.values())) else None
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a value is a number, a text, nothing, or a tuple of numbers and texts."""
-    parts = value if isinstance(value, tuple) else (value,)
-    return all(part is None or isinstance(part, (bool, int, float, str)) for part in parts)
-
-
-def _place_of(call: Call) -> tuple[str, str]:
-    """The user's module and `file:line` that a call came from, as far as they are known."""
-    span = call.span
-    if span is None:
-        return "", ""
-    return span.module or "", f"{span.file}:{span.line}" if span.file else ""
-
-
-def _apply(call: Call, *args: Any) -> Any:
-    return apply_op(call, args)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eutectic.backend.llvm.entry import Bounds
+from eutectic.backend.llvm.entry_arguments import Bounds
 from eutectic.backend.llvm.graph import Segment, is_native, plan_segment
 from eutectic.backend.llvm.kernels import Built, cached_kernel, compiled_kernel
 from eutectic.backend.llvm.machine import machine_of

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from eutectic.backend.llvm.entry import Bounds, entry_symbol, entry_text
+from eutectic.backend.llvm.entry import entry_symbol, entry_text
+from eutectic.backend.llvm.entry_arguments import Bounds
 from eutectic.backend.llvm.kernels import Built
 from eutectic.backend.llvm.machine import Machine, machine_of
 from eutectic.backend.llvm.optimize import object_code
