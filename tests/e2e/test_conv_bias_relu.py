@@ -43,7 +43,8 @@ def calls(function) -> list[str]:
 def primitives(model: eutectic.CompiledModel, *args) -> list[str]:
     """What oneDNN computes; changes of layout are left out."""
     (loaded,) = model.executable.libraries()
-    region = loaded.region if loaded.native is not None else loaded.at(args).region
+    (kernel,) = model.executable._kernels()
+    region = (loaded.at(kernel.sizes_of(args)) if kernel.sizes else loaded).region
     kinds = [report.source.split()[0] for report in region.describe()]
     return [kind for kind in kinds if kind in ("convolution", "matmul", "pool", "binary", "eltwise")]
 

@@ -23,7 +23,6 @@ from eutectic.runtime.program import Program
 from eutectic.runtime.sizes import SizeExpr
 from eutectic.support.errors import EutecticError, LoadError
 from eutectic.testing.graphs import graph, weights
-from eutectic.tir import Var
 
 TARGETS = ["llvm", *(["llvm -libs=dnnl"] if availability().ok else [])]
 X = np.random.default_rng(0).standard_normal((1, 3, 6, 6)).astype(np.float32)
@@ -106,16 +105,6 @@ def test_what_runs_in_python_cannot_be_written():
     step = CallHost("relax.unique", lambda x: x, (0,), 1)
     with pytest.raises(LoadError, match=r"relax\.unique runs in Python"):
         to_bytes(Program((), (step,), 2, {}, (1,)))
-
-
-@pytest.mark.skipif(not availability().ok, reason="oneDNN is not there")
-def test_regions_that_are_compiled_when_sizes_are_known_cannot_be_written():
-    def body(bb, x):
-        return op.nn.relu(op.nn.conv2d(x, weights(4, 3, 3, 3)))
-
-    model = eutectic.compile(graph({"x": (Var("n", "int64"), 3, 6, 6)}, body), target="llvm -libs=dnnl")
-    with pytest.raises(LoadError, match="is compiled by dnnl when its sizes are known"):
-        to_bytes(model.executable.program)
 
 
 def test_code_for_another_processor_is_refused():

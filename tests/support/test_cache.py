@@ -274,7 +274,7 @@ def test_other_programs_and_machines_have_other_keys(folder: Path):
         {},
         {"workspaces": 3, "parallel": 1},
         {"workspaces": [[["no", 1], 2]], "parallel": 1},
-        {"workspaces": [[["var", 99], True]], "parallel": 0},
+        {"workspaces": [["v99", True]], "parallel": 0},
         {"workspaces": [["x"]], "parallel": 0},
     ],
 )

@@ -10,6 +10,7 @@ from eutectic.ir.transform import Pass
 from eutectic.ir.visit import post_order
 from eutectic.relax.dpl.table import FusionPattern
 from eutectic.relax.expr import Call, Function
+from eutectic.runtime.constants import Constants
 from eutectic.runtime.library import LibraryKernel
 from eutectic.target import Target
 
@@ -55,4 +56,4 @@ class DeviceLibrary(Backend):
             "composites": list(dict.fromkeys(str(name) for name in names if name)),
             "workspace_bytes": int(region.attr("WorkspaceSize") or 0),
         }
-        return LibraryKernel(self.name, str(region.attr("global_symbol")), description, {})
+        return LibraryKernel(self.name, str(region.attr("global_symbol")), description, Constants({}))

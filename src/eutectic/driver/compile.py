@@ -21,6 +21,7 @@ from eutectic.driver.pipeline import pipeline as passes_for
 from eutectic.driver.pipeline_text import Pipeline, members_to_run
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
 from eutectic.driver.report import CompileReport, host_records
+from eutectic.driver.shelf import aligned_constants
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.relax.expr import Function
@@ -92,10 +93,13 @@ def compile(
     with PassContext(remarks=True, verify=verify, validate=validate) as ctx:
         lowered = steps.run(plan, mod, ctx)
         steps.begin("load")
+        align = aligned_constants(lowered)
+        lowered = align(lowered)
         libraries = libraries_for(lowered, threads)
         executable = link(lowered, libraries, "main", NativeBuilder(chosen, threads))
         steps.done()
     stages = Stages(ctx.records, lowered)
+    partitioned, kept = libraries.shelf.put(align(stages.partitioned)), libraries.shelf.put(lowered)
     notes += [f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks)]
     seconds = time.perf_counter() - start
     report = CompileReport(
@@ -108,10 +112,10 @@ def compile(
     )
 
     def apart() -> Executable:
-        return link(lowered, libraries, "main", NativeBuilder(chosen, threads, one_by_one=True))
+        return link(kept.module, libraries, "main", NativeBuilder(chosen, threads, one_by_one=True))
 
-    made = CompiledModel(executable, signature, report, (stages.partitioned, lowered), apart=apart, threads=threads)
-    del mod, stages, ctx
+    made = CompiledModel(executable, signature, report, (partitioned, kept), apart=apart, threads=threads)
+    del mod, lowered, stages, ctx, align
     give_back()
     return made
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from eutectic.backend.registry import loader
 from eutectic.driver.report import CompileReport
+from eutectic.driver.shelf import Shelved
 from eutectic.ir.module import IRModule
 from eutectic.ir.printer import show_text
 from eutectic.relax.base import StructInfo
@@ -47,7 +48,7 @@ class CompiledModel:
         executable: Executable,
         signature: Signature,
         report: CompileReport,
-        made_from: tuple[IRModule, IRModule] | str,
+        made_from: tuple[Shelved, Shelved] | str,
         *,
         apart: Callable[[], Executable] | None = None,
         threads: int | None = None,
@@ -64,7 +65,7 @@ class CompiledModel:
         Raises:
             LoadError: the model was read from data.
         """
-        return self._modules("module")[0]
+        return self._modules("module")[0].module
 
     @property
     def lowered(self) -> IRModule:
@@ -73,9 +74,9 @@ class CompiledModel:
         Raises:
             LoadError: the model was read from data.
         """
-        return self._modules("lowered")[1]
+        return self._modules("lowered")[1].module
 
-    def _modules(self, name: str) -> tuple[IRModule, IRModule]:
+    def _modules(self, name: str) -> tuple[Shelved, Shelved]:
         if isinstance(self._made_from, str):
             raise LoadError(
                 f"this model was read from data, which has no modules: there is no {name}",
@@ -87,8 +88,8 @@ class CompiledModel:
         """The model as data: the program with its native code, the signature, the report and the module's text.
 
         Raises:
-            LoadError: a part of it belongs to the compiler: an operator that runs in Python, or a kernel of a library
-                that is compiled when its sizes are known.
+            LoadError: a part of it belongs to the compiler: an operator that only the compiler can run; names it, its
+                module and its line.
         """
         signature: Any = self._signature
         program = self.executable.complete()

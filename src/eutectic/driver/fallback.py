@@ -13,7 +13,6 @@ from eutectic.ir.visit import rewrite
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Call, Function, MatchCast, Var
-from eutectic.relax.struct_info_relations import free_symbolic_vars
 from eutectic.runtime.program import Program
 from eutectic.support.deep import deep
 from eutectic.target import Target
@@ -27,11 +26,9 @@ def region_program(region: Function, threads: int | None = None) -> Program | No
         threads: Threads of a call.
 
     Returns:
-        The program; None for a region with symbolic sizes or with casts of shapes.
+        The program; None for a region with casts of shapes.
     """
-    if free_symbolic_vars(region) or any(
-        isinstance(b, MatchCast) for block in region.body.blocks for b in block.bindings
-    ):
+    if any(isinstance(b, MatchCast) for block in region.body.blocks for b in block.bindings):
         return None
     mod = IRModule({"main": without_composites(region)})
     with PassContext():
@@ -40,7 +37,7 @@ def region_program(region: Function, threads: int | None = None) -> Program | No
 
 
 def without_composites(region: Function) -> Function:
-    """A region with the bodies of its composites in place of their calls; shapes must be static."""
+    """A region with the bodies of its composites in place of their calls."""
     builder = BlockBuilder()
     with builder.function("main", list(region.params)):
         with builder.dataflow():

@@ -9,8 +9,9 @@ from typing import Any
 from eutectic.backend.contract import LoweredRegion
 from eutectic.backend.llvm.pool_text import team_code
 from eutectic.backend.llvm.program import library_code
+from eutectic.driver.shelf import Shelf
 from eutectic.relax.expr import Function
-from eutectic.runtime.library import LibraryKernel, LoadedKernel, NativeCall
+from eutectic.runtime.library import LibraryKernel, LoadedKernel, NativeInterface, VaryingKernel
 from eutectic.runtime.loading import Loading
 from eutectic.runtime.program import Program
 from eutectic.support.errors import CodegenError
@@ -23,14 +24,16 @@ class Libraries:
     Attributes:
         loading: Loads them.
         kernels: They, as data.
-        functions: The graph functions that they compute.
+        functions: The graph functions that they compute; `function` has them with their weights.
         reference: Makes a program of our own kernels of such a function; None for functions that it does not take.
+        shelf: Knows the weights of modules that the kernels have.
     """
 
     loading: Loading = field(default_factory=Loading)
     kernels: Mapping[str, LibraryKernel] = field(default_factory=dict)
     functions: Mapping[str, Function] = field(default_factory=dict)
     reference: Callable[[Function], Program | None] = lambda function: None
+    shelf: Shelf = field(default_factory=lambda: Shelf(()))
 
     def __contains__(self, symbol: str) -> bool:
         return symbol in self.kernels
@@ -45,13 +48,21 @@ class Libraries:
             raise CodegenError(f"external function {symbol} is in no module", help="run RunCodegen first")
         return self.kernels[symbol]
 
-    def loaded(self, symbol: str) -> LoadedKernel:
+    def function(self, symbol: str) -> Function:
+        """The graph function that a kernel computes."""
+        return self.shelf.function(self.functions[symbol])
+
+    def strip(self) -> None:
+        """Let go of the weights in the graph functions that loaded kernels have."""
+        self.functions = {symbol: self.shelf.put_function(function) for symbol, function in self.functions.items()}
+
+    def loaded(self, symbol: str) -> LoadedKernel | VaryingKernel:
         """The same, loaded."""
         return self.loading.library(self.kernel(symbol))
 
-    def native(self) -> dict[str, NativeCall]:
+    def native(self) -> dict[str, NativeInterface]:
         """Those that native code can call."""
-        found = {symbol: self.loaded(symbol).native for symbol in self.kernels}
+        found = {symbol: self.loading.interface(kernel) for symbol, kernel in self.kernels.items()}
         return {symbol: call for symbol, call in found.items() if call is not None}
 
 
@@ -76,7 +87,7 @@ def libraries_of(
             )
     kernels = {module.symbol: with_code(module.kernel) for module in modules}
     functions = {module.symbol: module.function for module in modules}
-    return Libraries(loading, kernels, functions, reference)
+    return Libraries(loading, kernels, functions, reference, Shelf(kernels.values()))
 
 
 def with_code(kernel: LibraryKernel) -> LibraryKernel:

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from eutectic.backend.llvm.entry import Bounds
+from eutectic.backend.llvm.entry_arguments import Bounds
+from eutectic.backend.size_data import size_data
+from eutectic.driver.host_calls import operator_call, place_of
 from eutectic.driver.libraries import Libraries
 from eutectic.driver.native import NativeBuilder, needed_outside, runs
 from eutectic.driver.parameters import Sizes, Unpacked, bound, parameter, unpack, value_check
-from eutectic.driver.size_data import size_data
 from eutectic.ir.dtype import to_numpy
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
@@ -36,7 +37,7 @@ from eutectic.relax.expr import (
     Var,
     VarBinding,
 )
-from eutectic.relax.interpret import Interpreter, apply_op
+from eutectic.relax.interpret import Interpreter
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.struct_info_relations import free_symbolic_vars, leaf_infos
@@ -78,11 +79,14 @@ def link(
         CodegenError: the function takes something that is not a tensor, or calls a kernel that is not there.
     """
     known = libraries or Libraries()
+    program = program_of(mod, known, name, native)
+    kept = known.shelf.put(mod)
+    known.strip()
 
     def otherwise() -> Executable:
-        return Executable(program_of(mod, known, name, native, by_reference=True), known.loading)
+        return Executable(program_of(kept.module, known, name, native, by_reference=True), known.loading)
 
-    return Executable(program_of(mod, known, name, native), known.loading, otherwise if known.kernels else None)
+    return Executable(program, known.loading, otherwise if known.kernels else None)
 
 
 def program_of(
@@ -141,7 +145,7 @@ class _Linker:
 
         def external(symbol: str, args: Sequence[Any], infos: Sequence[StructInfo]) -> Any:
             if self.by_reference and symbol in self.libraries:
-                return Interpreter(IRModule({symbol: self.libraries.functions[symbol]})).run(symbol, *args)
+                return Interpreter(IRModule({symbol: self.libraries.function(symbol)})).run(symbol, *args)
             made = [np.empty(_static(info), to_numpy(info.dtype)) for info in tensor_infos(infos)]
             given = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in args]
             self.libraries.loaded(symbol)(given, made)
@@ -301,20 +305,16 @@ class _Linker:
             self.instructions.append(Reshape(op.name, operands[0], shape, slot))
             return
         if isinstance(op, Op):
-            name, function = op.name, partial(_apply, call)
             self.share(slot, *operands)
+            self.instructions.append(operator_call(call, operands, slot))
         elif isinstance(op, GlobalVar):
             if op not in self.mod:
                 raise CodegenError(f"{var.name_hint} calls {op.name_hint}, which the module does not have")
-            name, function = op.name_hint, partial(self.interpreter().run, op.name_hint)
             self.shared.add(slot)  # it may return a constant
+            run = partial(self.interpreter().run, op.name_hint)
+            self.instructions.append(CallHost(op.name_hint, run, operands, slot, *place_of(call)))
         else:
             raise CodegenError(f"{var.name_hint}: a call of a {type(op).__name__} cannot be linked")
-        span = call.span
-        module, source = (
-            ("", "") if span is None else (span.module or "", f"{span.file}:{span.line}" if span.file else "")
-        )
-        self.instructions.append(CallHost(name, function, operands, slot, module, source))
 
     def shape_of_view(self, var: Var, call: Call) -> tuple[Size, ...] | None:
         """The shape under which an operator gives the elements of its first operand; None for other operators."""
@@ -343,7 +343,7 @@ class _Linker:
 
     def reference(self, symbol: str, given: tuple[Operand, ...], infos: Any, slots: tuple[int, ...]) -> None:
         """Compute what a library would compute, without it."""
-        function = self.libraries.functions[symbol]
+        function = self.libraries.function(symbol)
         program = self.libraries.reference(function)
         if program is not None:
             self.instructions.append(RunProgram(symbol, given, infos, slots, program))
@@ -371,7 +371,9 @@ class _Linker:
             symbol, [*made_before, *bindings], needed, self.mod, self.bounds(), self.libraries
         )
         inputs: list[Operand] = [self.operand(var) for var in segment.inputs]
-        inputs.append(Literal(tuple(self.size(symbol) for symbol in segment.symbols)))
+        inputs.append(Literal(tuple(map(self.size, segment.symbols))))
+        if varying := [size for sizes in segment.plan.varying for size in sizes]:
+            inputs.append(Literal(tuple(map(self.size, varying))))
         made = tuple((tuple(map(self.size, t.dims)), to_numpy(t.dtype)) for t in segment.plan.outputs)
         slots = tuple(self.new_slot() for _ in made)
         self.instructions.append(RunNative(name, tuple(inputs), made, slots, code))
@@ -439,7 +441,3 @@ def _slots_in(operands: Sequence[Operand]) -> list[int]:
         elif isinstance(operand, tuple):
             out += _slots_in(operand)
     return out
-
-
-def _apply(call: Call, *args: Any) -> Any:
-    return apply_op(call, args)

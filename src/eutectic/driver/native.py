@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eutectic.backend.llvm.entry import Bounds
+from eutectic.backend.llvm.entry_arguments import Bounds
 from eutectic.backend.llvm.graph import Segment, is_native, plan_segment
 from eutectic.backend.llvm.kernels import Built, cached_kernel, compiled_kernel
 from eutectic.backend.llvm.machine import machine_of
@@ -21,7 +21,7 @@ from eutectic.ir.transform import PassContext
 from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.expr import Call, Function, Var
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
-from eutectic.runtime.library import NativeCall
+from eutectic.runtime.library import NativeInterface
 from eutectic.runtime.native_code import NativeCode
 from eutectic.runtime.team import available_threads
 from eutectic.target import Target
@@ -110,7 +110,7 @@ class NativeBuilder:
 
 
 def runs(
-    function: Function, mod: IRModule, libraries: Mapping[str, NativeCall], one_by_one: bool
+    function: Function, mod: IRModule, libraries: Mapping[str, NativeInterface], one_by_one: bool
 ) -> Iterator[tuple[bool, list[Any]]]:
     """The bindings of a function in order, in runs that are native or not."""
     found: list[Any] = []

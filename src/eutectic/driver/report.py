@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from eutectic.relax.op.registry import has_trait
-from eutectic.runtime.instructions import CallHost, RunProgram
+from eutectic.runtime.instructions import CallHost, HostCall, RunProgram
 from eutectic.runtime.program import Program
 from eutectic.support.deep import deep
 from eutectic.support.errors import LoadError
@@ -68,7 +68,7 @@ class UnfusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class HostRecord:
-    """An operator that runs in Python, which keeps the model from being written as data.
+    """An operator that runs in Python.
 
     Attributes:
         op: Its name.
@@ -175,7 +175,7 @@ def host_records(program: Program) -> tuple[HostRecord, ...]:
     """The operators of a program that run in Python, in the order of execution."""
     found: list[HostRecord] = []
     for step in program.instructions:
-        if isinstance(step, CallHost):
+        if isinstance(step, (CallHost, HostCall)):
             found.append(HostRecord(step.name, step.module, step.source))
         elif isinstance(step, RunProgram):
             found += host_records(step.program)

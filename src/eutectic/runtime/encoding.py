@@ -19,10 +19,12 @@ import numpy as np
 
 from eutectic.runtime.arguments import Arguments, FixedArgument, TensorArgument
 from eutectic.runtime.formulas import Formula
+from eutectic.runtime.host_operators import HOST_OPERATORS
 from eutectic.runtime.instructions import (
     CallHost,
     Check,
     Evaluate,
+    HostCall,
     Literal,
     Put,
     Reshape,
@@ -45,7 +47,7 @@ from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticError, LoadError
 
 MAGIC: Final = b"eutectic"
-VERSION: Final = 1
+VERSION: Final = 2
 _HEAD: Final = struct.Struct("<8sIQ")
 _ALIGNMENT: Final = 64
 _CLASSES: Final[dict[str, type]] = {
@@ -61,6 +63,7 @@ _CLASSES: Final[dict[str, type]] = {
         FixedArgument,
         Formula,
         Fresh,
+        HostCall,
         Leaf,
         LibraryKernel,
         Literal,
@@ -97,8 +100,7 @@ def to_bytes(program: Program | SavedModel) -> bytes:
     """A program, or a model around one, as bytes.
 
     Raises:
-        LoadError: a part of it belongs to the compiler: an operator that runs in Python, or a kernel of a library that
-            is compiled when its sizes are known.
+        LoadError: a part of it belongs to the compiler: an operator that only the compiler can run.
     """
     writer = _Writer()
     root = writer.data(program)
@@ -194,16 +196,7 @@ class _Writer:
             case Mapping():
                 return {"map": [[self.data(key), self.data(item)] for key, item in value.items()]}
             case CallHost():
-                raise LoadError(
-                    f"{value.name} runs in Python, so the program cannot be written",
-                    help="the report lists such operators; leave them out of the model",
-                )
-            case LibraryKernel() if value.graph is not None:
-                raise LoadError(
-                    f"{value.symbol} is compiled by {value.library} when its sizes are known, so the program cannot be "
-                    "written",
-                    help='compile with fixed sizes, or for target="llvm"',
-                )
+                raise _not_data(value)
             case _ if type(value).__name__ in _CLASSES:
                 return {"of": type(value).__name__, "fields": self.fields(value)}
             case _:
@@ -219,6 +212,18 @@ class _Writer:
             self._blobs.append((self.size, content, digest))
             self.size = _round(self.size + len(content))
         return self._numbers[digest]
+
+
+def _not_data(step: CallHost) -> LoadError:
+    known = (f"in module {step.module}" if step.module else "", step.source)
+    place = ", ".join(part for part in known if part)
+    name = f"{step.name} ({place})" if place else step.name
+    return LoadError(
+        f"{name} runs in Python, by the compiler's definition, so the program cannot be written",
+        notes=[f"of the operators that run in Python these can be written: {', '.join(HOST_OPERATORS)}"],
+        help="give the sizes it depends on as fixed ones, or compute it outside of the model; "
+        "model.report.host_operators has all of them",
+    )
 
 
 class _Reader:

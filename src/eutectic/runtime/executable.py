@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from eutectic.runtime.instructions import Instruction, Literal, RunLibrary, RunNative, Slots
-from eutectic.runtime.library import LibraryKernel, LoadedKernel
+from eutectic.runtime.library import LibraryKernel, LoadedKernel, VaryingKernel
 from eutectic.runtime.native import OtherThread, SpecialValues
 from eutectic.runtime.params import Param, TensorParam
 from eutectic.runtime.program import Program
@@ -77,6 +77,7 @@ class Executable:
         self._steps = tuple(instruction.bind(loading) for instruction in program.instructions)
         self._loading, self._make_other = loading, otherwise
         self._other: list[Executable] = []  # once a call needed it
+        self._complete: Program | None = None  # once it was asked for
 
     @property
     def params(self) -> tuple[Param, ...]:
@@ -103,7 +104,7 @@ class Executable:
         function = self._loading.native(only.code).function.raw
         return Direct(function, tuple(outputs), only.slots)  # type: ignore[arg-type]  # all sizes are integers
 
-    def libraries(self) -> list[LoadedKernel]:
+    def libraries(self) -> list[LoadedKernel | VaryingKernel]:
         """The kernels of libraries that it calls, loaded, each once."""
         return [self._loading.library(kernel) for kernel in self._kernels()]
 
@@ -145,7 +146,9 @@ class Executable:
         """The program together with what computes the calls that a library would compute wrongly."""
         if self.program.otherwise is not None or self._make_other is None or not self._kernels():
             return self.program
-        return replace(self.program, otherwise=self._make_other().program)
+        if self._complete is None:
+            self._complete = replace(self.program, otherwise=self._make_other().program)
+        return self._complete
 
     def _otherwise(self) -> Executable:
         """What computes calls with values that a library would lose."""

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from eutectic.runtime.host_operators import HOST_OPERATORS, run_host_operator
 from eutectic.runtime.library import LibraryKernel
 from eutectic.runtime.native_code import NativeCode
 from eutectic.runtime.params import Param
 from eutectic.runtime.sizes import Size, Sizes, evaluate
 from eutectic.support.deep import deep
+from eutectic.support.errors import LoadError
 
 if TYPE_CHECKING:
     from eutectic.runtime.loading import Loading
@@ -142,7 +144,7 @@ class RunProgram(Filled):
 
 @dataclass(frozen=True)
 class CallHost:
-    """Run a function of Python, such as an operator's NumPy reference. Not data: it belongs to the compiler.
+    """Run a function of the compiler, such as an operator's reference or an interpreter. Not data.
 
     Attributes:
         name: What it computes.
@@ -166,6 +168,42 @@ class CallHost:
 
         def run(slots: Slots, sizes: Sizes) -> None:
             slots[slot] = function(*(fetch(operand, slots, sizes) for operand in operands))
+
+        return run
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """Run one of `HOST_OPERATORS`.
+
+    Attributes:
+        name: Which.
+        attrs: Its attributes.
+        operands: Its arguments.
+        slot: Where its result goes.
+        module: Path of the user's module it came from; empty when unknown.
+        source: `file:line` of the user's code it came from; empty when unknown.
+    """
+
+    name: str
+    attrs: Mapping[str, Any]
+    operands: tuple[Operand, ...]
+    slot: int
+    module: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if self.name not in HOST_OPERATORS:
+            raise LoadError(
+                f"nothing here computes the operator {self.name!r}", help="compile the model with this build"
+            )
+
+    def bind(self, loading: Loading) -> Run:
+        """See `Instruction`."""
+        name, attrs, operands, slot = self.name, self.attrs, self.operands, self.slot
+
+        def run(slots: Slots, sizes: Sizes) -> None:
+            slots[slot] = run_host_operator(name, attrs, tuple(fetch(operand, slots, sizes) for operand in operands))
 
         return run
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eutectic.runtime.executable import Executable
-from eutectic.runtime.library import LibraryKernel, LoadedKernel, Loader, NativeCall
+from eutectic.runtime.library import LibraryKernel, LoadedKernel, Loader, NativeInterface, VaryingKernel
 from eutectic.runtime.native_code import LoadedCode, NativeCode
 from eutectic.runtime.program import Program
 from eutectic.support.errors import LoadError
@@ -23,10 +23,12 @@ class Loading:
 
     def __init__(self, loader_of: Callable[[str], Loader] | None = None, threads: int | None = None) -> None:
         self._loader_of, self._threads = loader_of, threads
-        self._libraries: dict[int, tuple[LibraryKernel, LoadedKernel]] = {}  # by identity, which the kernel keeps
+        self._libraries: dict[
+            int, tuple[LibraryKernel, LoadedKernel | VaryingKernel]
+        ] = {}  # by identity, which the kernel keeps
         self._natives: dict[int, LoadedCode] = {}
 
-    def library(self, kernel: LibraryKernel, threads: int | None = None) -> LoadedKernel:
+    def library(self, kernel: LibraryKernel, threads: int | None = None) -> LoadedKernel | VaryingKernel:
         """A kernel of a library.
 
         Args:
@@ -51,15 +53,23 @@ class Loading:
         """
         if id(code) not in self._natives:
             self._natives[id(code)] = LoadedCode(
-                code, [self._native_call(kernel, code.threads) for kernel in code.libraries]
+                code, [self._callable(kernel, code.threads) for kernel in code.libraries]
             )
         return self._natives[id(code)]
 
-    def _native_call(self, kernel: LibraryKernel, threads: int) -> NativeCall:
-        found = self.library(kernel, threads).native
-        if found is None:
+    def interface(self, kernel: LibraryKernel) -> NativeInterface | None:
+        """What native code is planned with that calls a kernel of a library; None when only Python can call it."""
+        loaded: Any = self.library(kernel)
+        if kernel.sizes:
+            return None if loaded.inputs is None else NativeInterface(loaded.inputs, None, kernel.sizes)
+        call = loaded.native
+        return None if call is None else NativeInterface(call.inputs, call.workspace_bytes)
+
+    def _callable(self, kernel: LibraryKernel, threads: int) -> LoadedKernel | VaryingKernel:
+        loaded = self.library(kernel, threads)
+        if self.interface(kernel) is None:
             raise LoadError(f"{kernel.symbol} can only be called from Python with the {kernel.library} of this machine")
-        return found
+        return loaded
 
     def program(self, program: Program) -> Callable[[Sequence[Any]], list[Any]]:
         """Another program."""

@@ -1,6 +1,7 @@
 """The native part of a program: object code and what it needs, as data; and the same, loaded.
 
-One function runs everything: kernels of ours with the team of threads, kernels of libraries in between.
+One function runs everything: kernels of ours with the team of threads, kernels of libraries in between. Where the
+sizes of the latter vary, they are made for the sizes of a call before it, and the function is handed the table of them.
 """
 
 from __future__ import annotations
@@ -9,27 +10,30 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from eutectic.runtime.aligned import ALIGNMENT, address, aligned
+from eutectic.runtime.aligned import address, aligned_array
 from eutectic.runtime.library import LibraryKernel, NativeCall
 from eutectic.runtime.native import NativeFunction, raise_address
 from eutectic.runtime.object_code import ObjectCode
 from eutectic.runtime.processor import check_features
+from eutectic.runtime.recently_used import RecentlyUsed
 from eutectic.runtime.team import BARRIER, RUN, SMALL, team, team_code
 from eutectic.support.errors import CallError, LoadError
 
 Array: TypeAlias = np.ndarray[Any, Any]
 RAISE = "eutectic_raise"
+KEPT_SIZES: Final = 8  # sets of sizes for which the kernels of libraries are kept
 
 
 @dataclass(frozen=True, eq=False)
 class NativeCode:
     """A native function, not loaded.
 
-    It takes inputs, then outputs, then integers, with the calling convention of tvm-ffi.
+    It takes inputs, then outputs, then integers, with the calling convention of tvm-ffi. When libraries have sizes that
+    vary, the last integers are the bytes that each of them is given, and the address of the table of libraries.
 
     Attributes:
         name: For messages.
@@ -38,7 +42,7 @@ class NativeCode:
         team: Object file of the thread pool.
         constants: Values that it reads, in the order of its table.
         libraries: Kernels of libraries that it calls, in the order of its table.
-        workspaces: For each of these the bytes that the function sets aside for it.
+        workspaces: For each of these the bytes that the function sets aside for it; 0 when its sizes vary.
         threads: Threads of a call.
         is_small: Whether a call takes some tens of microseconds at most.
         features: What the processor must have, by LLVM's names.
@@ -55,6 +59,26 @@ class NativeCode:
     is_small: bool
     features: tuple[str, ...] = ()
 
+    @property
+    def varies(self) -> bool:
+        """Whether a library is asked for sizes that vary."""
+        return any(kernel.sizes for kernel in self.libraries)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """The libraries of a function for some sizes; lives at least as long as calls that use it.
+
+    Attributes:
+        calls: They.
+        table: Their addresses, as the function reads them.
+        workspace_bytes: Memory that those need whose sizes vary.
+    """
+
+    calls: tuple[NativeCall, ...]
+    table: ctypes.Array[ctypes.c_uint64]
+    workspace_bytes: int
+
 
 class LoadedCode:
     """A native function, loaded; may be called from several threads at once.
@@ -64,39 +88,52 @@ class LoadedCode:
         function: It.
     """
 
-    def __init__(self, code: NativeCode, libraries: Sequence[NativeCall] = ()) -> None:
+    def __init__(self, code: NativeCode, libraries: Sequence[Any] = ()) -> None:
         """Load a function.
 
         Args:
             code: What to load.
-            libraries: The kernels of libraries that it calls, loaded.
+            libraries: The kernels of libraries that it calls, loaded; native code can call all of them.
 
         Raises:
             LoadError: the code is not for this machine, or a library needs more memory than was planned.
         """
-        for kernel, call, planned in zip(code.libraries, libraries, code.workspaces, strict=True):
-            if call.workspace_bytes > planned:
-                raise LoadError(
-                    f"{kernel.symbol} was compiled with another build of {kernel.library}: it needs "
-                    f"{call.workspace_bytes} bytes for itself here, and {planned} were planned",
-                    help="compile the model again with the library that is installed here",
-                )
+        self.code, self._loaded = code, tuple(libraries)
+        self._prepared: RecentlyUsed[tuple[int, ...], _Prepared] = RecentlyUsed(KEPT_SIZES)
+        self._varying = sum(len(kernel.sizes) for kernel in code.libraries)
+        self._fixed = None if code.varies else self._for_sizes(())
         check_features(code.features, code.name)
-        self.code, self._calls = code, tuple(libraries)
         runtime = team_code(code.team)
         imports = {symbol: runtime.address(symbol) for symbol in (BARRIER, RUN)}
         self._library = ObjectCode(code.objects, {**imports, RAISE: raise_address()})
-        self._arrays = [_aligned(array) for array in code.constants]
+        self._arrays = [aligned_array(array) for array in code.constants]
         self._fill("constants", list(map(address, self._arrays)))
-        self._fill("libraries", [word for call in libraries for word in (call.run, call.self)])
+        self._fill("libraries", list(self._fixed.table) if self._fixed is not None else [])
         self._fill("team", [team(code.team, code.threads)])
         self._fill("threads", [code.threads | (SMALL if code.is_small else 0)])
         release = ctypes.CFUNCTYPE(None)(self._library.address("release"))
         weakref.finalize(self._library, release)
-        owners = (self._library, self._arrays, [call.owner for call in libraries])
+        owners = (self._library, self._arrays, self._fixed)
         self.function = NativeFunction(self._library.address(code.symbol), owners)
         if code.is_small:
             self.function.keep_lock()
+
+    def _for_sizes(self, sizes: tuple[int, ...]) -> _Prepared:
+        """The libraries for the sizes of a call, one after the other."""
+        calls: list[NativeCall] = []
+        workspace, at = 0, 0
+        for kernel, loaded, planned in zip(self.code.libraries, self._loaded, self.code.workspaces, strict=True):
+            own = sizes[at : at + len(kernel.sizes)]
+            at += len(own)
+            call = (loaded.at(own) if own else loaded).native
+            assert call is not None  # or it would not have been planned
+            if own:
+                workspace = max(workspace, call.workspace_bytes)
+            elif call.workspace_bytes > planned:
+                raise _other_build(kernel, call, planned)
+            calls.append(call)
+        words = [word for call in calls for word in (call.run, call.self)]
+        return _Prepared(tuple(calls), (ctypes.c_uint64 * len(words))(*words), workspace)
 
     def _fill(self, symbol: str, words: Sequence[int]) -> None:
         table = (ctypes.c_uint64 * max(len(words), 1)).from_address(self._library.address(symbol))
@@ -113,22 +150,29 @@ class LoadedCode:
         """
         tensors = [value for value in inputs if not isinstance(value, tuple)]
         integers = [size for value in inputs if isinstance(value, tuple) for size in value]
+        prepared = self._fixed or self._prepare(integers)
         try:
             self.function(*tensors, *outputs, *integers)
         except RuntimeError as error:
-            raise self._failure(str(error)) from None
+            raise self._failure(str(error), prepared.calls) from None
 
-    def _failure(self, symbol: str) -> CallError:
+    def _prepare(self, integers: list[int]) -> _Prepared:
+        """The libraries for the sizes that the integers of a call end with, which become what the function takes."""
+        sizes = tuple(integers[-self._varying :])
+        prepared = self._prepared.get(sizes, lambda: self._for_sizes(sizes))
+        integers[-self._varying :] = (prepared.workspace_bytes, ctypes.addressof(prepared.table))
+        return prepared
+
+    def _failure(self, symbol: str, calls: Sequence[NativeCall]) -> CallError:
         """The error of a library's kernel that failed."""
-        known = zip(self.code.libraries, self._calls, strict=True)
+        known = zip(self.code.libraries, calls, strict=True)
         said = [call.explain() for kernel, call in known if kernel.symbol == symbol]
         return CallError(f"{symbol}: {said[0] if said else 'failed'}")
 
 
-def _aligned(array: Array) -> Array:
-    """A C-contiguous array at an address that vectors like."""
-    if array.flags.c_contiguous and address(array) % ALIGNMENT == 0:
-        return array
-    made: Array = aligned(array.nbytes).view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return made
+def _other_build(kernel: LibraryKernel, call: NativeCall, planned: int) -> LoadError:
+    return LoadError(
+        f"{kernel.symbol} was compiled with another build of {kernel.library}: it needs "
+        f"{call.workspace_bytes} bytes for itself here, and {planned} were planned",
+        help="compile the model again with the library that is installed here",
+    )

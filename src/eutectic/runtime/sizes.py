@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from eutectic.support.deep import deep
 from eutectic.support.errors import LoadError
@@ -80,3 +80,33 @@ def evaluate(size: Size, sizes: Mapping[str, int]) -> int:
         condition, then, otherwise = size.parts
         return evaluate(then if evaluate(condition, sizes) else otherwise, sizes)
     return int(OPERATIONS[size.op](*(evaluate(part, sizes) for part in size.parts)))
+
+
+def computed(op: str, *parts: Size) -> Size:
+    """A size that is computed from others: a number when they are numbers."""
+    made = SizeExpr(op, parts)
+    return evaluate(made, {}) if all(isinstance(part, int) for part in parts) else made
+
+
+@deep
+def size_to_json(size: Size) -> Any:
+    """A size as JSON data: a number, a name, or a list of an operation and its parts."""
+    if isinstance(size, SizeExpr):
+        return [size.op, *map(size_to_json, size.parts)]
+    return size
+
+
+@deep
+def size_from_json(data: Any) -> Size:
+    """Inverse of `size_to_json`.
+
+    Raises:
+        LoadError: the data is no size.
+    """
+    if isinstance(data, list) and data and isinstance(data[0], str):
+        return SizeExpr(data[0], tuple(map(size_from_json, data[1:])))
+    if type(data) is int or isinstance(data, str):
+        return data
+    raise LoadError(
+        f"a size is described by {data!r}, expected a number, a name, or a list of an operation and its parts"
+    )

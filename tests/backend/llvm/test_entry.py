@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from eutectic import te, topi
-from eutectic.backend.llvm.entry import Bounds
+from eutectic.backend.llvm.entry_arguments import Bounds
 from eutectic.backend.llvm.kernels import build_kernel
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.plan import CopyStep, KernelStep, Plan, Tensor, place

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -26,12 +26,16 @@ from eutectic.backend.dnnl.steps import (
     Step,
     TensorSpec,
 )
-from eutectic.relax.base import ShapeExpr
+from eutectic.backend.size_data import size_data
+from eutectic.ir.prim_expr import Var as ScalarVar
+from eutectic.relax.base import ShapeExpr, ShapeStructInfo
 from eutectic.relax.dpl.bias import channel_axis
 from eutectic.relax.expr import Call, Constant, Function, MatchCast, Tuple, Var
 from eutectic.relax.interpret import apply_op
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.struct_info_relations import free_symbolic_vars
+from eutectic.runtime.sizes import Size, computed
 from eutectic.support.errors import CodegenError
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -43,22 +47,26 @@ class Lowered:
     """A region and the constants it is compiled with.
 
     Attributes:
-        spec: What oneDNN computes.
+        spec: What oneDNN computes. With `names` its extents may be sizes of the runtime in place of numbers.
         constants: Values by name.
         sources: For each input of `spec` the number of the tensor argument it is; its
             shape may be another one, when the program reshapes the argument first.
+        names: The sizes that vary.
+        sizes: For each of these the argument and the place in its shape where it is found.
     """
 
     spec: RegionSpec
     constants: dict[str, Array]
     sources: tuple[int, ...]
+    names: tuple[str, ...] = ()
+    sizes: tuple[tuple[int, int], ...] = ()
 
 
 def lower_function(function: Function) -> Lowered:
     """Describe a function with a `Codegen` attribute.
 
     Raises:
-        CodegenError: a shape is symbolic, or a composite holds something oneDNN cannot do.
+        CodegenError: a shape is not known from those of the arguments, or a composite holds something oneDNN cannot do.
     """
     return _Lowering(function).run()
 
@@ -74,9 +82,12 @@ class _Lowering:
     locals_: dict[Var, Function] = field(default_factory=dict)
     arrays: dict[Constant, Array] = field(default_factory=dict)
     constant_names: dict[int, str] = field(default_factory=dict)  # by identity: every named array is kept in constants
+    symbols: dict[ScalarVar, str] = field(default_factory=dict)  # names of the sizes that vary
 
     def run(self) -> Lowered:
         symbol = str(self.function.attr("global_symbol", "region"))
+        places = size_places(self.function)
+        self.symbols.update({var: f"{var.name}_{i}" for i, var in enumerate(places)})
         for i, param in enumerate(tensor_params(self.function)):
             self.inputs.append(self.tensor(f"in{i}", param))
             self.sources.append(i)
@@ -91,13 +102,21 @@ class _Lowering:
         outputs = [self.name_of(self.value(item)) for item in (body.fields if isinstance(body, Tuple) else (body,))]
         constants = tuple(TensorSpec(name, data.shape, str(data.dtype)) for name, data in self.constants.items())
         spec = RegionSpec(symbol, tuple(self.inputs), constants, tuple(self.steps), tuple(outputs))
-        return Lowered(spec, self.constants, tuple(self.sources))
+        names, sizes = tuple(self.symbols.values()), tuple(places.values())
+        return Lowered(spec, self.constants, tuple(self.sources), names, sizes)
 
     def tensor(self, name: str, expr: Any) -> TensorSpec:
+        return TensorSpec(name, self.shape(name, expr), expr.struct_info.dtype)
+
+    def shape(self, name: str, expr: Any) -> tuple[int, ...]:
+        """Extents of a tensor; sizes of the runtime stand where they vary, until numbers take their place."""
         info = expr.struct_info
-        if not isinstance(info, TensorStructInfo) or info.static_shape is None:
-            raise CodegenError(f"oneDNN region: {name} has no static tensor shape")
-        return TensorSpec(name, info.static_shape, info.dtype)
+        if not isinstance(info, TensorStructInfo) or info.dims is None:
+            raise CodegenError(f"oneDNN region: {name} has no known tensor shape")
+        unknown = [var.name for var in free_symbolic_vars(info.dims) if var not in self.symbols]
+        if unknown:
+            raise CodegenError(f"oneDNN region: {name} has the sizes {', '.join(unknown)}, which no argument defines")
+        return tuple(cast(int, size_data(dim, self.symbols)) for dim in info.dims)
 
     def value(self, expr: Any) -> Value:
         if isinstance(expr, Constant):
@@ -131,7 +150,7 @@ class _Lowering:
         if not (isinstance(call, Call) and isinstance(call.op, Var) and call.op in self.locals_):
             raise CodegenError("oneDNN region: only calls of composites are expected in its body")
         composite = self.locals_[call.op]
-        # Shapes only carry symbolic sizes, which are known by now.
+        # Shapes only carry sizes, whose names are known.
         args = [self.value(arg) for arg in call.args if isinstance(arg.struct_info, TensorStructInfo)]
         return _Composite(self, composite, args).run()
 
@@ -264,6 +283,24 @@ def tensor_params(function: Function) -> list[Var]:
     return [param for param in function.params if isinstance(param.struct_info, TensorStructInfo)]
 
 
+def size_places(function: Function) -> dict[ScalarVar, tuple[int, int]]:
+    """Sizes that vary, with the argument and the place in its shape where each stands alone."""
+    found: dict[ScalarVar, tuple[int, int]] = {}
+    for number, param in enumerate(function.params):
+        info = param.struct_info
+        dims = (
+            info.dims
+            if isinstance(info, TensorStructInfo)
+            else info.values
+            if isinstance(info, ShapeStructInfo)
+            else ()
+        )
+        for axis, size in enumerate(dims or ()):
+            if isinstance(size, ScalarVar):
+                found.setdefault(size, (number, axis))
+    return found
+
+
 def _swaps_last_two(call: Call) -> bool:
     info = call.args[0].struct_info
     if not isinstance(info, TensorStructInfo) or info.ndim < 2:
@@ -311,7 +348,7 @@ def _matmul(c: _Composite, call: Call, tensors: Sequence[Any], values: Sequence[
 def _pool(c: _Composite, call: Call, tensors: Sequence[Any], values: Sequence[Value], dst: TensorSpec) -> Step:
     assert call.attrs is not None
     attrs, src = call.attrs, c.region.name_of(values[0])
-    spatial = tensors[0].struct_info.static_shape[2:]
+    spatial = c.region.shape(src, tensors[0])[2:]
     rank = len(spatial)
     if "pool_size" not in attrs:
         return Pool("avg_include_pad", src, dst, spatial, (1,) * rank, (0,) * rank, (0,) * rank, (1,) * rank)
@@ -320,17 +357,24 @@ def _pool(c: _Composite, call: Call, tensors: Sequence[Any], values: Sequence[Va
     begin = tuple(attrs["padding"][:rank])
     # With ceil_mode the last window may reach further than the padding says: the end follows from the result.
     end = tuple(
-        (out - 1) * s + (k - 1) * d + 1 - n - b
+        cast(int, _reached(out, s, (k - 1) * d + 1 - b, n))
         for out, s, k, d, n, b in zip(dst.shape[2:], strides, kernel, dilation, spatial, begin, strict=True)
     )
     kind = "max" if "max" in call.op.name else average
-    return Pool(kind, src, dst, kernel, strides, begin, tuple(max(e, 0) for e in end), dilation)
+    return Pool(kind, src, dst, kernel, strides, begin, end, dilation)
+
+
+def _reached(out: Size, stride: int, window: int, extent: Size) -> Size:
+    """How far behind an axis the last window ends, whose first one ends at `window`."""
+    last = computed("add", computed("mul", computed("sub", out, 1), stride), window)
+    return computed("max", computed("sub", last, extent), 0)
 
 
 def _mean(c: _Composite, call: Call, tensors: Sequence[Any], values: Sequence[Value], dst: TensorSpec) -> Step:
-    spatial = tensors[0].struct_info.static_shape[2:]
+    src = c.region.name_of(values[0])
+    spatial = c.region.shape(src, tensors[0])[2:]
     ones, zeros = (1,) * len(spatial), (0,) * len(spatial)
-    return Pool("avg_include_pad", c.region.name_of(values[0]), dst, spatial, ones, zeros, zeros, ones)
+    return Pool("avg_include_pad", src, dst, spatial, ones, zeros, zeros, ones)
 
 
 def _binary(kind: str) -> Root:

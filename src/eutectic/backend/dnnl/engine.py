@@ -14,13 +14,17 @@ import numpy as np
 
 from eutectic.backend.dnnl import threads as pools
 from eutectic.backend.dnnl.context import Context
+from eutectic.backend.dnnl.layout import Layout, LayoutTable
 from eutectic.backend.dnnl.library import Library, Owner, load
 from eutectic.backend.dnnl.lower import lower
 from eutectic.backend.dnnl.native import Record
-from eutectic.backend.dnnl.plan import Plan, Planner
+from eutectic.backend.dnnl.packed import PackedConstants
+from eutectic.backend.dnnl.plan import Plan, Planner, Version
+from eutectic.backend.dnnl.primitives import PrimitiveFactory
+from eutectic.backend.dnnl.reordering import reorder
 from eutectic.backend.dnnl.spec import RegionSpec, TensorSpec
 from eutectic.backend.dnnl.steps import refuse
-from eutectic.runtime.aligned import address
+from eutectic.runtime.aligned import address, aligned
 from eutectic.runtime.library import NativeCall
 from eutectic.runtime.object_code import ObjectCode
 from eutectic.support.errors import CallError, EutecticError
@@ -142,6 +146,32 @@ class Region:
             return None
         return NativeCall(record.run, record.address, tuple(operands), self.arena_bytes, record.explain, record)
 
+    def constant(self, name: str) -> np.ndarray | None:
+        """A constant as it was given, made from what is packed; None when it is not packed, or padded beyond that.
+
+        Reorders move bits, so that these are those that were given.
+        """
+        live = self._open()
+        if name not in live.plan.sources:
+            return None
+        version, view = live.plan.sources[name]
+        spec = self.spec.tensors()[name]
+        plain = aligned(4 * spec.size)
+        if version.layout.text == "opaque" or 4 * spec.size != view.nbytes:
+            return None
+        pools.on_living_pool(self._unpack, live, version, view, plain)
+        return plain.view(np.float32).reshape(spec.shape)
+
+    def _unpack(self, live: _Live, version: Version, view: Layout, plain: np.ndarray) -> None:
+        scope = Owner(self._library)
+        try:
+            factory = PrimitiveFactory(self._library, scope, LayoutTable(self._library, scope))
+            packed = live.plan.constants[version.buffer.index]
+            with pools.thread_count(self._library, self.threads):
+                reorder(self._library, factory, packed, version.layout, plain, view)
+        finally:
+            scope.close()
+
     def close(self) -> None:
         """Give everything back, once running calls are done; also happens when the region is collected."""
         self._live = None
@@ -216,6 +246,7 @@ def compile_region(
     threads: int | None = None,
     code: ObjectCode | None = None,
     guarded: bool = False,
+    packed: PackedConstants | None = None,
 ) -> Region:
     """Build the primitives of a region and pack its constants.
 
@@ -226,6 +257,7 @@ def compile_region(
             that is OMP_NUM_THREADS or the affinity mask.
         code: The loaded code of `native_text`, for calls from native code; None leaves Python as the only caller.
         guarded: Whether calls from native code refuse inputs that are not finite.
+        packed: Where packed constants are shared with the same region for other sizes.
 
     Raises:
         CodegenError: oneDNN cannot do a step, or a constant does not fit.
@@ -239,7 +271,7 @@ def compile_region(
     owner = Owner(library)
     try:
         # The number of threads is part of how kernels divide their work, so it is fixed here.
-        plan = pools.on_living_pool(_plan, spec, constants, library, owner, count)
+        plan = pools.on_living_pool(_plan, spec, constants, library, owner, count, packed)
     except EutecticError as error:
         owner.close()
         error.with_note(f"in region {spec.symbol!r} ({spec.source})")
@@ -251,9 +283,16 @@ def compile_region(
     return Region(spec, library, owner, plan, count, record)
 
 
-def _plan(spec: RegionSpec, constants: Mapping[str, np.ndarray], library: Library, owner: Owner, threads: int) -> Plan:
+def _plan(
+    spec: RegionSpec,
+    constants: Mapping[str, np.ndarray],
+    library: Library,
+    owner: Owner,
+    threads: int,
+    packed: PackedConstants | None,
+) -> Plan:
     with pools.thread_count(library, threads):
-        planner = Planner(spec, constants, library, owner)
+        planner = Planner(spec, constants, library, owner, packed)
         for step in spec.steps:
             if step.dst.size:
                 lower(planner, step)

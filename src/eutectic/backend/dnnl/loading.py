@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -11,24 +11,25 @@ import numpy as np
 from eutectic.backend.dnnl import library
 from eutectic.backend.dnnl.engine import Region, compile_region
 from eutectic.backend.dnnl.openmp import share_team
+from eutectic.backend.dnnl.packed import PackedConstants
 from eutectic.backend.dnnl.spec import RegionSpec
-from eutectic.backend.dnnl.special_values import all_finite, finite_constants, loses_specials
+from eutectic.backend.dnnl.special_values import all_finite, finite_constants
 from eutectic.backend.dnnl.steps import TensorSpec
 from eutectic.runtime.aligned import address
+from eutectic.runtime.constants import Constants, same_bits
 from eutectic.runtime.library import LibraryKernel, NativeCall
 from eutectic.runtime.native import SpecialValues
 from eutectic.runtime.object_code import ObjectCode
+from eutectic.runtime.recently_used import RecentlyUsed
 from eutectic.runtime.team import BARRIER, CLOSE, OPEN, available_threads, team, team_code
 from eutectic.support.errors import InternalError
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Shapes: TypeAlias = tuple[tuple[int, ...], ...]
-Specialise: TypeAlias = Callable[[LibraryKernel, Shapes], LibraryKernel]
 _FLOAT32: Final = np.dtype(np.float32)
-KEPT_SHAPES: Final = 8  # compiled regions kept per function when sizes are symbolic
+KEPT_SIZES: Final = 8  # sets of sizes for which a region is kept
 
 
-def load(kernel: LibraryKernel, threads: int | None) -> StaticRegion | DynamicRegion:
+def load(kernel: LibraryKernel, threads: int | None) -> StaticRegion | VaryingRegion:
     """Make a region run.
 
     Args:
@@ -39,11 +40,21 @@ def load(kernel: LibraryKernel, threads: int | None) -> StaticRegion | DynamicRe
         LoadError: oneDNN is not there.
         CodegenError: it refuses the region.
     """
-    if "spec" in kernel.description:
-        return StaticRegion(kernel, threads)
-    from eutectic.backend.dnnl.describe import specialise  # the compiler, which regions of fixed sizes do without
+    if kernel.sizes:
+        return VaryingRegion(kernel, threads)
+    made = StaticRegion(kernel, threads, RegionSpec.from_json(kernel.description["spec"]), _is_usable(kernel))
+    made.hold(kernel.constants)
+    return made
 
-    return DynamicRegion(kernel, threads, specialise)
+
+def _is_guarded(kernel: LibraryKernel) -> bool:
+    """Whether inputs must be finite."""
+    return bool(kernel.description["guarded"])
+
+
+def _is_usable(kernel: LibraryKernel) -> bool:
+    """Whether no constant makes oneDNN wrong."""
+    return not _is_guarded(kernel) or finite_constants(list(kernel.constants.values()))
 
 
 @lru_cache(maxsize=8)
@@ -62,6 +73,11 @@ def _code(kernel: LibraryKernel, threads: int | None) -> ObjectCode | None:
     return code
 
 
+def _sources(kernel: LibraryKernel) -> tuple[int, ...]:
+    """For each input of the region the number of the tensor that it is."""
+    return tuple(int(source) for source in kernel.description["sources"])
+
+
 class StaticRegion:
     """A region whose sizes are known; safe to call from several threads.
 
@@ -70,16 +86,35 @@ class StaticRegion:
         native: How native code calls it; None when a constant of its own makes oneDNN wrong.
     """
 
-    def __init__(self, kernel: LibraryKernel, threads: int | None) -> None:
-        spec = RegionSpec.from_json(kernel.description["spec"])
-        self._sources = tuple(int(source) for source in kernel.description["sources"])
-        self._guarded = loses_specials(spec)
-        self._usable = not self._guarded or finite_constants(list(kernel.constants.values()))
+    def __init__(
+        self,
+        kernel: LibraryKernel,
+        threads: int | None,
+        spec: RegionSpec,
+        usable: bool,
+        packed: PackedConstants | None = None,
+    ) -> None:
+        self._sources = _sources(kernel)
+        self._guarded, self._usable = _is_guarded(kernel), usable
         code = _code(kernel, threads)
-        self.region: Region = compile_region(spec, kernel.constants, threads=threads, code=code, guarded=self._guarded)
+        self.region: Region = compile_region(
+            spec, kernel.constants, threads=threads, code=code, guarded=self._guarded, packed=packed
+        )
         known = spec.tensors()
         self._tensors: tuple[TensorSpec, ...] = (*spec.inputs, *(known[name] for name in spec.outputs))
         self.native: NativeCall | None = self.region.native_call(self._sources) if self._usable else None
+
+    def hold(self, constants: Constants) -> None:
+        """Let the packed constants stand for the plain ones, where they have all of their bits."""
+        for name in constants:
+            found = self.region.constant(name)
+            if found is not None and same_bits(found, constants[name]):
+                constants.derive(name, partial(self._unpacked, name))
+
+    def _unpacked(self, name: str) -> Array:
+        found = self.region.constant(name)
+        assert found is not None  # it was there when the plain one was let go
+        return found
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Fill `outputs`; all arrays C-contiguous, of the sizes the region was made for.
@@ -100,30 +135,32 @@ class StaticRegion:
         self.region.run_addresses(list(map(address, given)), list(map(address, outputs)))
 
 
-class DynamicRegion:
-    """A region with symbolic sizes: compiled when it is first called with some; safe to call from several threads.
+class VaryingRegion:
+    """A region with sizes that vary: compiled when it is first called with some; safe to call from several threads.
 
     Attributes:
-        native: None: native code has to know sizes.
+        inputs: For each input the number of the tensor that it is; None when a constant makes oneDNN wrong.
     """
 
-    native: Final = None
+    def __init__(self, kernel: LibraryKernel, threads: int | None) -> None:
+        self._kernel, self._threads = kernel, threads
+        self._names = [str(name) for name in kernel.description["sizes"]]
+        self._made: RecentlyUsed[tuple[int, ...], StaticRegion] = RecentlyUsed(KEPT_SIZES)
+        self._packed = PackedConstants()
+        self._usable = _is_usable(kernel)
+        self.inputs = _sources(kernel) if self._usable and kernel.code else None
 
-    def __init__(self, kernel: LibraryKernel, threads: int | None, specialise: Specialise) -> None:
-        self._kernel, self._threads, self._specialise = kernel, threads, specialise
-        self._regions: dict[Shapes, StaticRegion] = {}
+    def at(self, sizes: tuple[int, ...]) -> StaticRegion:
+        """The region for some sizes.
 
-    def at(self, inputs: Sequence[Any]) -> StaticRegion:
-        """The region for the shapes of some inputs."""
-        key = tuple(tuple(value.shape) if isinstance(value, np.ndarray) else tuple(value) for value in inputs)
-        found = self._regions.get(key)
-        if found is None:
-            # No lock, which a fork could leave locked: two threads may compile the same shapes, and one result stays.
-            made = StaticRegion(self._specialise(self._kernel, key), self._threads)
-            found = self._regions.setdefault(key, made)
-            for oldest in list(self._regions)[:-KEPT_SHAPES]:
-                self._regions.pop(oldest, None)
-        return found
+        Raises:
+            CodegenError: oneDNN refuses them.
+        """
+        return self._made.get(sizes, lambda: self._region(sizes))
+
+    def _region(self, sizes: tuple[int, ...]) -> StaticRegion:
+        spec = RegionSpec.from_json(self._kernel.description["spec"], dict(zip(self._names, sizes, strict=True)))
+        return StaticRegion(self._kernel, self._threads, spec, self._usable, self._packed)
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Fill `outputs`; all arrays C-contiguous.
@@ -131,6 +168,4 @@ class DynamicRegion:
         Raises:
             SpecialValues: as for `StaticRegion`.
         """
-        if any(output.size == 0 for output in outputs):
-            return
-        self.at(inputs)(inputs, outputs)
+        self.at(self._kernel.sizes_of(inputs))(inputs, outputs)

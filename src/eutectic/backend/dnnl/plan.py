@@ -17,10 +17,12 @@ from eutectic.backend.dnnl import abi
 from eutectic.backend.dnnl.arena import Lifetime, place
 from eutectic.backend.dnnl.layout import Layout, LayoutTable
 from eutectic.backend.dnnl.library import Library, Owner
+from eutectic.backend.dnnl.packed import PackedConstants
 from eutectic.backend.dnnl.primitives import Primitive, PrimitiveFactory
+from eutectic.backend.dnnl.reordering import reorder
 from eutectic.backend.dnnl.spec import RegionSpec, TensorSpec
 from eutectic.backend.dnnl.steps import refuse
-from eutectic.runtime.aligned import address, aligned
+from eutectic.runtime.aligned import aligned
 from eutectic.support.errors import InternalError
 
 
@@ -69,11 +71,13 @@ class Plan:
     Attributes:
         calls: In order.
         constants: Packed values, indexed by the constant buffers.
+        sources: For each constant that was packed one version of it, and how its axes lie in the plain one.
         arena_bytes: Size of the block that holds every intermediate and working memory.
     """
 
     calls: tuple[Call, ...]
     constants: tuple[np.ndarray, ...]
+    sources: Mapping[str, tuple[Version, Layout]]
     arena_bytes: int
 
 
@@ -85,13 +89,22 @@ class Planner:
         constants: A value for each of its constants.
         library: oneDNN.
         owner: Keeps descriptors and primitives.
+        packed: Where packed constants are shared with other plans of the same region.
 
     Raises:
         CodegenError: a constant is missing or has another shape or dtype.
     """
 
-    def __init__(self, spec: RegionSpec, constants: Mapping[str, np.ndarray], library: Library, owner: Owner) -> None:
+    def __init__(
+        self,
+        spec: RegionSpec,
+        constants: Mapping[str, np.ndarray],
+        library: Library,
+        owner: Owner,
+        packed: PackedConstants | None = None,
+    ) -> None:
         self.library = library
+        self._shared = packed or PackedConstants()
         self.layouts = LayoutTable(library, owner)
         self.factory = PrimitiveFactory(library, owner, self.layouts)
         self.tensors = spec.tensors()
@@ -184,7 +197,8 @@ class Planner:
             if (source.buffer.kind, source.buffer.index) != ("output", index):
                 done = next((v for v in self._versions.get(name, ()) if v.layout.same_bytes(plain)), source)
                 self._reorder(done, Version(Buffer("output", index, plain.nbytes), plain), f"output {name}")
-        return Plan(tuple(self._calls), tuple(self._packed), self._place())
+        sources = {name: (version, view) for (name, view, _), version in self._by_name.items()}
+        return Plan(tuple(self._calls), tuple(self._packed), sources, self._place())
 
     def _reorder(self, source: Version, target: Version, what: str) -> None:
         primitive = self.factory.reorder(source.layout, target.layout)
@@ -211,37 +225,22 @@ class Planner:
         if by_name not in self._by_name:
             content = (hashlib.blake2b(self._host[name].reshape(-1).view(np.uint8).data).digest(), view, target)
             if content not in self._by_content:
-                self._by_content[content] = self._pack(self._host[name], target, view)
+                self._by_content[content] = self._pack(name, target, view)
             self._by_name[by_name] = self._by_content[content]
         return self._by_name[by_name]
 
-    def _pack(self, value: np.ndarray, target: Layout, view: Layout) -> Version:
-        packed = aligned(target.nbytes)
+    def _pack(self, name: str, target: Layout, view: Layout) -> Version:
+        buffer = Buffer("constant", len(self._packed), target.nbytes)
+        self._packed.append(self._shared.get(name, view, target, lambda: self._in_layout(name, target, view)))
+        return Version(buffer, target)
+
+    def _in_layout(self, name: str, target: Layout, view: Layout) -> np.ndarray:
+        value, packed = self._host[name], aligned(target.nbytes)
         if view.same_bytes(target):
             packed[:] = value.reshape(-1).view(np.uint8)
         else:
-            self._copy(value, view, packed, target)
-        buffer = Buffer("constant", len(self._packed), target.nbytes)
-        self._packed.append(packed)
-        return Version(buffer, target)
-
-    def _copy(self, src: np.ndarray, view: Layout, dst: np.ndarray, target: Layout) -> None:
-        primitive = self.factory.reorder(view, target)
-        scope = Owner(self.library)
-        try:
-            pairs = [(abi.ARG_SRC, view, address(src)), (abi.ARG_DST, target, address(dst))]
-            if primitive.scratchpad is not None:
-                scratch = aligned(primitive.scratchpad.nbytes)
-                pairs.append((abi.ARG_SCRATCHPAD, primitive.scratchpad, address(scratch)))
-            engine = self.library.engine
-            made = [abi.ExecArg(arg, scope.create("memory", layout.handle, engine, at)) for arg, layout, at in pairs]
-            args = (abi.ExecArg * len(pairs))(*made)
-            what = "packing a constant"
-            self.library.call(
-                "dnnl_primitive_execute", primitive.handle, self.library.stream, len(pairs), args, what=what
-            )
-        finally:
-            scope.close()
+            reorder(self.library, self.factory, value, view, packed, target)
+        return packed
 
 
 def _checked(t: TensorSpec, constants: Mapping[str, np.ndarray]) -> np.ndarray:

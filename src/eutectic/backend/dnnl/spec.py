@@ -11,6 +11,7 @@ Binary `add`, `sub`, `mul` and `div` follow IEEE.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from eutectic.backend.dnnl.steps import (
     exactly,
     operands,
     post_ops,
+    put_sizes,
     refuse,
     step_from_json,
     step_to_json,
@@ -65,6 +67,9 @@ _FIELDS: Final = ("symbol", "inputs", "constants", "steps", "outputs", "source")
 class RegionSpec:
     """A piece of a graph that oneDNN computes in one call.
 
+    Where sizes vary from call to call, it has sizes of the runtime in place of numbers: then it can only be written,
+    and is checked when it is read with numbers.
+
     Attributes:
         symbol: Name of the region in its module.
         inputs: Tensors given at every call, in the order of the arguments.
@@ -86,7 +91,13 @@ class RegionSpec:
     source: str = ""
 
     def __post_init__(self) -> None:
-        check_region(self.inputs, self.constants, self.steps, self.outputs)
+        if not self.varies:
+            check_region(self.inputs, self.constants, self.steps, self.outputs)
+
+    @property
+    def varies(self) -> bool:
+        """Whether some extent is not a number; the extents of the steps follow from those of the tensors."""
+        return any(not isinstance(extent, int) for tensor in self.tensors().values() for extent in tensor.shape)
 
     def tensors(self) -> dict[str, TensorSpec]:
         """Every tensor of the region by name, in order of definition."""
@@ -104,12 +115,17 @@ class RegionSpec:
         }
 
     @classmethod
-    def from_json(cls, data: Any) -> RegionSpec:
+    def from_json(cls, data: Any, sizes: Mapping[str, int] | None = None) -> RegionSpec:
         """Inverse of `to_json`, for data from outside.
+
+        Args:
+            data: What was written.
+            sizes: Values of the sizes that vary, by name.
 
         Raises:
             CodegenError: the data has other fields or types, or describes no valid region.
         """
+        data = put_sizes(data, sizes or {})
         if not isinstance(data, dict) or set(data) != set(_FIELDS):
             raise refuse(f"a region is described by an object with the fields {', '.join(_FIELDS)}")
         try:

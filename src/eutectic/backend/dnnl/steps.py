@@ -12,6 +12,8 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, TypeAlias, TypeVar
 
 from eutectic.backend.dnnl.algorithms import PARAMETERS as PARAMETERS
+from eutectic.runtime.sizes import SizeExpr, evaluate, size_from_json, size_to_json
+from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 
 Json: TypeAlias = dict[str, Any]
@@ -199,6 +201,7 @@ STEP_KINDS: Final[dict[str, type[Step]]] = {
     "binary": Binary,
     "eltwise": Eltwise,
 }
+_SIZE: Final = "size"  # the only key of an object that stands for a size that varies
 _KIND_OF: Final = {cls: kind for kind, cls in STEP_KINDS.items()}
 
 
@@ -222,7 +225,7 @@ def post_ops(step: Step) -> tuple[PostOp, ...]:
 
 def tensor_to_json(t: TensorSpec) -> Json:
     """A tensor as JSON data."""
-    return {"name": t.name, "shape": list(t.shape), "dtype": t.dtype}
+    return {"name": t.name, "shape": list(map(_item_to_json, t.shape)), "dtype": t.dtype}
 
 
 def step_to_json(step: Step) -> Json:
@@ -241,10 +244,36 @@ def _value_to_json(value: Any) -> Any:
         case PostEltwise() | PostBinary():
             return _fields_to_json(value)
         case tuple():
-            return [_value_to_json(v) for v in value]
+            return [_item_to_json(v) for v in value]
         case float() if not math.isfinite(value):
             return str(value)  # JSON has no infinities; clip with one bound needs them
     return value
+
+
+def _item_to_json(value: Any) -> Any:
+    """A part of a tuple; a name or an expression there is a size that varies."""
+    return {_SIZE: size_to_json(value)} if isinstance(value, (str, SizeExpr)) else _value_to_json(value)
+
+
+@deep
+def put_sizes(data: Any, sizes: Mapping[str, int]) -> Any:
+    """A description with numbers in place of the sizes that vary.
+
+    Raises:
+        CodegenError: a size has no value.
+    """
+    match data:
+        case dict() if set(data) == {_SIZE}:
+            size = data[_SIZE]
+            try:
+                return evaluate(size_from_json(size), sizes)
+            except (KeyError, ZeroDivisionError) as error:
+                raise refuse(f"the size {size!r} has no value where {dict(sizes)} is given: {error!r}") from None
+        case dict():
+            return {key: put_sizes(value, sizes) for key, value in data.items()}
+        case list():
+            return [put_sizes(value, sizes) for value in data]
+    return data
 
 
 def tensor_from_json(data: Any) -> TensorSpec:

@@ -10,7 +10,7 @@ import numpy as np
 
 from eutectic.arith import simplify
 from eutectic.backend.llvm.kernels import Built
-from eutectic.backend.llvm.plan import CopyStep, KernelStep, LibraryStep, Plan, Tensor, place
+from eutectic.backend.llvm.plan import LIBRARY_BYTES, CopyStep, KernelStep, LibraryStep, Plan, Tensor, place
 from eutectic.backend.llvm.requirements import Agreement, agreement_of_view, agreements
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
@@ -21,7 +21,7 @@ from eutectic.relax.expr import Call, Constant, ExternFunc, PrimValue, Tuple, Tu
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.struct_info_relations import free_symbolic_vars, leaf_infos, substitute
-from eutectic.runtime.library import NativeCall
+from eutectic.runtime.library import NativeInterface
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 from eutectic.tir.function import PrimFunc
@@ -30,7 +30,7 @@ Value: TypeAlias = "Tensor | tuple[Value, ...] | PrimExpr | tuple[PrimExpr, ...]
 Compile: TypeAlias = Callable[[PrimFunc], Built]
 
 
-def is_native(binding: Any, mod: IRModule, libraries: Mapping[str, NativeCall]) -> bool:
+def is_native(binding: Any, mod: IRModule, libraries: Mapping[str, NativeInterface]) -> bool:
     """Whether native code can run a binding: a call of a tensor program or a library, a view, or what costs nothing."""
     if not isinstance(binding, VarBinding):
         return False
@@ -48,7 +48,7 @@ def is_native(binding: Any, mod: IRModule, libraries: Mapping[str, NativeCall]) 
             return False
 
 
-def _is_native_call(call: Call, mod: IRModule, libraries: Mapping[str, NativeCall]) -> bool:
+def _is_native_call(call: Call, mod: IRModule, libraries: Mapping[str, NativeInterface]) -> bool:
     if not isinstance(call.op, Op):
         return False
     if has_trait(call, "view"):
@@ -102,7 +102,7 @@ def plan_segment(
     needed: Sequence[Var],
     mod: IRModule,
     compile_kernel: Compile,
-    libraries: Mapping[str, NativeCall],
+    libraries: Mapping[str, NativeInterface],
     threads: int = 1,
 ) -> Segment:
     """The plan of a run of bindings that `is_native` accepts.
@@ -128,9 +128,10 @@ class _Planner:
     name: str
     mod: IRModule
     compile_kernel: Compile
-    libraries: Mapping[str, NativeCall]
+    libraries: Mapping[str, NativeInterface]
     threads: int
     called: list[str] = field(default_factory=list)  # libraries, by number
+    varying: list[tuple[PrimExpr, ...]] = field(default_factory=list)  # sizes of each of them
     values: dict[Var, Value] = field(default_factory=dict)
     views: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  # a view and whose memory it is
     inputs: dict[Var, Tensor] = field(default_factory=dict)
@@ -150,7 +151,7 @@ class _Planner:
         plan.inputs = list(self.inputs.values())
         plan.constants = [tensor for _, tensor in self.constants.values()]
         plan.steps = [self._settled(step) for step in self.steps]
-        plan.libraries = self.called
+        plan.libraries, plan.varying = self.called, self.varying
         plan.agreements = self.agreements
         plan.symbols = self._free_symbols(plan)
         place(plan)
@@ -218,13 +219,15 @@ class _Planner:
         symbol = _symbol(call)
         native = self.libraries[symbol]
         given = self._value(None, call.args[1])
-        operands = [value for value in (given if isinstance(given, tuple) else (given,)) if isinstance(value, Tensor)]
+        values = given if isinstance(given, tuple) else (given,)
+        operands = [value for value in values if isinstance(value, Tensor)]
         read = [operands[number] for number in native.inputs]
         results = self._results(name, call)
-        size = native.workspace_bytes
-        spaces = (Tensor(f"{name}_workspace", "uint8", (IntImm("int64", size),), "arena"),) if size else ()
+        size = LIBRARY_BYTES if native.workspace_bytes is None else IntImm("int64", native.workspace_bytes)
+        spaces = () if native.workspace_bytes == 0 else (Tensor(f"{name}_workspace", "uint8", (size,), "arena"),)
         self.steps.append(LibraryStep(symbol, len(self.called), (*read, *results), len(results), spaces))
         self.called.append(symbol)
+        self.varying.append(tuple(_lengths(values[number])[axis] for number, axis in native.sizes))
         return self._shaped(call, results)
 
     def _results(self, name: str, call: Call) -> list[Tensor]:
@@ -327,7 +330,17 @@ class _Planner:
         for tensor in (*plan.inputs, *plan.outputs):
             for size in tensor.dims:
                 used.update(dict.fromkeys(free_symbolic_vars(size)))
-        return [var for var in used if var not in defined]
+        for size in (size for sizes in plan.varying for size in sizes):
+            used.update(dict.fromkeys(free_symbolic_vars(size)))
+        return [var for var in used if var not in defined and var not in plan.prepared]
+
+
+def _lengths(value: Value) -> tuple[PrimExpr, ...]:
+    """Sizes of a tensor, or those that a tuple consists of."""
+    if isinstance(value, Tensor):
+        return value.dims
+    assert isinstance(value, tuple)
+    return tuple(size for size in value if isinstance(size, PrimExpr))
 
 
 def _substitute(value: PrimExpr, sizes: Mapping[Any, Any]) -> PrimExpr:

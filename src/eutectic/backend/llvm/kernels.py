@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -14,31 +13,17 @@ import eutectic.support.cache as store
 from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.optimize import object_code
 from eutectic.backend.llvm.team import Kernel, Workspace, kernel_of, shape_variables
-from eutectic.ir.prim_expr import (
-    Add,
-    BinaryExpr,
-    Cast,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Sub,
-    TruncDiv,
-    TruncMod,
-    Var,
-)
+from eutectic.backend.size_data import size_data, size_expr
+from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.ir.structural import structural_digest
-from eutectic.support.deep import deep
+from eutectic.runtime.sizes import size_from_json, size_to_json
+from eutectic.support.errors import CodegenError, EutecticError
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
 from eutectic.tir.transform.lower_tir import lowered
 
-_PARTS: Final = ("arith", "ir", "tir", "backend/llvm")  # packages whose code decides what a kernel looks like
-_OPERATORS: Final[tuple[type[BinaryExpr], ...]] = (Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Max, Min)
-_SIZES: Final[dict[str, Callable[..., BinaryExpr]]] = {kind.__name__: kind for kind in _OPERATORS}
+# Where the code is that decides what a kernel looks like, and what the cache says about it.
+_PARTS: Final = (*(f"{part}/**/*.py" for part in ("arith", "ir", "tir", "backend/llvm")), "*/size*.py")
 
 
 @dataclass(frozen=True)
@@ -109,13 +94,13 @@ def compiled_kernel(func: PrimFunc, made: PrimFunc, machine: Machine, name: str 
     key = kernel_key(func, machine)
     kernel = lowered_kernel(made, machine, _symbol(key))
     code = object_code(kernel.text, machine)
-    sizes = [_to_json(item.bytes, _symbols(func)) for item in kernel.workspaces]
-    if None not in sizes:
+    sizes = _size_rows(func, kernel)
+    if sizes is not None:
         meta = {
             "name": name or str(func.attr("global_symbol") or func.attr("name") or ""),
             "cpu": machine.cpu,
             "parallel": kernel.parallel,
-            "workspaces": [[size, item.per_thread] for size, item in zip(sizes, kernel.workspaces, strict=True)],
+            "workspaces": sizes,
         }
         store.write(key, store.Entry(meta, code))
     return Built(_symbol(key), func, shape_variables(func), kernel.workspaces, kernel.parallel, code, False)
@@ -130,47 +115,34 @@ def _symbol(key: str) -> str:
     return f"k_{key[:24]}"
 
 
-def _symbols(func: PrimFunc) -> list[Var]:
-    return [*func.params, *shape_variables(func)]
+def _names(func: PrimFunc) -> dict[Var, str]:
+    """Names of the variables of a program for sizes in the cache, which do not depend on those of the source."""
+    return {var: f"v{i}" for i, var in enumerate(dict.fromkeys([*func.params, *shape_variables(func)]))}
+
+
+def _wide(var: Var) -> PrimExpr:
+    return var if var.dtype == "int64" else var.astype("int64")
+
+
+def _size_rows(func: PrimFunc, kernel: Kernel) -> list[list[Any]] | None:
+    """The workspaces of a kernel as JSON data; None when a size has parts that are not kept."""
+    names = _names(func)
+    try:
+        return [[size_to_json(size_data(item.bytes, names)), item.per_thread] for item in kernel.workspaces]
+    except (KeyError, CodegenError):
+        return None
 
 
 def _from_entry(func: PrimFunc, symbol: str, entry: store.Entry) -> Built | None:
     """The kernel of a cache entry; None when the entry is not one of ours."""
     try:
-        symbols = _symbols(func)
-        spaces = [Workspace(_from_json(size, symbols), bool(each)) for size, each in entry.meta["workspaces"]]
+        known = {name: _wide(var) for var, name in _names(func).items()}
+        rows = [(size_from_json(size), each) for size, each in entry.meta["workspaces"]]
+        spaces = [Workspace(size_expr(size, known), bool(each)) for size, each in rows]
         parallel = bool(entry.meta["parallel"])
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (KeyError, TypeError, ValueError, EutecticError):
         return None
     return Built(symbol, func, shape_variables(func), tuple(spaces), parallel, entry.blob, True)
-
-
-@deep
-def _to_json(size: PrimExpr, symbols: list[Var]) -> Any:
-    """A size as JSON data; None when it has parts that are not kept."""
-    match size:
-        case IntImm():
-            return size.value
-        case Var():
-            return next((["var", i] for i, var in enumerate(symbols) if var is size), None)
-        case Cast():
-            return _to_json(size.value, symbols)
-        case BinaryExpr() if type(size).__name__ in _SIZES:
-            parts = [_to_json(part, symbols) for part in (size.a, size.b)]
-            return None if None in parts else [type(size).__name__, *parts]
-        case _:
-            return None
-
-
-@deep
-def _from_json(data: Any, symbols: list[Var]) -> PrimExpr:
-    if isinstance(data, int):
-        return IntImm("int64", data)
-    if data[0] == "var":
-        var = symbols[data[1]]
-        wide: PrimExpr = var if var.dtype == "int64" else var.astype("int64")
-        return wide
-    return _SIZES[data[0]](_from_json(data[1], symbols), _from_json(data[2], symbols))
 
 
 @cache
@@ -184,6 +156,6 @@ def compiler_version() -> bytes:
             digest.update(b"?")
     root = Path(__file__).parents[2]
     for part in _PARTS:
-        for path in sorted((root / part).rglob("*.py")):
+        for path in sorted(root.glob(part)):
             digest.update(path.read_bytes())
     return digest.digest()

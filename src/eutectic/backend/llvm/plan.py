@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from eutectic.backend.llvm.kernels import Built
 from eutectic.backend.llvm.requirements import LARGEST_BYTES, Agreement
@@ -22,6 +22,8 @@ from eutectic.support.errors import CodegenError
 
 Home: TypeAlias = Literal["input", "output", "constant", "arena"]
 ALIGNMENT = 64
+LIBRARY_BYTES: Final = ScalarVar("library_bytes", "int64")  # what each library is given whose sizes vary
+LIBRARY_TABLE: Final = ScalarVar("library_table", "int64")  # address of the table of libraries for the sizes of a call
 
 
 @dataclass
@@ -146,6 +148,7 @@ class Plan:
         constants: Tensors that are the same at every call, with `arrays` in the same order.
         libraries: Symbols of the library kernels that are called.
         symbols: Symbolic sizes that are not sizes of an input; they are given as integers.
+        varying: For each library its sizes that vary from call to call.
         steps: What is done.
         agreements: Sizes that must be one in every call.
         arena_bytes: Size of the memory for everything else; set by `place`.
@@ -159,11 +162,22 @@ class Plan:
     constants: list[Tensor] = field(default_factory=list)
     libraries: list[str] = field(default_factory=list)
     symbols: list[ScalarVar] = field(default_factory=list)
+    varying: list[tuple[PrimExpr, ...]] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
     arena_bytes: PrimExpr = field(default_factory=lambda: IntImm("int64", 0))
     live_bytes: int = 0
     unshared_bytes: int = 0
+
+    @property
+    def prepared(self) -> tuple[ScalarVar, ...]:
+        """Where the sizes of libraries vary, what is given last: `LIBRARY_BYTES` and `LIBRARY_TABLE`."""
+        return (LIBRARY_BYTES, LIBRARY_TABLE) if any(self.varying) else ()
+
+    @property
+    def integers(self) -> tuple[ScalarVar, ...]:
+        """All integers that are given."""
+        return (*self.symbols, *self.prepared)
 
 
 def arena_tensors(plan: Plan) -> list[Tensor]:

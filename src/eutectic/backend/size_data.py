@@ -1,4 +1,4 @@
-"""Sizes of the IR as the runtime's data."""
+"""Sizes of the IR as the runtime's data, and back."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ _NAMES: Final[dict[type[PrimExpr], str]] = {
     And: "and",
     Or: "or",
 }
+_KINDS: Final = {name: kind for kind, name in _NAMES.items()}
 
 
 @deep
@@ -97,3 +98,29 @@ def _converted(cast: Cast, value: Size) -> Size:
     if cast.dtype.startswith("int"):
         return value if bits == 64 else SizeExpr("wrap", (value, bits))
     raise CodegenError(f"a size is converted to {cast.dtype}, which is no integer")
+
+
+@deep
+def size_expr(size: Size, values: Mapping[str, PrimExpr]) -> PrimExpr:
+    """Inverse of `size_data`.
+
+    Args:
+        size: The size.
+        values: What its names stand for.
+
+    Raises:
+        KeyError: it has another name.
+        CodegenError: it has an operation that only comes from a conversion.
+    """
+    if isinstance(size, int):
+        return IntImm("int64", size)
+    if isinstance(size, str):
+        return values[size]
+    parts = [size_expr(part, values) for part in size.parts]
+    if size.op == "not":
+        return Not(*parts)
+    if size.op == "select":
+        return Select(*parts)
+    if size.op not in _KINDS:
+        raise CodegenError(f"the operation {size.op!r} of a size has no expression of its own")
+    return _KINDS[size.op](*parts)
