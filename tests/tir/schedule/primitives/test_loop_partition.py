@@ -17,6 +17,7 @@ from eutectic.script import tir as T
 from eutectic.support.errors import ScheduleError
 from eutectic.testing.native import native
 from eutectic.tir import PrimFunc
+from eutectic.tir.interpret import run
 from eutectic.tir.schedule import Schedule
 
 
@@ -235,3 +236,39 @@ def test_initial_values_of_a_sum_that_may_have_no_terms_stay():
     sch.loop_partition(sch.get_loops("B_update")[1], [1])
     sch.loop_partition(sch.get_loops(init)[0], [2])
     keeps(sums_by_rows, sch)
+
+
+@pytest.mark.parametrize("factor", [1, 3, 8])
+def test_whole_tiles_of_a_loop_of_any_extent(factor: int):
+    func = of(topi.exp, x(Var("n", "int64")))
+    sch = Schedule(func)
+    outer, _ = sch.split(sch.get_loops("compute")[0], [None, factor])
+    if factor == 1:
+        with pytest.raises(ScheduleError, match="no condition"):
+            sch.loop_partition(outer, ["whole", None])
+        return
+    sch.loop_partition(outer, ["whole", None])
+    whole, rest = (sch.state.index("main").blocks[k].stmt for k in (1, 2))
+    assert whole.always_runs
+    assert not rest.always_runs
+    for size in (0, 1, 7, 8, 9, 31):
+        given = np.arange(size, dtype="float32")
+        want, got = np.zeros(size, "float32"), np.zeros(size, "float32")
+        run(func, given, want)
+        run(sch.func, given, got)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_whole_tiles_of_a_loop_of_known_extent_are_as_many_as_fit():
+    sch = Schedule(of(topi.exp, x(19)))
+    outer, _ = sch.split(sch.get_loops("compute")[0], [None, 8])
+    whole, rest = sch.loop_partition(outer, ["whole", None])
+    assert (sch.get(whole).extent.value, sch.get(rest).extent.value) == (2, 1)
+
+
+@pytest.mark.parametrize("factors", [["whole", 1], [2, "whole"], ["some"]])
+def test_refuses_other_factors_in_words(factors: list):
+    sch = Schedule(of(topi.exp, x(19)))
+    outer, _ = sch.split(sch.get_loops("compute")[0], [None, 8])
+    with pytest.raises(ScheduleError, match="factor"):
+        sch.loop_partition(outer, factors)

@@ -1,0 +1,196 @@
+"""Default schedules for CPUs: programs of primitives that compute the same, and traces that make them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from eutectic import te, tir, topi
+from eutectic.ir.prim_expr import Var
+from eutectic.ir.structural import structural_equal
+from eutectic.ir.visit import post_order
+from eutectic.script import tir as T
+from eutectic.testing.round_trip import check_round_trip
+from eutectic.tir.interpret import run
+from eutectic.tir.schedule.edit import Edit
+from eutectic.tir.schedule.primitive import PRIMITIVES
+from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
+from eutectic.tir.schedule.trace import Trace
+from eutectic.tir.stmt import For, ForKind
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """A processor as the rules see it."""
+
+    bits: int
+    registers: int
+
+    def lanes(self, bits: int = 32) -> int:
+        return self.bits // bits
+
+
+NARROW, WIDE = Vectors(128, 16), Vectors(256, 16)
+n = Var("n", "int64")
+k = Var("k", "int64")
+
+
+def a(*shape: int | Var, name: str = "a", dtype: str = "float32") -> te.Tensor:
+    return te.placeholder(shape, dtype, name)
+
+
+def of(definition: Callable[..., te.Tensor], *inputs: te.Tensor) -> tir.PrimFunc:
+    return te.create_prim_func([*inputs, definition(*inputs)])
+
+
+def conv(stride: int = 1, padding: int = 0, groups: int = 1) -> Callable[..., te.Tensor]:
+    def definition(x: te.Tensor, w: te.Tensor, b: te.Tensor) -> te.Tensor:
+        made = topi.nn.conv2d(x, w, stride, padding, 1, groups)
+        return topi.nn.relu(topi.add(made, topi.reshape(b, (1, int(b.shape[0]), 1, 1))))
+
+    return definition
+
+
+def layer_norm(x: te.Tensor, g: te.Tensor, b: te.Tensor) -> te.Tensor:
+    return topi.nn.layer_norm(x, g, b, [1])
+
+
+PROGRAMS: dict[str, tir.PrimFunc] = {
+    "elementwise": of(topi.exp, a(3, 70)),
+    "axes that are one": of(topi.nn.relu, a(2, 7, 7)),
+    "broadcast": of(topi.add, a(5, 3, 3), a(5, 1, 1, name="b")),
+    "transposition": of(lambda x: topi.transpose(x, (1, 0)), a(9, 13)),
+    "padding": of(lambda x: topi.nn.pad(x, (0, 1), (0, 2), 0.0), a(4, 11)),
+    "read twice": of(lambda x: topi.multiply(x, topi.sigmoid(x)), a(40)),
+    "nothing": of(topi.exp, a(3, 0)),
+    "one element": of(topi.exp, a(1, 1)),
+    "product": of(topi.matmul, a(7, 5), a(5, 19, name="b")),
+    "product of many rows": of(topi.matmul, a(31, 6), a(6, 40, name="b")),
+    "batched product": of(topi.matmul, a(2, 5, 4), a(2, 4, 9, name="b")),
+    "any rows": of(
+        lambda x, y, b: topi.nn.relu(topi.add(topi.matmul(x, y), b)), a(n, 6), a(6, 9, name="y"), a(9, name="b")
+    ),
+    "any columns": of(topi.matmul, a(3, 4), a(4, n, name="b")),
+    "any terms": of(topi.matmul, a(3, k), a(k, 9, name="b")),
+    "convolution": of(conv(1, 1), a(1, 3, 6, 7), a(4, 3, 3, 3, name="w"), a(4, name="b")),
+    "pointwise convolution": of(conv(), a(1, 6, 5, 5), a(9, 6, 1, 1, name="w"), a(9, name="b")),
+    "strided convolution": of(conv(2), a(1, 4, 8, 8), a(9, 4, 1, 1, name="w"), a(9, name="b")),
+    "depthwise convolution": of(conv(1, 1, 6), a(1, 6, 7, 9), a(6, 1, 3, 3, name="w"), a(6, name="b")),
+    "pool": of(lambda x: topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max"), a(1, 3, 9, 9)),
+    "sum over rows": of(lambda x: topi.sum(x, 0), a(9, 21)),
+    "sum of rows": of(lambda x: topi.sum(x, 1), a(5, 37)),
+    "sum of all": of(topi.sum, a(6, 11)),
+    "sum of few": of(lambda x: topi.sum(x, 1), a(5, 3)),
+    "sum of any number": of(lambda x: topi.sum(x, 1), a(4, k)),
+    "largest of any number": of(lambda x: topi.max(x, 1), a(n, k)),
+    "softmax": of(lambda x: topi.nn.softmax(x, 1), a(4, 37)),
+    "softmax of any size": of(lambda x: topi.nn.softmax(x, 1), a(n, k)),
+    "layer norm": of(layer_norm, a(4, 24), a(24, name="g"), a(24, name="b")),
+    "pair of results": of(lambda x: topi.argmax(x, 1), a(3, 17)),
+    "integers": of(lambda x: topi.sum(x, 1), a(4, 40, dtype="int32")),
+}
+REORDERED = ("sum", "softmax", "layer norm", "product", "any terms", "pool", "convolution")  # or rounded otherwise
+
+
+def arrays(func: tir.PrimFunc, sizes: dict[Var, int]) -> list[np.ndarray]:
+    rng = np.random.default_rng(5)
+    made = []
+    for buffer in func.buffer_map.values():
+        shape = [sizes[size] if isinstance(size, Var) else int(size) for size in buffer.shape]
+        made.append(np.asarray(rng.standard_normal(shape) * 4, buffer.dtype))
+    return made
+
+
+@pytest.mark.parametrize("processor", [NARROW, WIDE], ids=["128", "256"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_stay(name: str, processor: Vectors):
+    func = PROGRAMS[name]
+    made = schedule_for_cpu(func, processor)
+    for sizes in ({n: 1, k: 1}, {n: 11, k: 37}):
+        want = arrays(func, sizes)
+        got = [array.copy() for array in want]
+        run(func, *want)
+        run(made, *got)
+        np.testing.assert_allclose(got[-1], want[-1], rtol=1e-5, atol=1e-5)
+        if not any(word in name for word in REORDERED):
+            np.testing.assert_array_equal(got[-1], want[-1])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_traces_make_the_same_program(name: str):
+    func = PROGRAMS[name]
+    made = schedule_for_cpu(func, WIDE)
+    sch = tir.Schedule(func)
+    Trace.from_python(made.attrs["tir.schedule_trace"]).apply_to_schedule(sch)
+    assert structural_equal(sch.func.body, made.body)
+
+
+@pytest.mark.parametrize("name", ["softmax", "convolution", "any rows", "sum of any number"])
+def test_traces_are_printed_with_the_program(name: str):
+    made = schedule_for_cpu(PROGRAMS[name], WIDE)
+    assert "sch.vectorize(" in made.script()
+    check_round_trip(made)
+
+
+def kinds(func: tir.PrimFunc) -> list[str]:
+    return [part.kind for part in post_order(func.body) if isinstance(part, For)]
+
+
+@pytest.mark.parametrize("name", ["convolution", "product of many rows", "softmax", "strided convolution"])
+def test_vectors_and_threads(name: str):
+    big = {
+        "convolution": of(conv(1, 1), a(1, 16, 28, 28), a(32, 16, 3, 3, name="w"), a(32, name="b")),
+        "product of many rows": of(topi.matmul, a(64, 64), a(64, 64, name="b")),
+        "softmax": of(lambda x: topi.nn.softmax(x, 1), a(64, 128)),
+        "strided convolution": of(conv(2), a(1, 16, 28, 28), a(32, 16, 1, 1, name="w"), a(32, name="b")),
+    }
+    found = kinds(schedule_for_cpu(big[name], WIDE))
+    assert ForKind.PARALLEL in found
+    assert ForKind.VECTORIZED in found
+
+
+def test_small_work_is_for_one_thread():
+    assert ForKind.PARALLEL not in kinds(schedule_for_cpu(of(topi.nn.relu, a(64)), WIDE))
+
+
+def test_what_a_user_scheduled_stays():
+    sch = tir.Schedule(PROGRAMS["product"])
+    sch.parallel(sch.get_loops("T_matmul")[0])
+    assert schedule_for_cpu(sch.func, WIDE) is sch.func
+
+
+def test_what_was_scheduled_stays():
+    made = schedule_for_cpu(PROGRAMS["product"], WIDE)
+    assert schedule_for_cpu(made, NARROW) is made
+
+
+@T.prim_func
+def scans(x: T.Buffer((8, 16), "float32"), out: T.Buffer((8, 16), "float32")):
+    for i in range(8):
+        for j in range(1, 16):
+            with T.block("scan"):
+                v_i, v_j = T.axis.spatial(8, i), T.axis.opaque(16, j)
+                out[v_i, v_j] = out[v_i, v_j - 1] + x[v_i, v_j]
+
+
+def test_programs_of_other_forms_are_shared_by_threads_where_that_is_safe():
+    assert sorted(kinds(schedule_for_cpu(scans, WIDE))) == [ForKind.PARALLEL, ForKind.SERIAL]
+
+
+def test_a_refusal_leaves_a_group_as_it_was(monkeypatch: pytest.MonkeyPatch):
+    """What a rule cannot do keeps its loops, and its results."""
+
+    def refuse(edit: Edit, *args: object, **kwargs: object) -> None:
+        edit.refuse(None, "no")
+
+    monkeypatch.setattr(PRIMITIVES["decompose_reduction"], "function", refuse)
+    func = PROGRAMS["product of many rows"]
+    made = schedule_for_cpu(func, WIDE)
+    assert ForKind.VECTORIZED not in kinds(made)
+    want, got = arrays(func, {}), arrays(func, {})
+    run(func, *want)
+    run(made, *got)
+    np.testing.assert_array_equal(got[-1], want[-1])
