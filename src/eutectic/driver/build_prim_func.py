@@ -34,6 +34,8 @@ from eutectic.tir.function import PrimFunc
 from eutectic.tir.op import reinterpret
 from eutectic.tir.stmt import BufferStore
 from eutectic.tir.transform.check_bounds import bounds_of, check_bounds
+from eutectic.tir.scheduled import was_scheduled
+from eutectic.tir.transform.schedule_for_target import SCHEDULED
 from eutectic.tir.trusted import trusted_copy
 
 __all__ = ["NativeFunctions", "NativePrimFunc", "build"]
@@ -82,6 +84,8 @@ class NativePrimFunc:
         self.name, self.func = name, func
         used = available_threads(threads)
         safe = trusted_copy(func) if bounds_of(bounds) == "trusted" else check_bounds(func, name)
+        if was_scheduled(func):
+            safe = safe.with_attr(SCHEDULED, True)
         plan = _plan(func, build_kernel(safe, machine), re.sub(r"\W", "_", name, flags=re.ASCII), used)
         self.loaded = LoadedCode(native_code(plan, [], machine, threads=used))
         written = _written_data(func)

@@ -27,6 +27,7 @@ from eutectic.runtime.team import available_threads
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.transform.check_bounds import check_bounds
+from eutectic.tir.scheduled import was_scheduled
 from eutectic.tir.transform.schedule_for_target import SCHEDULED
 
 _KERNELS: Final = ("relax.call_tir", "relax.call_dps_packed")
@@ -80,7 +81,8 @@ class NativeBuilder:
     def _checked(self, func: PrimFunc, name: str, ctx: PassContext) -> PrimFunc:
         """The program that the cache knows a kernel by: checked, and marked if it is to keep its loops."""
         checked = check_bounds(func, name)
-        return checked.with_attr(SCHEDULED, True) if "ScheduleForTarget" in ctx.disabled_pass else checked
+        keeps_loops = was_scheduled(func) or "ScheduleForTarget" in ctx.disabled_pass
+        return checked.with_attr(SCHEDULED, True) if keeps_loops else checked
 
     def segment(
         self,

@@ -21,6 +21,7 @@ from eutectic.tir.schedule.primitives.loop_kinds import require_still_independen
 from eutectic.tir.schedule.state import ScheduleState, Site
 from eutectic.tir.schedule.trace import Instruction, Trace
 from eutectic.tir.schedule.validate import compare_programs, compare_sums
+from eutectic.tir.scheduled import mark_scheduled
 from eutectic.tir.stmt import For
 from eutectic.tir.well_formed import verify_well_formed
 
@@ -252,6 +253,7 @@ class Schedule(Primitives):
             old, new = before.mod.get(name), after.function(name)
             if old is new:
                 continue
+            mark_scheduled(new)
             if self._checks:
                 try:
                     verify_well_formed(new)

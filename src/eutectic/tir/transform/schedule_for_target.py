@@ -10,6 +10,7 @@ from eutectic.ir.transform import Pass, PassContext, with_functions
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.schedule.rules.registry import scheduler_of
+from eutectic.tir.scheduled import was_scheduled
 from eutectic.tir.transform.lower_tir import is_lowered
 from eutectic.tir.trusted import is_trusted, trust
 
@@ -20,8 +21,8 @@ SCHEDULED: Final = "tir.is_scheduled"
 class ScheduleForTarget(Pass):
     """Give every tensor program loops that suit a target, and say so in its attribute `tir.is_scheduled`.
 
-    A program that has the attribute keeps its loops, and so does one that is lowered. Under several names it is
-    scheduled once.
+    A program that has the attribute keeps its loops, and so does one that is lowered, and one of which a step of a
+    `Schedule` made the loops. Under several names it is scheduled once.
 
     before:                                  after:
         for i, j in T.grid(64, 64):              for p in T.parallel(64):
@@ -60,5 +61,8 @@ def scheduled(func: PrimFunc, target: Target) -> PrimFunc:
     """
     if func.attr(SCHEDULED) or is_lowered(func):
         return func
+    if was_scheduled(func):
+        kept: PrimFunc = func.with_attr(SCHEDULED, True)
+        return trust(kept) if is_trusted(func) else kept
     made: PrimFunc = scheduler_of(target)(func, target).with_attr(SCHEDULED, True)
     return trust(made) if is_trusted(func) else made
