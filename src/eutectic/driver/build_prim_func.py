@@ -31,11 +31,11 @@ from eutectic.target import Target
 from eutectic.tir.block import Block
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.function_attributes import SCHEDULED
 from eutectic.tir.op import reinterpret
+from eutectic.tir.scheduled import was_scheduled
 from eutectic.tir.stmt import BufferStore
 from eutectic.tir.transform.check_bounds import bounds_of, check_bounds
-from eutectic.tir.scheduled import was_scheduled
-from eutectic.tir.transform.schedule_for_target import SCHEDULED
 from eutectic.tir.trusted import trusted_copy
 
 __all__ = ["NativeFunctions", "NativePrimFunc", "build"]

@@ -26,9 +26,9 @@ from eutectic.runtime.native_code import NativeCode
 from eutectic.runtime.team import available_threads
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.transform.check_bounds import check_bounds
+from eutectic.tir.function_attributes import SCHEDULED
 from eutectic.tir.scheduled import was_scheduled
-from eutectic.tir.transform.schedule_for_target import SCHEDULED
+from eutectic.tir.transform.check_bounds import check_bounds
 
 _KERNELS: Final = ("relax.call_tir", "relax.call_dps_packed")
 

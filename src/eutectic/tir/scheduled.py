@@ -1,6 +1,6 @@
 """Programs that somebody has scheduled, and which keep their loops therefore.
 
-That is known of objects, not written into programs, so that a schedule's result is what its steps made and nothing else.
+That is known of objects, not written into programs: what a schedule gives is what its steps made, and nothing else.
 """
 
 from __future__ import annotations

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext, with_functions
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.function_attributes import LOWERED, is_lowered
 from eutectic.tir.transform.pipeline import lower
 from eutectic.tir.trusted import is_trusted, trust
-
-LOWERED: Final = "tir.is_lowered"
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,3 @@ def lowered(func: PrimFunc) -> PrimFunc:
         return func
     made: PrimFunc = lower(func).with_attr(LOWERED, True)
     return trust(made) if is_trusted(func) else made
-
-
-def is_lowered(func: PrimFunc) -> bool:
-    """Whether a function went through `LowerTIR`."""
-    return bool(func.attr(LOWERED))

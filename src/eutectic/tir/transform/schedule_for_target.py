@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext, with_functions
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.function_attributes import SCHEDULED, is_lowered
 from eutectic.tir.schedule.rules.registry import scheduler_of
 from eutectic.tir.scheduled import was_scheduled
-from eutectic.tir.transform.lower_tir import is_lowered
 from eutectic.tir.trusted import is_trusted, trust
-
-SCHEDULED: Final = "tir.is_scheduled"
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,15 @@
+"""Attributes of tensor programs that say how far they are: scheduled, lowered."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eutectic.tir.function import PrimFunc
+
+SCHEDULED: Final = "tir.is_scheduled"
+LOWERED: Final = "tir.is_lowered"
+
+
+def is_lowered(func: PrimFunc) -> bool:
+    """Whether a function went through `LowerTIR`."""
+    return bool(func.attr(LOWERED))
