@@ -8,6 +8,7 @@ from eutectic.tir.schedule.primitive import PRIMITIVES, Primitive, primitive
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.schedule.state import ScheduleState
 from eutectic.tir.schedule.trace import Instruction, Trace
+from eutectic.tir.schedule.trace_python import trace_from_python
 
 __all__ = [
     "PRIMITIVES",
@@ -21,6 +22,7 @@ __all__ = [
     "ScheduleState",
     "Trace",
     "primitive",
+    "trace_from_python",
 ]
 
 open_methods(Schedule, "tir.Schedule", leave=("perform",))

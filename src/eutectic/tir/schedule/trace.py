@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any, Final, TypeAlias
@@ -102,17 +102,6 @@ class Trace:
         """One line of Python per instruction, which do the same to a schedule called `sch`."""
         names: dict[Handle, str] = {}
         return [_python(inst, names) for inst in self._wanted(remove_postproc)]
-
-    @staticmethod
-    def from_python(lines: Sequence[str]) -> Trace:
-        """The trace that `as_python` wrote; nothing of the text is run.
-
-        Raises:
-            ScheduleError: a line is no call of a primitive with values that traces have.
-        """
-        from eutectic.tir.schedule.trace_python import trace_from_python  # it makes traces
-
-        return trace_from_python(lines)
 
     def __str__(self) -> str:
         body = self.as_python() or ["pass"]

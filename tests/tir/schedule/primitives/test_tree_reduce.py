@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from tests.tir.transform.schedules import of, x
 
-from eutectic import tir, topi
+from eutectic import topi
 from eutectic.ir.visit import post_order
 from eutectic.script import tir as T
 from eutectic.support.errors import ScheduleError
 from eutectic.tir import PrimFunc
 from eutectic.tir.interpret import run
-from eutectic.tir.schedule import Schedule
+from eutectic.tir.schedule import Schedule, trace_from_python
 
 
 def factored(func: PrimFunc, factor: int) -> tuple[Schedule, str]:
@@ -59,7 +59,7 @@ def test_traces_keep_it():
     sch, name = factored(func, 8)
     sch.tree_reduce(name)
     again = Schedule(func)
-    tir.schedule.Trace.from_python(sch.trace.as_python()).apply_to_schedule(again)
+    trace_from_python(sch.trace.as_python()).apply_to_schedule(again)
     assert again.func.script() == sch.func.script()
 
 

@@ -15,10 +15,10 @@ from eutectic.ir.visit import post_order
 from eutectic.script import tir as T
 from eutectic.testing.round_trip import check_round_trip
 from eutectic.tir.interpret import run
+from eutectic.tir.schedule import trace_from_python
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.primitive import PRIMITIVES
 from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
-from eutectic.tir.schedule.trace import Trace
 from eutectic.tir.stmt import For, ForKind
 
 
@@ -124,7 +124,7 @@ def test_traces_make_the_same_program(name: str):
     func = PROGRAMS[name]
     made = schedule_for_cpu(func, WIDE)
     sch = tir.Schedule(func)
-    Trace.from_python(made.attrs["tir.schedule_trace"]).apply_to_schedule(sch)
+    trace_from_python(made.attrs["tir.schedule_trace"]).apply_to_schedule(sch)
     assert structural_equal(sch.func.body, made.body)
 
 
