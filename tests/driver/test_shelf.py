@@ -107,6 +107,25 @@ def test_what_needs_the_plain_weights_has_them():
     assert [step.name for step in model.profile(x)]
 
 
+def test_a_file_leaves_no_plain_weights_behind():
+    _, model, _ = compiled()
+    (held, name), *_ = ((held, name) for held in kernels(model) for name in held if held.is_derived(name))
+    made: list[weakref.ref[Any]] = []
+    original = held._values[name]
+    assert callable(original)
+
+    def watched() -> np.ndarray:
+        found = original()
+        made.append(weakref.ref(found))
+        return found
+
+    held.derive(name, watched)
+    model.to_bytes()
+    gc.collect()
+    assert made
+    assert not [ref for ref in made if ref() is not None]
+
+
 def test_a_value_is_made_again_whenever_it_is_asked_for():
     value = np.arange(3.0)
     held = Constants({"a": value, "b": value})
