@@ -42,11 +42,25 @@ def pair(request: pytest.FixtureRequest) -> tuple[str, CompiledModel]:
     return request.param, model_of(request.param)
 
 
-def test_the_bits_are_those_of_fixed_sizes(pair: tuple[str, CompiledModel]):
-    name, model = pair
-    for size in SIZES[name][1:4]:
-        fixed = eutectic.compile(network(name), (image(*size),), target=TARGET, threads=2)
+@pytest.fixture(params=["resnet", pytest.param("mobilenet", marks=pytest.mark.slow)])
+def written(request: pytest.FixtureRequest) -> tuple[str, CompiledModel]:
+    """A model that is written: kernels of our own are compiled then for all that libraries compute."""
+    return request.param, model_of(request.param)
+
+
+def test_the_bits_are_those_of_fixed_sizes():
+    """Of a network that oneDNN computes as a whole: kernels of our own may add in another order for fixed sizes."""
+    model = model_of("resnet")
+    assert all("dnnl" in region.codegen for region in model.report.regions)
+    for size in SIZES["resnet"][1:4]:
+        fixed = eutectic.compile(network("resnet"), (image(*size),), target=TARGET, threads=2)
         assert torch.equal(model(image(*size)), fixed(image(*size))), size
+
+
+def test_they_compute_what_torch_does(pair: tuple[str, CompiledModel]):
+    name, model = pair
+    for size in SIZES[name]:
+        torch.testing.assert_close(model(image(*size)), network(name)(image(*size)), rtol=1e-4, atol=1e-4)
 
 
 def test_they_are_part_of_the_one_native_call(pair: tuple[str, CompiledModel], monkeypatch: pytest.MonkeyPatch):
@@ -63,8 +77,8 @@ def test_they_are_part_of_the_one_native_call(pair: tuple[str, CompiledModel], m
     torch.testing.assert_close(model(x), network(name)(x), rtol=1e-4, atol=1e-4)
 
 
-def test_what_is_read_computes_the_same_bits(pair: tuple[str, CompiledModel]):
-    name, model = pair
+def test_what_is_read_computes_the_same_bits(written: tuple[str, CompiledModel]):
+    name, model = written
     made = CompiledModel.from_bytes(data_of(name))
     for size in SIZES[name]:
         assert torch.equal(made(image(*size)), model(image(*size))), size
@@ -79,8 +93,8 @@ def test_a_copy_computes_the_same_bits(way: Any):
         assert torch.equal(made(image(*size)), model_of("resnet")(image(*size))), size
 
 
-def test_without_the_compiler_they_compute_the_same_bits(pair: tuple[str, CompiledModel], tmp_path: Path):
-    name, model = pair
+def test_without_the_compiler_they_compute_the_same_bits(written: tuple[str, CompiledModel], tmp_path: Path):
+    name, model = written
     data = to_bytes(model.executable.complete())
     for number, size in enumerate(SIZES[name][:3]):
         folder = tmp_path / str(number)
@@ -90,8 +104,8 @@ def test_without_the_compiler_they_compute_the_same_bits(pair: tuple[str, Compil
 
 
 @pytest.mark.filterwarnings("ignore::eutectic.EutecticAdvice")  # of the first such call
-def test_nan_takes_the_other_way_at_every_size(pair: tuple[str, CompiledModel]):
-    name, model = pair
+def test_nan_takes_the_other_way_at_every_size(written: tuple[str, CompiledModel]):
+    name, model = written
     again = CompiledModel.from_bytes(data_of(name))
     for size in SIZES[name][:3]:
         x = image(*size)
