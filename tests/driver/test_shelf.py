@@ -52,9 +52,7 @@ def kernels(model: CompiledModel) -> list[Constants]:
 
 
 def constants(mod: Any) -> list[np.ndarray]:
-    functions = [f for _, f in mod.functions_items() if isinstance(f, Function)]
-    functions += [region.function for region in mod.attrs.get("external_mods", ())]
-    return [node.data for function in functions for node in post_order(function) if isinstance(node, Constant)]
+    return [node.data for node in kept_constants(mod)]
 
 
 def test_the_plain_weights_are_gone_and_come_back_with_their_bits():
@@ -79,6 +77,19 @@ def test_nothing_keeps_the_arrays_that_were_given():
     gc.collect()
     assert sum(ref() is not None for ref in given) <= 1  # the transposed one, which the library packs from a copy
     np.testing.assert_array_equal(model(*inputs), want)
+
+
+def test_modules_are_kept_without_their_weights():
+    mod, model, _ = compiled()
+    held = {id(node.data): node.data for shelved in model._made_from for node in kept_constants(shelved.stripped)}
+    plain = sum(array.nbytes for array in held.values() if any(array.strides))
+    assert plain < sum(array.nbytes for array in constants(mod)) / 20
+
+
+def kept_constants(mod: Any) -> list[Constant]:
+    functions = [f for _, f in mod.functions_items() if isinstance(f, Function)]
+    functions += [region.function for region in mod.attrs.get("external_mods", ())]
+    return [node for function in functions for node in post_order(function) if isinstance(node, Constant)]
 
 
 def test_modules_are_given_with_their_weights():
