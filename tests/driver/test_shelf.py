@@ -52,9 +52,7 @@ def kernels(model: CompiledModel) -> list[Constants]:
 
 
 def constants(mod: Any) -> list[np.ndarray]:
-    functions = [f for _, f in mod.functions_items() if isinstance(f, Function)]
-    functions += [region.function for region in mod.attrs.get("external_mods", ())]
-    return [node.data for function in functions for node in post_order(function) if isinstance(node, Constant)]
+    return [node.data for node in kept_constants(mod)]
 
 
 def test_the_plain_weights_are_gone_and_come_back_with_their_bits():
@@ -81,6 +79,19 @@ def test_nothing_keeps_the_arrays_that_were_given():
     np.testing.assert_array_equal(model(*inputs), want)
 
 
+def test_modules_are_kept_without_their_weights():
+    mod, model, _ = compiled()
+    held = {id(node.data): node.data for shelved in model._made_from for node in kept_constants(shelved.stripped)}
+    plain = sum(array.nbytes for array in held.values() if any(array.strides))
+    assert plain < sum(array.nbytes for array in constants(mod)) / 20
+
+
+def kept_constants(mod: Any) -> list[Constant]:
+    functions = [f for _, f in mod.functions_items() if isinstance(f, Function)]
+    functions += [region.function for region in mod.attrs.get("external_mods", ())]
+    return [node for function in functions for node in post_order(function) if isinstance(node, Constant)]
+
+
 def test_modules_are_given_with_their_weights():
     mod, model, inputs = compiled()
     plain = eutectic.compile(mod, target=TARGET)
@@ -105,6 +116,25 @@ def test_what_needs_the_plain_weights_has_them():
     for one in (model, made):
         np.testing.assert_allclose(one(broken), want, rtol=1e-4, atol=1e-4)
     assert [step.name for step in model.profile(x)]
+
+
+def test_a_file_leaves_no_plain_weights_behind():
+    _, model, _ = compiled()
+    (held, name), *_ = ((held, name) for held in kernels(model) for name in held if held.is_derived(name))
+    made: list[weakref.ref[Any]] = []
+    original = held._values[name]
+    assert callable(original)
+
+    def watched() -> np.ndarray:
+        found = original()
+        made.append(weakref.ref(found))
+        return found
+
+    held.derive(name, watched)
+    model.to_bytes()
+    gc.collect()
+    assert made
+    assert not [ref for ref in made if ref() is not None]
 
 
 def test_a_value_is_made_again_whenever_it_is_asked_for():

@@ -40,8 +40,10 @@ def aligned_constants(mod: IRModule) -> Callable[[IRModule], IRModule]:
 
 
 def _constants_of(mod: IRModule) -> list[Array]:
+    """Constants that native code reads; those of regions belong to libraries, which pack them."""
     functions = (function for _, function in mod.functions_items() if isinstance(function, Function))
-    return [node.data for function in functions for node in post_order(function) if isinstance(node, Constant)]
+    own = (function for function in functions if not function.attr("Codegen"))
+    return [node.data for function in own for node in post_order(function) if isinstance(node, Constant)]
 
 
 class Shelf:

@@ -15,7 +15,7 @@ def aligned(nbytes: int) -> Array:
     """Uninitialised bytes at a multiple of `ALIGNMENT`."""
     block = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -address(block) % ALIGNMENT
-    return block[start : start + nbytes]
+    return np.ndarray(nbytes, np.uint8, block, start)  # a slice of no bytes would begin where the block does
 
 
 def address(array: Array) -> int:

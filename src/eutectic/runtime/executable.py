@@ -77,7 +77,6 @@ class Executable:
         self._steps = tuple(instruction.bind(loading) for instruction in program.instructions)
         self._loading, self._make_other = loading, otherwise
         self._other: list[Executable] = []  # once a call needed it
-        self._complete: Program | None = None  # once it was asked for
 
     @property
     def params(self) -> tuple[Param, ...]:
@@ -146,9 +145,7 @@ class Executable:
         """The program together with what computes the calls that a library would compute wrongly."""
         if self.program.otherwise is not None or self._make_other is None or not self._kernels():
             return self.program
-        if self._complete is None:
-            self._complete = replace(self.program, otherwise=self._make_other().program)
-        return self._complete
+        return replace(self.program, otherwise=self._make_other().program)
 
     def _otherwise(self) -> Executable:
         """What computes calls with values that a library would lose."""
