@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from eutectic.support.errors import ScheduleError
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.accumulators import Accumulators
@@ -73,11 +74,14 @@ class TileNest:
         """Loops around those over the reduction."""
         return len(self.nest.shared) + len(self.nest.units) + len(self.outside)
 
-    def _copy_panel(self, operand: Buffer, vector: Span) -> OperandCopy:
-        """Copy an operand with the index of the vectors last."""
+    def _copy_panel(self, operand: Buffer, vector: Span) -> OperandCopy | None:
+        """Copy an operand with the index of the vectors last; None when a copy is refused, which nothing depends on."""
         lanes = self.sch.get(self.nest.loops[vector])
         assert isinstance(lanes, For)
-        copy = operand_copy(self.sch, self.nest.block, operand)
+        try:
+            copy = operand_copy(self.sch, self.nest.block, operand)
+        except ScheduleError:
+            return None
         rank, last = len(copy.loops), copy.loops.index(lanes.loop_var)
         self._panel_order = [*(k for k in range(rank) if k != last), last]
         if last != rank - 1:

@@ -114,10 +114,12 @@ def walk_of(stage: Stage, depth: int = 0) -> Walk:
     fixed = _mentioned(values) | {var for item in reads + after if item.form is None for var in _variables(item)}
     known = [item for item in (*reads, *after, store) if item.form is not None]
 
+    is_one = len({axis.loop.dtype for axis in axes if axis.loop is not None}) < 2  # others cannot be put together
+
     def spans(group: Sequence[Axis]) -> tuple[Span, ...]:
         made: list[Span] = []
         for axis in reversed(group):
-            if made and _continues(axis, made[-1], known, fixed):
+            if made and is_one and _continues(axis, made[-1], known, fixed):
                 made[-1] = Span((axis, *made[-1].axes))
             else:
                 made.append(Span((axis,)))
