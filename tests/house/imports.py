@@ -49,12 +49,12 @@ def executed(node: ast.AST) -> Iterator[ast.AST]:
 def by_name(path: Path, parts: Iterator[ast.AST]) -> Iterator[str]:
     """Modules of ours that are named by a text: in a call of `import_module`, or in a table of lazy names.
 
-    A text that is the full name of a module is taken for an import wherever it stands, as a table may be anywhere;
-    that of the whole package is a word of many messages.
+    A text that is the full name of a module is taken for an import wherever it stands, as a table may be anywhere,
+    and so is one to which the rest of a name is added; that of the whole package is a word of many messages.
     """
     base = path.relative_to(SRC).as_posix() if path.is_relative_to(SRC) else path.name
     for item in parts:
-        text = item.value if isinstance(item, ast.Constant) else None
+        text = item.value.rstrip(".") if isinstance(item, ast.Constant) and isinstance(item.value, str) else None
         if text in MODULES and text != "eutectic" and (base, text) not in NOT_IMPORTED:
             yield str(text)
 

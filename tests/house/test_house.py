@@ -209,17 +209,44 @@ def test_documented_extras_exist():
         assert re.search(rf"^{extra} = \[", project, re.M), extra
 
 
-# Folder of a backend -> why the driver names it.
-DRIVER_KNOWS: dict[str, str] = {"llvm": "our own code generator is called directly until it is a step of the program"}
+@pytest.mark.parametrize("path", [p for d in ("driver", "runtime") for p in sorted((SRC / d).glob("*.py"))], ids=_name)
+def test_no_backend_is_imported_by_name(path: Path):
+    """The registry finds them, for whoever asks: at the top, inside functions, and by name."""
+    assert not _named_backends(imported_names(path))
 
 
 @pytest.mark.parametrize("path", sorted((SRC / "driver").glob("*.py")), ids=_name)
 def test_the_driver_names_no_backend(path: Path):
-    """It finds them in the registry: neither an import nor a string outside of documentation has the name of one."""
-    folders = {folder.name for folder in (SRC / "backend").iterdir() if (folder / "__init__.py").is_file()}
-    words = {name for name in folders if re.search(rf"\b{name}\b", " ".join(_strings(path)))}
-    imported = {name.split(".")[2] for name in imported_names(path) if name.startswith("eutectic.backend.")} & folders
-    assert not (words | imported) - set(DRIVER_KNOWS)
+    """No text outside of documentation has the name of one."""
+    assert not {name for name in BACKENDS if re.search(rf"\b{name}\b", " ".join(_strings(path)))}
+
+
+BACKENDS = {folder.name for folder in (SRC / "backend").iterdir() if (folder / "__init__.py").is_file()}
+
+
+def _named_backends(names: Iterator[str]) -> set[str]:
+    """Folders of backends among names of modules."""
+    return {name.split(".")[2] for name in names if name.startswith("eutectic.backend.")} & BACKENDS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from eutectic.backend.llvm.machine import machine_of",
+        "def f():\n    from eutectic.backend import llvm",
+        "import_module('eutectic.backend.llvm.backend')",
+        "import_module(f'eutectic.backend.llvm.{part}')",
+        "_PROVIDERS = {'schedulers': ('eutectic.backend.llvm.rules.apply',)}",
+        "lazy(globals(), {'eutectic.backend.llvm.machine': ('machine_of',)})",
+    ],
+)
+def test_every_way_to_name_a_backend_is_seen(text: str, tmp_path: Path):
+    path = SRC / "driver" / f"{tmp_path.name}.py"  # a place within the package; nothing is written there
+    tree.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "read_text", lambda self, **_: text)
+        assert _named_backends(imported_names(path)) == {"llvm"}
+    tree.cache_clear()
 
 
 def _strings(path: Path) -> Iterator[str]:
@@ -232,9 +259,3 @@ def _strings(path: Path) -> Iterator[str]:
     for n in ast.walk(tree(path)):
         if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in documents:
             yield n.value
-
-
-def test_what_the_driver_knows_is_still_needed():
-    named = {name.split(".")[2] for path in (SRC / "driver").glob("*.py") for name in imported_names(path)
-             if name.startswith("eutectic.backend.")}  # fmt: skip
-    assert set(DRIVER_KNOWS) <= named

@@ -1,21 +1,29 @@
-"""What a library backend is: the one protocol by which the compiler knows cuBLAS, oneDNN, or a library of a user's own.
+"""What a backend is: the protocols by which the compiler knows cuBLAS, oneDNN, LLVM, or what a user has added.
 
-A backend says what it takes, and describes it as data; its loader makes that run. `registry.py` has them by name.
+A library says what it takes, and describes it as data; its loader makes that run. A code generator makes native code of
+tensor programs for a kind of target. `registry.py` has both by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
+import numpy as np
+
+from eutectic.backend.kernel import Built
+from eutectic.backend.plan import Bounds, Plan
 from eutectic.ir.module import IRModule
+from eutectic.ir.prim_expr import Var
 from eutectic.ir.transform import Pass
 from eutectic.relax.dpl.table import FusionPattern
 from eutectic.relax.expr import Function
 from eutectic.relax.transform import FuseOpsByPattern, MergeCompositeFunctions
 from eutectic.runtime.library import LibraryKernel, Loader
+from eutectic.runtime.native_code import NativeCode
 from eutectic.target import Target
+from eutectic.tir.function import PrimFunc
 
 PRECISIONS: Final = ("default", "strict")
 """`strict` leaves out what loses NaN or infinities."""
@@ -161,3 +169,99 @@ class Backend(Protocol):
     def loader(self) -> Loader | None:
         """What makes its kernels run; None for a library that cannot run here."""
         return None
+
+
+class Machine(Protocol):
+    """The processor behind a target, as the code generator of its kind knows it."""
+
+    @property
+    def cpu(self) -> str:
+        """Its name."""
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the code runs in this process."""
+
+
+@runtime_checkable
+class CodeGenerator(Protocol):
+    """What makes native code for a kind of target. Derive from it and give all of it.
+
+    Attributes:
+        kind: The kind of target, as in `Target.kind.name`; there is one generator for each.
+        forms: Forms in which it shows the code of a tensor program, the one that it writes itself first; with the
+            language by which each is coloured.
+    """
+
+    kind: str
+    forms: Mapping[str, str]
+
+    def machine(self, target: Target) -> Machine:
+        """The machine of a target.
+
+        Raises:
+            CodegenError: it makes no code for the target.
+        """
+
+    def cached(self, func: PrimFunc, target: Target) -> Built | None:
+        """The kernel of a tensor program when it has been made before, maybe by another process; else None."""
+
+    def kernel(self, func: PrimFunc, target: Target, name: str = "", made: PrimFunc | None = None) -> Built:
+        """The kernel of a tensor program, which `cached` finds from then on.
+
+        Args:
+            func: The program.
+            target: What the code is for.
+            name: What people call it; the function's own name when empty.
+            made: What `ScheduleForTarget` and `LowerTIR` made of it; None has the generator do that.
+
+        Raises:
+            CodegenError: something in it cannot be compiled.
+        """
+
+    def program(
+        self,
+        plan: Plan,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        target: Target,
+        *,
+        libraries: Mapping[str, LibraryKernel] | None = None,
+        threads: int | None = None,
+        bounds: Mapping[Var, Bounds] | None = None,
+    ) -> NativeCode:
+        """A plan as one native function.
+
+        Args:
+            plan: What to do.
+            arrays: Values of its constants.
+            target: What the code is for.
+            libraries: Kernels of libraries, by the names in the plan.
+            threads: Threads of a call; None takes what is available.
+            bounds: Ranges of symbolic sizes.
+
+        Raises:
+            CodegenError: the code is not for this machine.
+        """
+
+    def with_code(self, kernel: LibraryKernel) -> LibraryKernel:
+        """A kernel of a library with the code by which native code of this machine calls it."""
+
+    def source(self, func: PrimFunc, name: str, target: Target, form: str) -> str:
+        """The code of a tensor program as text, headed by a comment with its name.
+
+        Args:
+            func: The program.
+            name: Its name.
+            target: What for; it need not be able to run here.
+            form: One of `forms`.
+
+        Raises:
+            CodegenError: something in it cannot be compiled.
+        """
+
+    def spills(self, func: PrimFunc, name: str, target: Target) -> int:
+        """How many instructions of a tensor program move a vector register to or from the stack.
+
+        Raises:
+            CodegenError: it cannot be compiled, or the processor's assembly is not one that is understood.
+        """

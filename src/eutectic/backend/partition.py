@@ -11,7 +11,7 @@ from eutectic.backend.registry import backend as backend_of
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext, run_pass
 from eutectic.relax.transform import BindRegionConstants, RunCodegen
-from eutectic.target import Target
+from eutectic.target import target_or_current
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Partition(Pass):
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Outline for one backend after another, then lower."""
-        target = Target.current() or Target("llvm")
+        target = target_or_current(None)
         for found in self._backends():
             verdict = found.worthwhile(mod, target) if self.if_worthwhile else Verdict(ok=True, reason="it was named")
             kind = "taken" if verdict.ok else "declined"

@@ -1,4 +1,4 @@
-"""Backends by name: the built-in ones, imported when they are first needed, and those that users add."""
+"""Backends by name, and code generators by kind of target: ours, imported when first needed, and those users add."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
-from eutectic.backend.contract import Availability, Backend, LoweredRegion
+from eutectic.backend.contract import Availability, Backend, CodeGenerator, LoweredRegion
 from eutectic.relax.dpl.table import pattern_source, register_patterns
 from eutectic.relax.expr import Constant, Function
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, Loader
@@ -16,7 +16,7 @@ from eutectic.support.errors import CodegenError, LoadError
 from eutectic.support.registry import register_global_func
 from eutectic.support.shown import shown
 from eutectic.support.spelling import did_you_mean
-from eutectic.target import Target
+from eutectic.target import KINDS, Target
 from eutectic.target.target import register_library
 
 _SHOWN: Final = 6  # operators listed in a message
@@ -42,6 +42,9 @@ _ROWS: Final[dict[str, _Row]] = {
     "cutlass": _Row("eutectic.backend.cutlass.backend"),
 }
 _BACKENDS: Final[dict[str, Backend]] = {}
+# Kind of target -> what to import; its `CODE_GENERATOR` makes code for it.
+_GENERATOR_ROWS: Final = {"llvm": "eutectic.backend.llvm.backend"}
+_GENERATORS: Final[dict[str, CodeGenerator]] = {}
 
 
 def backend(name: str) -> Backend:
@@ -94,6 +97,67 @@ def register_backend(made: Any, override: bool = False) -> Backend:
 
 
 _PARTS: Final = ("name", "title", "availability", "patterns", "outline", "worthwhile", "layouts", "lower", "loader")
+
+
+def code_generator(target: Target) -> CodeGenerator:
+    """What makes native code for a target.
+
+    Raises:
+        CodegenError: nothing does for targets of its kind.
+    """
+    kind = target.kind.name
+    if kind not in _GENERATORS:
+        if kind not in _GENERATOR_ROWS:
+            known = ", ".join(sorted({*_GENERATOR_ROWS, *_GENERATORS}))
+            raise CodegenError(
+                f"target {target} is not one that native code is made for",
+                help=f"known are the kinds {known}; register_code_generator adds one",
+            )
+        _GENERATORS[kind] = import_module(_GENERATOR_ROWS[kind]).CODE_GENERATOR
+    return _GENERATORS[kind]
+
+
+def code_forms() -> dict[str, str]:
+    """Forms in which code can be shown, with the language by which each is coloured."""
+    kinds = sorted({*_GENERATOR_ROWS, *_GENERATORS})
+    return {form: language for kind in kinds for form, language in code_generator(Target(kind)).forms.items()}
+
+
+def register_code_generator(made: Any, override: bool = False) -> CodeGenerator:
+    """Add what makes code for a kind of target.
+
+    Args:
+        made: An object derived from `CodeGenerator`.
+        override: Whether it may take the place of one that is there.
+
+    Returns:
+        The same object.
+
+    Raises:
+        CodegenError: it lacks something, there is no such kind of target, or there is a generator for it.
+    """
+    missing = [part for part in _GENERATOR_PARTS if not hasattr(made, part)]
+    if missing:
+        raise CodegenError(
+            f"{type(made).__name__} is no code generator: it has no {', '.join(missing)}",
+            help="derive its class from eutectic.backend.contract.CodeGenerator",
+        )
+    found: CodeGenerator = made
+    if found.kind not in KINDS:
+        near = did_you_mean(str(found.kind), KINDS)
+        raise CodegenError(
+            f"a code generator is for a kind of target, got {shown(found.kind)}",
+            help=near or f"one of {', '.join(KINDS)}",
+        )
+    if found.kind in {*_GENERATOR_ROWS, *_GENERATORS} and not override:
+        raise CodegenError(f"code for {found.kind!r} has a generator already", help="pass override=True")
+    _GENERATORS[found.kind] = found
+    return found
+
+
+_GENERATOR_PARTS: Final = (
+    "kind", "forms", "machine", "cached", "kernel", "program", "with_code", "source", "spills"
+)  # fmt: skip
 
 
 def default_backends(target: Target) -> list[Backend]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eutectic.backend.llvm.machine import machine_of
+from eutectic.backend.registry import code_generator
 from eutectic.driver.build_prim_func import Programs
 from eutectic.driver.build_prim_func import build as build_programs
 from eutectic.driver.compile import libraries_for
@@ -29,7 +29,7 @@ from eutectic.support.door import open_doors
 from eutectic.support.errors import CodegenError
 from eutectic.support.shown import kind_of, shown
 from eutectic.support.spelling import did_you_mean
-from eutectic.target import Target
+from eutectic.target import Target, target_or_current
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.transform.check_bounds import checked_module
 
@@ -98,7 +98,7 @@ class VMExecutable(InspectableCode):
     def _loaded(self, name: str) -> Executable:
         if name not in self.functions:
             raise CodegenError(
-                f"code for {self.target} cannot run here", help='read it with show("asm"), or build for "llvm"'
+                f"code for {self.target} cannot run here", help=f'read it with show("asm"), or build for "{Target()}"'
             )
         return self.functions[name]
 
@@ -184,7 +184,7 @@ def build(
         raise CodegenError(f"unknown tir_pipeline {shown(tir_pipeline)}", help="only the default one exists")
     if system_lib:
         raise CodegenError("system libraries cannot be made", help="leave system_lib out")
-    chosen = Target(target) if target is not None else Target.current() or Target("llvm")
+    chosen = target_or_current(target)
     mod, has_graph = _module(mod)
     if not has_graph:
         if params or relax_pipeline not in (None, "default"):
@@ -199,7 +199,7 @@ def build(
     with PassContext():
         lowered = pipeline(mod) if pipeline is not None else mod
     native = NativeBuilder(chosen, threads, one_by_one=exec_mode == "interpreted")
-    names = [name for name, _ in _entries(lowered)] if machine_of(chosen).is_host else []
+    names = [name for name, _ in _entries(lowered)] if code_generator(chosen).machine(chosen).is_host else []
     libraries = libraries_for(lowered, threads)
     functions = {name: link(lowered, libraries, name, native) for name in names}
     return VMExecutable(lowered, chosen, functions, native, programs)

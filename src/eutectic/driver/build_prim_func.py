@@ -10,10 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eutectic.arith import simplify
-from eutectic.backend.llvm.kernels import Built, build_kernel
-from eutectic.backend.llvm.machine import machine_of
-from eutectic.backend.llvm.plan import KernelStep, Plan, Tensor, place, sizes_text
-from eutectic.backend.llvm.program import native_code
+from eutectic.backend.kernel import Built
+from eutectic.backend.plan import KernelStep, Plan, Tensor, place, sizes_text
+from eutectic.backend.registry import code_generator
 from eutectic.ir.dtype import is_float, item_bytes, to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, mul
@@ -27,7 +26,7 @@ from eutectic.support.errors import CallError, CodegenError
 from eutectic.support.plain_memory import is_torch, plain, torch_array
 from eutectic.support.registry import register_global_func
 from eutectic.support.spelling import did_you_mean
-from eutectic.target import Target
+from eutectic.target import Target, target_or_current
 from eutectic.tir.block import Block
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
@@ -80,14 +79,14 @@ class NativePrimFunc:
             CodegenError: it cannot be compiled, or not for this machine.
             OutOfBoundsError: an access leaves its buffer whenever it is executed.
         """
-        machine = machine_of(target)
+        generator = code_generator(target)
         self.name, self.func = name, func
         used = available_threads(threads)
         safe = trusted_copy(func) if bounds_of(bounds) == "trusted" else check_bounds(func, name)
         if was_scheduled(func):
             safe = safe.with_attr(SCHEDULED, True)
-        plan = _plan(func, build_kernel(safe, machine), re.sub(r"\W", "_", name, flags=re.ASCII), used)
-        self.loaded = LoadedCode(native_code(plan, [], machine, threads=used))
+        plan = _plan(func, generator.kernel(safe, target), re.sub(r"\W", "_", name, flags=re.ASCII), used)
+        self.loaded = LoadedCode(generator.program(plan, [], target, threads=used))
         written = _written_data(func)
         self._buffers = [(buffer, buffer.data in written) for buffer in func.buffer_map.values()]
         self._apart = bool(func.attr("tir.noalias"))
@@ -199,7 +198,7 @@ def build(
 
     Reference: TVM tir.build.
     """
-    chosen = Target(target) if target is not None else Target.current() or Target("llvm")
+    chosen = target_or_current(target)
     if isinstance(mod, PrimFunc):
         found = {str(mod.attr("global_symbol") or "main"): mod}
     else:
@@ -393,7 +392,7 @@ def _integer(param: Var, arg: Any) -> int:
 
 def _run(func: PrimFunc, *arrays: Any) -> None:
     """Compile a tensor program and run it once; constant folding calls it."""
-    NativePrimFunc(func, Target("llvm"))(*arrays)
+    NativePrimFunc(func, Target())(*arrays)
 
 
 register_global_func("eutectic.run_prim_func", _run)
@@ -401,7 +400,7 @@ register_global_func("eutectic.run_prim_func", _run)
 
 def _run_unscheduled(func: PrimFunc, *arrays: Any) -> None:
     """Compile a tensor program with the loops it has and run it once; translation validation calls it."""
-    NativePrimFunc(func.with_attr("tir.is_scheduled", True), Target("llvm"), 1)(*arrays)
+    NativePrimFunc(func.with_attr("tir.is_scheduled", True), Target(), 1)(*arrays)
 
 
 register_global_func("eutectic.run_unscheduled", _run_unscheduled)

@@ -103,7 +103,7 @@ def compile(
     notes += [f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks)]
     seconds = time.perf_counter() - start
     report = CompileReport(
-        regions=region_records(stages),
+        regions=region_records(stages, chosen),
         unfused=unfused_records(stages, ctx.remarks),
         notes=tuple(notes),
         seconds=seconds,

@@ -33,7 +33,7 @@ def region_program(region: Function, threads: int | None = None) -> Program | No
     mod = IRModule({"main": without_composites(region)})
     with PassContext():
         mod = kernels()(mod)
-    return program_of(mod, Libraries(), "main", NativeBuilder(Target("llvm"), threads))
+    return program_of(mod, Libraries(), "main", NativeBuilder(Target(), threads))
 
 
 def without_composites(region: Function) -> Function:

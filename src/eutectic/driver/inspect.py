@@ -5,13 +5,10 @@ Nothing is loaded, so code for other processors can be read here as well.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from eutectic.backend.llvm.kernels import lowered_kernel
-from eutectic.backend.llvm.machine import machine_of
-from eutectic.backend.llvm.optimize import assembly, optimized_text, spill_count
+from eutectic.backend.registry import code_forms, code_generator
 from eutectic.driver.pipeline import kernels
 from eutectic.ir.module import IRModule
 from eutectic.ir.printer import register_view, show_text
@@ -19,32 +16,36 @@ from eutectic.ir.transform import PassContext
 from eutectic.relax.expr import Function
 from eutectic.support.errors import CodegenError
 from eutectic.support.spelling import did_you_mean
-from eutectic.target import Target
+from eutectic.target import Target, target_or_current
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.transform.lower_tir import lowered
 from eutectic.tir.transform.schedule_for_target import scheduled
 
-__all__ = ["KINDS", "InspectableCode", "kernel_source", "kernel_spills"]
+__all__ = ["STAGES", "InspectableCode", "kernel_source", "kernel_spills"]
 
-KINDS: Final = ("tir", "scheduled", "lowered", "llvm", "asm")
-_ARM_STACK: Final = re.compile(r"^\s+(?:str|ldr|stp|ldp)\s+[qdv]\d+.*\[sp", re.MULTILINE)
+STAGES: Final[Mapping[str, Callable[[PrimFunc, Target], PrimFunc]]] = {
+    "tir": lambda func, target: func,
+    "scheduled": scheduled,
+    "lowered": lambda func, target: lowered(scheduled(func, target)),
+}
 
 
-def kernel_source(func_or_mod: PrimFunc | IRModule, target: str | Target | None = None, kind: str = "llvm") -> str:
+def kernel_source(func_or_mod: PrimFunc | IRModule, target: str | Target | None = None, kind: str | None = None) -> str:
     """The code of tensor programs as text.
 
     Args:
         func_or_mod: One program, or a module; graph functions in it are lowered with the default pipeline first.
         target: What for; None takes the current target, else this machine. It need not be able to run here.
-        kind: `tir` as it is, `scheduled` with the default schedule, `lowered` to flat loops, `llvm` after LLVM's
-            clean-up, `asm` in the assembly of the processor.
+        kind: `tir` as it is, `scheduled` with the default schedule, `lowered` to flat loops; or a form of the
+            target's code generator: `llvm` after LLVM's clean-up, `asm` in the assembly of the processor. None takes
+            the first of these.
 
     Raises:
         CodegenError: an unknown kind, or something cannot be compiled.
     """
-    _check_kind(kind, KINDS)
-    chosen = _target(target)
-    return "\n".join(_text(name, func, chosen, kind) for name, func in _programs(func_or_mod).items())
+    chosen = target_or_current(target)
+    wanted = _checked_kind(kind, chosen)
+    return "\n".join(_text(name, func, chosen, wanted) for name, func in _programs(func_or_mod).items())
 
 
 def kernel_spills(func_or_mod: PrimFunc | IRModule, target: str | Target | None = None) -> dict[str, int]:
@@ -57,8 +58,9 @@ def kernel_spills(func_or_mod: PrimFunc | IRModule, target: str | Target | None 
     Raises:
         CodegenError: something cannot be compiled, or the processor's assembly is not one that is understood.
     """
-    chosen = _target(target)
-    return {name: _spills(name, func, chosen) for name, func in _programs(func_or_mod).items()}
+    chosen = target_or_current(target)
+    generator = code_generator(chosen)
+    return {name: generator.spills(func, name, chosen) for name, func in _programs(func_or_mod).items()}
 
 
 class InspectableCode:
@@ -72,7 +74,7 @@ class InspectableCode:
     module: IRModule
     target: Target
 
-    def source(self, kind: str = "llvm", kernel: str | None = None) -> str:
+    def source(self, kind: str | None = None, kernel: str | None = None) -> str:
         """The code as text.
 
         Args:
@@ -82,8 +84,8 @@ class InspectableCode:
         Raises:
             CodegenError: there is no such kind or kernel.
         """
-        _check_kind(kind, ("relax", *KINDS))
-        if kind == "relax":
+        wanted = _checked_kind(kind, self.target, "relax")
+        if wanted == "relax":
             return self.module.script()
         programs = _prim_funcs(self.module)
         if kernel is not None:
@@ -93,26 +95,32 @@ class InspectableCode:
                     f"there is no kernel {kernel!r}", help=did_you_mean(kernel, known) or f"have {', '.join(known)}"
                 )
             programs = {kernel: programs[kernel]}
-        return "\n".join(_text(name, func, self.target, kind) for name, func in programs.items())
+        return "\n".join(_text(name, func, self.target, wanted) for name, func in programs.items())
 
     def show(self, kind: str = "relax", kernel: str | None = None) -> None:
         """Print `source(kind, kernel)`, with syntax colours on a terminal."""
-        show_text(self.source(kind, kernel), {"llvm": "llvm", "asm": "gas"}.get(kind, "python"))
+        show_text(self.source(kind, kernel), code_forms().get(kind, "python"))
 
     def spills(self) -> dict[str, int]:
         """By kernel, how many instructions move a vector register to or from the stack."""
         return kernel_spills(IRModule(_prim_funcs(self.module)), self.target)
 
 
-def _target(target: str | Target | None) -> Target:
-    return Target(target) if target is not None else Target.current() or Target("llvm")
+def _checked_kind(kind: str | None, target: Target, *more: str) -> str:
+    """A kind of text that there is for a target; for None the form that its code generator writes itself.
 
-
-def _check_kind(kind: str, known: tuple[str, ...]) -> None:
+    Raises:
+        CodegenError: there is no such kind.
+    """
+    forms = code_generator(target).forms
+    if kind is None:
+        return next(iter(forms))
+    known = (*more, *STAGES, *forms)
     if kind not in known:
         raise CodegenError(
             f"unknown kind of code {kind!r}", help=did_you_mean(kind, known) or f"one of {', '.join(known)}"
         )
+    return kind
 
 
 def _programs(given: PrimFunc | IRModule) -> dict[str, PrimFunc]:
@@ -130,26 +138,9 @@ def _prim_funcs(mod: IRModule) -> dict[str, PrimFunc]:
 
 
 def _text(name: str, func: PrimFunc, target: Target, kind: str) -> str:
-    machine = machine_of(target)
-    if kind in ("llvm", "asm"):
-        text = lowered_kernel(func, machine, re.sub(r"\W", "_", name, flags=re.ASCII)).text
-        made = optimized_text(text, machine) if kind == "llvm" else assembly(text, machine)
-        return f"{';' if kind == 'llvm' else '#'} {name}, for {machine.cpu}\n{made}"
-    stages: Mapping[str, Any] = {
-        "tir": lambda: func,
-        "scheduled": lambda: scheduled(func, target),
-        "lowered": lambda: lowered(scheduled(func, target)),
-    }
-    return IRModule({name: stages[kind]()}).script()
-
-
-def _spills(name: str, func: PrimFunc, target: Target) -> int:
-    text, machine = _text(name, func, target, "asm"), machine_of(target)
-    if machine.triple.startswith(("x86_64", "i686", "amd64")):
-        return spill_count(text)
-    if machine.triple.startswith(("aarch64", "arm64")):
-        return len(_ARM_STACK.findall(text))
-    raise CodegenError(f"spills are counted in assembly of x86 and of 64-bit ARM, not of {machine.triple}")
+    if kind in STAGES:
+        return IRModule({name: STAGES[kind](func, target)}).script()
+    return code_generator(target).source(func, name, target, kind)
 
 
 def _view(kind: str) -> Any:
@@ -163,5 +154,5 @@ def _view(kind: str) -> Any:
     return view
 
 
-register_view("llvm", "llvm", _view("llvm"))
-register_view("asm", "gas", _view("asm"))
+for _form, _language in code_forms().items():
+    register_view(_form, _language, _view(_form))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from eutectic.backend.contract import LoweredRegion
-from eutectic.backend.llvm.pool_text import team_code
-from eutectic.backend.llvm.program import library_code
+from eutectic.backend.registry import code_generator
 from eutectic.driver.shelf import Shelf
 from eutectic.relax.expr import Function
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, NativeInterface, VaryingKernel
 from eutectic.runtime.loading import Loading
 from eutectic.runtime.program import Program
 from eutectic.support.errors import CodegenError
+from eutectic.target import Target
 
 
 @dataclass
@@ -85,13 +85,7 @@ def libraries_of(
                 f"region {getattr(module, 'symbol', '')} became a {type(module).__name__}, which nothing can load",
                 help="register a backend, whose lower() gives a LibraryKernel",
             )
-    kernels = {module.symbol: with_code(module.kernel) for module in modules}
+    host = code_generator(Target())  # libraries are called by native code of this machine
+    kernels = {module.symbol: host.with_code(module.kernel) for module in modules}
     functions = {module.symbol: module.function for module in modules}
     return Libraries(loading, kernels, functions, reference, Shelf(kernels.values()))
-
-
-def with_code(kernel: LibraryKernel) -> LibraryKernel:
-    """A kernel with the code by which native code calls it."""
-    if not kernel.native_text:
-        return kernel
-    return replace(kernel, code=library_code(kernel.native_text), team=team_code())

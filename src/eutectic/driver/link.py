@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eutectic.backend.llvm.entry_arguments import Bounds
+from eutectic.backend.plan import Bounds
 from eutectic.backend.size_data import size_data
 from eutectic.driver.host_calls import operator_call, place_of
 from eutectic.driver.libraries import Libraries

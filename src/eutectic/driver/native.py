@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eutectic.backend.llvm.entry_arguments import Bounds
-from eutectic.backend.llvm.graph import Segment, is_native, plan_segment
-from eutectic.backend.llvm.kernels import Built, cached_kernel, compiled_kernel
-from eutectic.backend.llvm.machine import machine_of
-from eutectic.backend.llvm.plan import Plan
-from eutectic.backend.llvm.program import native_code
+from eutectic.backend.kernel import Built
+from eutectic.backend.plan import Bounds, Plan
+from eutectic.backend.registry import code_generator
+from eutectic.backend.segment import Segment, is_native, plan_segment
 from eutectic.driver.libraries import Libraries
 from eutectic.driver.pipeline import loops
 from eutectic.ir.module import GlobalVar, IRModule
@@ -68,14 +66,14 @@ class NativeBuilder:
         Args:
             funcs: The programs by name.
         """
-        machine, ctx = machine_of(self.target), PassContext.current()
+        generator, ctx = code_generator(self.target), PassContext.current()
         fresh = {name: self._checked(func, name, ctx) for name, func in funcs.items() if func not in self.built}
-        known = {name: cached_kernel(func, machine) for name, func in fresh.items()}
+        known = {name: generator.cached(func, self.target) for name, func in fresh.items()}
         looks = ctx.verify or ctx.validate or bool(ctx.instruments)
         mod = IRModule({name: func for name, func in fresh.items() if looks or known[name] is None})
         made = loops(self.target).run(mod, ctx) if len(mod) else mod
         for name, func in fresh.items():
-            found = known[name] or compiled_kernel(func, made[name], machine, name)
+            found = known[name] or generator.kernel(func, self.target, name, made[name])
             self.built[funcs[name]] = found
 
     def _checked(self, func: PrimFunc, name: str, ctx: PassContext) -> PrimFunc:
@@ -100,10 +98,10 @@ class NativeBuilder:
         calls = libraries.native()
         segment = plan_segment(name, bindings, needed, mod, self.kernel, calls, threads)
         self.plans.append(segment.plan)
-        code = native_code(
+        code = code_generator(self.target).program(
             segment.plan,
             segment.arrays,
-            machine_of(self.target),
+            self.target,
             libraries=libraries.kernels,
             threads=threads,
             bounds=bounds,

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from eutectic.backend.llvm.plan import KernelStep, Tensor
+from eutectic.backend.plan import KernelStep, Tensor
 from eutectic.driver.link import link
 from eutectic.driver.native import NativeBuilder
 from eutectic.ir.dtype import item_bytes

@@ -16,6 +16,7 @@ from eutectic.relax.dpl.remarks import FusionRemark
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.transform.composite import composite_calls
+from eutectic.target import Target
 
 
 class Stages:
@@ -53,15 +54,16 @@ def declined(remarks: Iterable[Any]) -> Iterator[BackendRemark]:
     return (remark for remark in remarks if isinstance(remark, BackendRemark) and remark.kind == "declined")
 
 
-def region_records(stages: Stages, entry: str = "main") -> tuple[RegionRecord, ...]:
+def region_records(stages: Stages, target: Target, entry: str = "main") -> tuple[RegionRecord, ...]:
     """Regions of libraries, then the kernels of our own as one region; each in order of execution.
 
     Args:
         stages: The module on its way.
+        target: What it was compiled for; the code generator of its kind made the kernels.
         entry: The function.
     """
     of_libraries = [record for mod in stages.outlined for record in library_records(mod, entry)]
-    return (*of_libraries, *kernel_records(stages, entry))
+    return (*of_libraries, *kernel_records(stages, target.kind.name, entry))
 
 
 def library_records(mod: IRModule, entry: str = "main") -> tuple[RegionRecord, ...]:
@@ -125,13 +127,14 @@ def unfused_records(stages: Stages, remarks: Sequence[Any], entry: str = "main")
     return tuple(out)
 
 
-def kernel_records(stages: Stages, entry: str = "main") -> tuple[RegionRecord, ...]:
+def kernel_records(stages: Stages, generator: str, entry: str = "main") -> tuple[RegionRecord, ...]:
     """The kernels of our own that a function calls, in order of execution, as one region.
 
     Reshapes that move nothing call no kernel in the end.
 
     Args:
         stages: The module on its way.
+        generator: Whose kernels they are.
         entry: The function.
     """
     op_of = _operators_of_programs(stages.operators, stages.programs, entry)
@@ -149,8 +152,9 @@ def kernel_records(stages: Stages, entry: str = "main") -> tuple[RegionRecord, .
         names = [found_ for found_ in map(_callee, inner) if found_ is not None]
         ops = tuple(op_of.get(name.name_hint, name.name_hint) for name in names)
         modules, sources = _places(c.span for c in inner)
-        found.append(CompositeRecord(f"llvm.{_plain_name(callee.name_hint)}", ops, callee.name_hint, modules, sources))
-    return (RegionRecord(entry, "llvm", tuple(found)),) if found else ()
+        plain = _plain_name(callee.name_hint)
+        found.append(CompositeRecord(f"{generator}.{plain}", ops, callee.name_hint, modules, sources))
+    return (RegionRecord(entry, generator, tuple(found)),) if found else ()
 
 
 def _operators_of_programs(operators: IRModule, programs: IRModule, entry: str) -> dict[str, str]:

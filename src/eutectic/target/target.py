@@ -125,6 +125,15 @@ class Target:
         return None
 
 
+def target_or_current(target: str | Target | None) -> Target:
+    """The target that is meant: the given one, else the current one, else the machine that the compiler runs on.
+
+    Raises:
+        CodegenError: a text that describes none.
+    """
+    return Target(target) if target is not None else Target.current() or Target()
+
+
 def register_library(name: str) -> None:
     """Make a name known to `-libs=`."""
     _LIBRARIES.add(name)

@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from eutectic import te, topi
-from eutectic.backend.llvm.entry_arguments import Bounds
 from eutectic.backend.llvm.kernels import build_kernel
 from eutectic.backend.llvm.machine import machine_of
-from eutectic.backend.llvm.plan import CopyStep, KernelStep, Plan, Tensor, place
 from eutectic.backend.llvm.program import native_code
+from eutectic.backend.plan import Bounds, CopyStep, KernelStep, Plan, Tensor, place
 from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.runtime.native_code import LoadedCode
 from eutectic.runtime.tensor import Tensor as RuntimeTensor

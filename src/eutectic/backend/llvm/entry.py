@@ -14,12 +14,14 @@ from functools import partial
 from itertools import groupby
 
 from eutectic.backend.llvm.entry_arena import RELEASE_TEXT, give_back_arena, take_arena
-from eutectic.backend.llvm.entry_arguments import Bounds, CheckedText, EntryArguments
+from eutectic.backend.llvm.entry_arguments import CheckedText, EntryArguments
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.machine import Machine
-from eutectic.backend.llvm.plan import (
+from eutectic.backend.llvm.types import register_type
+from eutectic.backend.plan import (
     LIBRARY_TABLE,
+    Bounds,
     CopyStep,
     KernelStep,
     LibraryStep,
@@ -28,7 +30,6 @@ from eutectic.backend.llvm.plan import (
     Tensor,
     needs_barrier,
 )
-from eutectic.backend.llvm.types import register_type
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.runtime.library import OTHER_THREAD, SPECIAL_VALUES

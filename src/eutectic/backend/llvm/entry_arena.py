@@ -7,7 +7,7 @@ from typing import Final
 from eutectic.backend.llvm.entry_arguments import CheckedText
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
-from eutectic.backend.llvm.plan import Plan
+from eutectic.backend.plan import Plan
 from eutectic.ir.prim_expr import IntImm
 
 RELEASE_TEXT: Final = (

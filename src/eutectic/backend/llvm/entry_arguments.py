@@ -6,27 +6,18 @@ Reference: https://tvm.apache.org/ffi, stable C ABI; layout of DLTensor in DLPac
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
-from eutectic.backend.llvm.plan import Plan, Tensor, arena_tensors, sizes_text
 from eutectic.backend.llvm.requirements import size_flags, symbolic_sizes
+from eutectic.backend.plan import Bounds, Plan, Tensor, arena_tensors, sizes_text
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.runtime.native_code import RAISE
 
 _CODES: Final = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}  # DLDataTypeCode
 _TENSOR_POINTER, _TENSOR_OBJECT, _INTEGER = 7, 70, 1  # type indices of tvm-ffi
 _OBJECT_HEADER: Final = 24
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Least and largest value of a symbolic size; None where there is no limit."""
-
-    low: int = 0
-    high: int | None = None
 
 
 class CheckedText:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
 import eutectic.support.cache as store
+from eutectic.backend.kernel import Built, Workspace
 from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.optimize import object_code
-from eutectic.backend.llvm.team import Kernel, Workspace, kernel_of, shape_variables
+from eutectic.backend.llvm.team import Kernel, kernel_of, shape_variables
 from eutectic.backend.size_data import size_data, size_expr
 from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.ir.structural import structural_digest
@@ -24,29 +24,6 @@ from eutectic.tir.transform.lower_tir import lowered
 
 # Where the code is that decides what a kernel looks like, and what the cache says about it.
 _PARTS: Final = (*(f"{part}/**/*.py" for part in ("arith", "ir", "tir", "backend/llvm")), "*/size*.py")
-
-
-@dataclass(frozen=True)
-class Built:
-    """A kernel in object code.
-
-    Attributes:
-        symbol: Its C symbol; says what it is compiled from.
-        function: The tensor program, not scheduled.
-        shape_vars: Variables of buffers' shapes, whose values are passed.
-        workspaces: Memory to be passed.
-        parallel: Whether more than one thread has something to do.
-        code: The object file.
-        cached: Whether it came from the cache on disk.
-    """
-
-    symbol: str
-    function: PrimFunc
-    shape_vars: tuple[Var, ...]
-    workspaces: tuple[Workspace, ...]
-    parallel: bool
-    code: bytes
-    cached: bool
 
 
 def lowered_kernel(func: PrimFunc, machine: Machine, symbol: str = "kernel") -> Kernel:

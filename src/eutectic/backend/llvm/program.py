@@ -8,13 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from eutectic.backend.kernel import Built
 from eutectic.backend.llvm.entry import entry_symbol, entry_text
-from eutectic.backend.llvm.entry_arguments import Bounds
-from eutectic.backend.llvm.kernels import Built
 from eutectic.backend.llvm.machine import Machine, machine_of
 from eutectic.backend.llvm.optimize import object_code
-from eutectic.backend.llvm.plan import KernelStep, LibraryStep, Plan
 from eutectic.backend.llvm.pool_text import team_code
+from eutectic.backend.plan import Bounds, KernelStep, LibraryStep, Plan
 from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.runtime.library import LibraryKernel
 from eutectic.runtime.native_code import NativeCode

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 
+from eutectic.backend.kernel import Workspace
 from eutectic.backend.llvm import intrinsics as _intrinsics  # noqa: F401 - fills the table of intrinsics
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.machine import Machine
@@ -31,19 +32,6 @@ from eutectic.tir.function import PrimFunc
 from eutectic.tir.stmt import Allocate, AttrStmt, DeclBuffer, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
 
 MESSAGE_AT = 128  # where the team's record has the pointer to the message of a failed check
-
-
-@dataclass(frozen=True)
-class Workspace:
-    """Memory that a kernel is given for values of its own.
-
-    Attributes:
-        bytes: Size, in variables of the kernel's shapes and scalars; a multiple of 64.
-        per_thread: Whether each thread of the team needs that much.
-    """
-
-    bytes: PrimExpr
-    per_thread: bool
 
 
 @dataclass(frozen=True)

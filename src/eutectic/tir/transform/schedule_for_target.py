@@ -7,7 +7,7 @@ from typing import Any
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext, with_functions
-from eutectic.target import Target
+from eutectic.target import Target, target_or_current
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.function_attributes import SCHEDULED, is_lowered
 from eutectic.tir.schedule.rules.registry import scheduler_of
@@ -38,7 +38,7 @@ class ScheduleForTarget(Pass):
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """See the class."""
-        target = Target(self.target) if self.target else Target.current() or Target("llvm")
+        target = target_or_current(self.target or None)
         done: dict[PrimFunc, PrimFunc] = {}
         changed: dict[Any, Any] = {}
         for gv, func in mod.functions_items():

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from eutectic.backend.llvm.kernels import Built
-from eutectic.backend.llvm.requirements import LARGEST_BYTES, Agreement
+from eutectic.backend.agreements import Agreement
+from eutectic.backend.kernel import Built
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import IntImm, PrimExpr, add, mul
 from eutectic.ir.prim_expr import Var as ScalarVar
@@ -21,9 +21,18 @@ from eutectic.ir.structural import structural_equal
 from eutectic.support.errors import CodegenError
 
 Home: TypeAlias = Literal["input", "output", "constant", "arena"]
-ALIGNMENT = 64
+ALIGNMENT: Final = 64
+LARGEST_BYTES: Final = 1 << 47  # no memory has more
 LIBRARY_BYTES: Final = ScalarVar("library_bytes", "int64")  # what each library is given whose sizes vary
 LIBRARY_TABLE: Final = ScalarVar("library_table", "int64")  # address of the table of libraries for the sizes of a call
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Least and largest value of a symbolic size; None where there is no limit."""
+
+    low: int = 0
+    high: int | None = None
 
 
 @dataclass

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 
 from eutectic.arith import simplify
-from eutectic.backend.llvm.kernels import Built
-from eutectic.backend.llvm.plan import LIBRARY_BYTES, CopyStep, KernelStep, LibraryStep, Plan, Tensor, place
-from eutectic.backend.llvm.requirements import Agreement, agreement_of_view, agreements
+from eutectic.backend.agreements import Agreement, agreement_of_view, agreements
+from eutectic.backend.kernel import Built
+from eutectic.backend.plan import LIBRARY_BYTES, CopyStep, KernelStep, LibraryStep, Plan, Tensor, place
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import IntImm, PrimExpr, mul

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eutectic.backend.llvm.plan import ALIGNMENT, CopyStep, Plan, Tensor, needs_barrier, place
+from eutectic.backend.plan import ALIGNMENT, CopyStep, Plan, Tensor, needs_barrier, place
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 
 N, M = Var("n", "int64"), Var("m", "int64")

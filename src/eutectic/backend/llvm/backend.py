@@ -1,0 +1,85 @@
+"""LLVM as a code generator for processors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from eutectic.backend.contract import CodeGenerator
+from eutectic.backend.kernel import Built
+from eutectic.backend.llvm.kernels import build_kernel, cached_kernel, compiled_kernel, lowered_kernel
+from eutectic.backend.llvm.machine import Machine, machine_of
+from eutectic.backend.llvm.optimize import assembly, optimized_text, spill_count
+from eutectic.backend.llvm.pool_text import team_code
+from eutectic.backend.llvm.program import library_code, native_code
+from eutectic.backend.plan import Bounds, Plan
+from eutectic.ir.prim_expr import Var
+from eutectic.runtime.library import LibraryKernel
+from eutectic.runtime.native_code import NativeCode
+from eutectic.support.errors import CodegenError
+from eutectic.target import Target
+from eutectic.tir.function import PrimFunc
+
+_ARM_STACK: Final = re.compile(r"^\s+(?:str|ldr|stp|ldp)\s+[qdv]\d+.*\[sp", re.MULTILINE)
+
+
+class Llvm(CodeGenerator):
+    """Native code by LLVM, for every processor that the installed one knows."""
+
+    kind = "llvm"
+    forms: Mapping[str, str] = {"llvm": "llvm", "asm": "gas"}
+
+    def machine(self, target: Target) -> Machine:
+        """The machine of a CPU target."""
+        return machine_of(target)
+
+    def cached(self, func: PrimFunc, target: Target) -> Built | None:
+        """The kernel of a tensor program from the cache on disk."""
+        return cached_kernel(func, machine_of(target))
+
+    def kernel(self, func: PrimFunc, target: Target, name: str = "", made: PrimFunc | None = None) -> Built:
+        """The kernel of a tensor program as object code."""
+        machine = machine_of(target)
+        return build_kernel(func, machine, name) if made is None else compiled_kernel(func, made, machine, name)
+
+    def program(
+        self,
+        plan: Plan,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        target: Target,
+        *,
+        libraries: Mapping[str, LibraryKernel] | None = None,
+        threads: int | None = None,
+        bounds: Mapping[Var, Bounds] | None = None,
+    ) -> NativeCode:
+        """A plan as its entry and its kernels."""
+        return native_code(plan, arrays, machine_of(target), libraries=libraries, threads=threads, bounds=bounds)
+
+    def with_code(self, kernel: LibraryKernel) -> LibraryKernel:
+        """The text that the library gave, compiled, and the team of threads."""
+        if not kernel.native_text:
+            return kernel
+        return replace(kernel, code=library_code(kernel.native_text), team=team_code())
+
+    def source(self, func: PrimFunc, name: str, target: Target, form: str) -> str:
+        """LLVM text after LLVM's clean-up, or the assembly of the processor."""
+        machine = machine_of(target)
+        text = lowered_kernel(func, machine, re.sub(r"\W", "_", name, flags=re.ASCII)).text
+        made = optimized_text(text, machine) if form == "llvm" else assembly(text, machine)
+        return f"{';' if form == 'llvm' else '#'} {name}, for {machine.cpu}\n{made}"
+
+    def spills(self, func: PrimFunc, name: str, target: Target) -> int:
+        """Counted in the assembly of x86 and of 64-bit ARM."""
+        text, triple = self.source(func, name, target, "asm"), machine_of(target).triple
+        if triple.startswith(("x86_64", "i686", "amd64")):
+            return spill_count(text)
+        if triple.startswith(("aarch64", "arm64")):
+            return len(_ARM_STACK.findall(text))
+        raise CodegenError(f"spills are counted in assembly of x86 and of 64-bit ARM, not of {triple}")
+
+
+CODE_GENERATOR: Final = Llvm()
