@@ -61,6 +61,7 @@ _PROVIDERS: Final = {
     "function relax.ext.dnnl": ("eutectic.backend.registry",),
     "backends": ("eutectic.backend.registry",),
     "calls of global functions": ("eutectic.relax.expr",),
+    "layout offers": ("eutectic.backend.registry",),
     "modules as files": ("eutectic.script.store",),
     "operators": ("eutectic.relax", "eutectic.tir"),
     "operators on tensors": ("eutectic.topi.broadcast", "eutectic.topi.elementwise"),

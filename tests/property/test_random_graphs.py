@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import eutectic
 from eutectic.backend.dnnl.patterns import patterns
+from eutectic.backend.llvm.layouts import layout_offers
+from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.registry import backend
 from eutectic.driver.pipeline import prepare
 from eutectic.ir.module import IRModule
@@ -22,7 +26,17 @@ from eutectic.relax.analysis import problems_of
 from eutectic.relax.base import Expr
 from eutectic.relax.dpl.roles import roles_of
 from eutectic.relax.dpl.table import get_pattern
-from eutectic.relax.transform import BindRegionConstants, FuseOpsByPattern, MergeCompositeFunctions, RunCodegen
+from eutectic.relax.transform import (
+    AssignLayouts,
+    BindRegionConstants,
+    FoldConstant,
+    FuseOpsByPattern,
+    MergeCompositeFunctions,
+    RunCodegen,
+)
+from eutectic.relax.transform.layouts import offers
+from eutectic.relax.transform.layouts.offers import LayoutOffer
+from eutectic.target import Target
 from eutectic.testing.graphs import arrays, assert_close, assert_same_results, evaluate, graph, weights
 
 PATTERNS = patterns()
@@ -123,6 +137,23 @@ def test_every_preparing_pass_keeps_results_and_its_input(mod: IRModule):
         assert mod.script() == text, step.info.name
         assert_same_results(mod, after, exact=False)
         mod = after
+
+
+@given(MODULES, st.integers(0, 2**31))
+def test_layouts_keep_every_bit(mod: IRModule, seed: int):
+    """Whatever the offers cost; the references undo layouts. Vectors of four floats make blocks of what there is."""
+    rng, machine = np.random.default_rng(seed), machine_of(Target("llvm -mcpu=x86-64"))
+
+    def ask(call: Any, target: Target) -> list[LayoutOffer]:
+        return [replace(offer, cost=float(rng.integers(0, 9)) * 1000) for offer in layout_offers(call, machine)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(offers._OFFERS, "c", ask)
+        with PassContext(verify=True):
+            after = AssignLayouts("c")(mod)
+            folded = FoldConstant()(after)
+    assert_same_results(mod, after)
+    assert_same_results(mod, folded)
 
 
 @given(MODULES)

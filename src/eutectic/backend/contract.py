@@ -18,8 +18,9 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import Var
 from eutectic.ir.transform import Pass
 from eutectic.relax.dpl.table import FusionPattern
-from eutectic.relax.expr import Function
+from eutectic.relax.expr import Call, Function
 from eutectic.relax.transform import FuseOpsByPattern, MergeCompositeFunctions
+from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 from eutectic.runtime.library import LibraryKernel, Loader
 from eutectic.runtime.native_code import NativeCode
 from eutectic.target import Target
@@ -55,21 +56,6 @@ class Verdict:
     reason: str
 
 
-@dataclass(frozen=True)
-class LayoutOffer:
-    """Layouts in which a region can be computed.
-
-    Attributes:
-        operands: Layout of each operand, such as `NCHW16c`; operands that are not listed are row-major.
-        results: Layout of each result, likewise.
-        cost: Of the region with these layouts, compared with its other offers.
-    """
-
-    operands: tuple[str, ...] = ()
-    results: tuple[str, ...] = ()
-    cost: float = 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class LoweredRegion:
     """A region and the kernel that computes it; what `RunCodegen` leaves in the attribute `external_mods`.
@@ -86,9 +72,6 @@ class LoweredRegion:
     def symbol(self) -> str:
         """Name by which the program calls it."""
         return self.kernel.symbol
-
-
-ROW_MAJOR: Final = LayoutOffer()
 
 
 @dataclass(frozen=True)
@@ -185,7 +168,7 @@ class Machine(Protocol):
 
 @runtime_checkable
 class CodeGenerator(Protocol):
-    """What makes native code for a kind of target. Derive from it and give all of it.
+    """What makes native code for a kind of target. Derive from it and give all of it but `layouts`.
 
     Attributes:
         kind: The kind of target, as in `Target.kind.name`; there is one generator for each.
@@ -202,6 +185,15 @@ class CodeGenerator(Protocol):
         Raises:
             CodegenError: it makes no code for the target.
         """
+
+    def layouts(self, call: Call, target: Target) -> Sequence[LayoutOffer]:
+        """In which layouts its kernels can compute a call of an operator; at least one. By default row-major.
+
+        Args:
+            call: A call with its struct info.
+            target: What the code is for.
+        """
+        return (ROW_MAJOR,)
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:
         """The kernel of a tensor program when it has been made before, maybe by another process; else None."""

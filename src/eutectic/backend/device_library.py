@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from eutectic.backend.contract import Availability, Backend, LayoutOffer
+from eutectic.backend.contract import Availability, Backend
 from eutectic.ir.op import Op
 from eutectic.ir.transform import Pass
 from eutectic.ir.visit import post_order
 from eutectic.relax.dpl.table import FusionPattern
 from eutectic.relax.expr import Call, Function
+from eutectic.relax.transform.layouts.offers import LayoutOffer
 from eutectic.runtime.constants import Constants
 from eutectic.runtime.library import LibraryKernel
 from eutectic.target import Target

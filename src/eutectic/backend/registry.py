@@ -10,7 +10,8 @@ from typing import Any, Final, NoReturn
 
 from eutectic.backend.contract import Availability, Backend, CodeGenerator, LoweredRegion
 from eutectic.relax.dpl.table import pattern_source, register_patterns
-from eutectic.relax.expr import Constant, Function
+from eutectic.relax.expr import Call, Constant, Function
+from eutectic.relax.transform.layouts.offers import LayoutOffer, register_layout_offers
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, Loader
 from eutectic.support.errors import CodegenError, LoadError
 from eutectic.support.registry import register_global_func
@@ -152,11 +153,12 @@ def register_code_generator(made: Any, override: bool = False) -> CodeGenerator:
     if found.kind in {*_GENERATOR_ROWS, *_GENERATORS} and not override:
         raise CodegenError(f"code for {found.kind!r} has a generator already", help="pass override=True")
     _GENERATORS[found.kind] = found
+    register_layout_offers(found.kind, _layouts)
     return found
 
 
 _GENERATOR_PARTS: Final = (
-    "kind", "forms", "machine", "cached", "kernel", "program", "with_code", "source", "spills"
+    "kind", "forms", "machine", "layouts", "cached", "kernel", "program", "with_code", "source", "spills"
 )  # fmt: skip
 
 
@@ -250,5 +252,12 @@ def _announce(name: str) -> None:
     pattern_source(f"{name}.", partial(backend, name))
 
 
+def _layouts(call: Call, target: Target) -> Sequence[LayoutOffer]:
+    """In which layouts the code generator of a target can compute a call."""
+    return code_generator(target).layouts(call, target)
+
+
 for _name in _ROWS:
     _announce(_name)
+for _kind in _GENERATOR_ROWS:
+    register_layout_offers(_kind, _layouts)

@@ -12,6 +12,7 @@ from eutectic.driver.pipeline_text import Pipeline
 from eutectic.ir.transform import Pass
 from eutectic.relax.transform import (
     AnnotateTIROpPattern,
+    AssignLayouts,
     BatchnormToScaleShift,
     CanonicalizeBindings,
     DeadCodeElimination,
@@ -89,7 +90,7 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     chosen = default_target()[0] if target is None else Target(target)
     libraries = ",".join(chosen.libs)
     hand_over = (Partition(libraries, precision, if_worthwhile=target is None),) if libraries else ()
-    return Pipeline((*prepare(), *hand_over, *kernels(), *loops(chosen)), "compile")
+    return Pipeline((*prepare(), *hand_over, AssignLayouts(str(chosen)), *kernels(), *loops(chosen)), "compile")
 
 
 def loops(target: Target) -> Pipeline:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from tests.relax.op.oracle import FLOATS, Case, Feeds, covers, table
+from tests.relax.op.oracle import FLOATS, Case, Feeds, as_numpy, covers, table
 
 from eutectic.relax.op import image, nn
 
@@ -48,12 +48,52 @@ def _conv(f: Feeds, name: str, rank: int) -> Case:
     padded = F.pad(tx.double(), widths)
     result = function(padded, tw.double(), stride=strides, dilation=dilation, groups=groups)
     out_dtype = "int32" if dtype == "int8" else None
+    if rank == 2 and f.integer(0, 2) == 0:
+        return _conv_in_blocks(f, dtype, (strides, pads, dilation), out_dtype)
     want = result.to(torch.int32 if dtype == "int8" else tx.dtype)
     out_layout = f.pick(None, "NC" + space)
     call = getattr(nn, f"conv{rank}d")(
         x, w, strides, pads, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype
     )
     return Case(call, _arranged(want, "NC" + space, out_layout or data_layout), slack=2, feeds=f.values)
+
+
+def _in_blocks(t: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+    """A tensor whose axis is cut into blocks, the insides of which are the last axis."""
+    return t.unflatten(axis, (-1, size)).movedim(axis + 1, -1).contiguous()
+
+
+def _conv_in_blocks(f: Feeds, dtype: str, windows: tuple[Any, Any, Any], out_dtype: str | None) -> Case:
+    """Data in blocks, or rows, to blocks; in groups that are several blocks, or each of one channel."""
+    (strides, pads, dilation), groups, outer = windows, f.pick(1, 2), f.integer(1, 2)
+    read, written = f.pick(1, 2, 3), f.pick(2, 3)
+    is_depthwise = f.flag()
+    if is_depthwise:
+        read, groups = written, written * outer
+    channels, filters = (groups, groups) if is_depthwise else (groups * read * outer, groups * written)
+    tx = f.tensor((f.integer(1, 2), channels, 5, 6), dtype, low=-2, high=2)[1]
+    tw = f.tensor((filters, channels // groups, f.integer(1, 3), 2), dtype, low=-2, high=2)[1]
+    widths = [p for i in (1, 0) for p in (pads[i], pads[2 + i])]
+    made = F.conv2d(F.pad(tx.double(), widths), tw.double(), stride=strides, dilation=dilation, groups=groups)
+    want = made.to(torch.int32 if out_dtype else tx.dtype)
+    x = tx if read == 1 else _in_blocks(tx, 1, read)
+    w = tw if read == 1 or is_depthwise else _in_blocks(tw, 1, read)
+    layouts = (
+        "NCHW" if read == 1 else f"NCHW{read}c",
+        f"OIHW{written}o" if read == 1 or is_depthwise else f"OIHW{read}i{written}o",
+        f"NCHW{written}c",
+    )
+    call = nn.conv2d(
+        f.var(as_numpy(x)),
+        f.var(as_numpy(_in_blocks(w, 0, written))),
+        strides,
+        pads,
+        dilation,
+        groups,
+        *layouts,
+        out_dtype,
+    )
+    return Case(call, _in_blocks(want, 1, written), slack=2, feeds=f.values)
 
 
 table({f"relax.nn.conv{rank}d": rank for rank in SPATIAL}, _conv)
@@ -90,28 +130,42 @@ def _pool(f: Feeds, name: str, rank: int) -> Case:
     sizes = [d * (k - 1) + 1 + f.integer(0, 4) for d, k in zip(dilation, kernel, strict=True)]
     ceil_mode, include = f.flag(), f.flag()
     space = SPATIAL[rank]
-    x, t, layout = _laid_out(f, (f.integer(1, 2), f.integer(1, 2), *sizes), dtype, "NC" + space, special=f.flag())
+    x, t, layout = _laid_out(f, (f.integer(1, 2), f.pick(1, 2, 4), *sizes), dtype, "NC" + space, special=f.flag())
     options: dict[str, Any] = {"ceil_mode": ceil_mode}
     options |= {"dilation": dilation} if largest else {"count_include_pad": include}
     function = getattr(F, name.removeprefix("relax.nn."))
     want = function(t.double() if dtype == "int32" else t, kernel, strides, pads, **options).to(t.dtype)
-    call = getattr(nn, name.removeprefix("relax.nn."))(
-        x, kernel, strides, pads, dilation, ceil_mode, include, layout, "NC" + space
-    )
+    make = getattr(nn, name.removeprefix("relax.nn."))
+    out_layout = "NC" + space
+    if f.integer(0, 2) == 0:
+        x, want, layout = _pooled_in_blocks(f, t, want)
+        out_layout = layout
+    call = make(x, kernel, strides, pads, dilation, ceil_mode, include, layout, out_layout)
     return Case(call, want, feeds=f.values)
 
 
 table({f"relax.nn.{kind}_pool{rank}d": rank for kind in ("max", "avg") for rank in SPATIAL}, _pool)
 
 
+def _pooled_in_blocks(f: Feeds, t: torch.Tensor, want: torch.Tensor) -> tuple[Any, torch.Tensor, str]:
+    """Data and result of a pool with channels in blocks, and their layout."""
+    size = f.pick(*(n for n in (1, 2, 4) if t.shape[1] % n == 0))
+    f.values.clear()
+    x = f.var(as_numpy(_in_blocks(t, 1, size)))
+    return x, _in_blocks(want, 1, size), f"NC{SPATIAL[t.ndim - 2]}{size}c"
+
+
 def _adaptive(f: Feeds, name: str, rank: int) -> Case:
     sizes, target = _ints(f, rank, 1, 6), _ints(f, rank, 1, 5)
-    x, t, layout = _laid_out(f, (f.integer(1, 2), f.integer(1, 2), *sizes), "float32", "NC" + SPATIAL[rank])
+    x, t, layout = _laid_out(f, (f.integer(1, 2), f.pick(1, 2, 4), *sizes), "float32", "NC" + SPATIAL[rank])
     short = name.removeprefix("relax.nn.")
     wanted = f.pick(tuple(target), target[0], None)
     plain = {None: sizes}.get(wanted) or ([wanted] * rank if isinstance(wanted, int) else list(wanted))
-    want = getattr(F, short)(t, plain)
-    call = getattr(nn, short)(x, wanted, layout, "NC" + SPATIAL[rank])
+    want, out_layout = getattr(F, short)(t, plain), "NC" + SPATIAL[rank]
+    if f.integer(0, 2) == 0:
+        x, want, layout = _pooled_in_blocks(f, t, want)
+        out_layout = layout
+    call = getattr(nn, short)(x, wanted, layout, out_layout)
     return Case(call, want, feeds=f.values)
 
 

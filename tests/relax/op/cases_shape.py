@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.relax.op.oracle import ANY, FLOATS, INTEGERS, NUMBERS, Case, Feeds, covers, table, values
+from tests.relax.op.oracle import ANY, FLOATS, INTEGERS, NUMBERS, Case, Feeds, as_numpy, covers, table, values
 
 from eutectic.relax import op
 from eutectic.relax.base import ShapeExpr
@@ -52,6 +52,21 @@ def squeeze(f: Feeds) -> Case:
     if ones and f.flag():
         return Case(op.squeeze(x, ones[0] - len(shape)), t.squeeze(ones[0]), exact=True, feeds=f.values)
     return Case(op.squeeze(x), t.squeeze(), exact=True, feeds=f.values)
+
+
+@covers("relax.layout_transform")
+def layout_transform(f: Feeds) -> Case:
+    outer, rest, (small, large) = f.integer(1, 3), f.shape(least=2, most=2, low=0), f.pick((1, 3), (2, 2), (2, 6))
+    x, t = f.tensor((2, outer * large, *rest), f.pick(*ANY))
+    forms = {
+        "NCHW": t,
+        "NHWC": t.movedim(1, -1),
+        f"NCHW{small}c": t.unflatten(1, (-1, small)).movedim(2, -1),
+        f"WNC{large}cH": t.unflatten(1, (-1, large)).permute(4, 0, 1, 2, 3),
+    }
+    source, target = f.pick(*forms), f.pick(*forms)
+    x = f.var(as_numpy(forms[source].contiguous()))
+    return Case(op.layout_transform(x, source, target), forms[target].contiguous(), exact=True, feeds=f.values)
 
 
 @covers("relax.permute_dims")

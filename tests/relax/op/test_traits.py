@@ -17,8 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.relax.op.oracle import CASES, Feeds, evaluate
 
+from eutectic.ir.node import replace
 from eutectic.relax import op
-from eutectic.relax.op.registry import Trait, all_ops, has_trait, is_identity, work_of
+from eutectic.relax.base import Expr
+from eutectic.relax.op.registry import Trait, all_ops, has_trait, infer_call, is_identity, work_of
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform import RemoveIdentityOps
 from eutectic.testing.graphs import graph
@@ -61,6 +63,24 @@ def test_operands_can_change_places(name: str, data: st.DataObject):
     a, b = (evaluate(arg, feeds.values) for arg in call.args)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         same(definition.reference_fn(None, a, b), definition.reference_fn(None, b, a))
+
+
+@pytest.mark.parametrize("name", having("pointwise"))
+@given(data=st.data())
+def test_pointwise_operators_are_the_same_when_axes_change_places(name: str, data: st.DataObject):
+    """Which is what a layout does."""
+    call = CASES[name](feeds := Feeds(data.draw)).call
+    rank = len(call.struct_info.static_shape)
+
+    def turned(arg: Expr) -> Expr:
+        info = arg.struct_info
+        if not isinstance(info, TensorStructInfo):
+            return arg
+        return op.permute_dims(op.reshape(arg, (*[1] * (rank - info.ndim), *info.static_shape)))
+
+    made = infer_call(replace(call, args=tuple(map(turned, call.args)), struct_info=None))
+    got, want = evaluate(made, feeds.values), evaluate(call, feeds.values)
+    np.testing.assert_array_equal(got.tobytes(), np.ascontiguousarray(want.T).tobytes())
 
 
 def test_families():
@@ -113,7 +133,8 @@ def operators_named() -> dict[str, frozenset[str]]:
     return found
 
 
-@pytest.mark.parametrize("trait", sorted(set(get_args(Trait)) - {"calls"}))
+# What is pointwise is half of all operators, and patterns are made of them.
+@pytest.mark.parametrize("trait", sorted(set(get_args(Trait)) - {"calls", "pointwise"}))
 def test_who_asks_for_a_family_asks_for_its_trait(trait: Trait):
     """A pass may be about one operator; what lists two of a family should not have to be changed for the third."""
     family = set(having(trait))

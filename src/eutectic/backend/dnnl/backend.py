@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from eutectic.backend.contract import Availability, Backend, LayoutOffer, Verdict
+from eutectic.backend.contract import Availability, Backend, Verdict
 from eutectic.backend.dnnl import library
 from eutectic.backend.dnnl.describe import describe
 from eutectic.backend.dnnl.loading import load
@@ -14,6 +14,7 @@ from eutectic.backend.dnnl.worthwhile import worthwhile
 from eutectic.ir.module import IRModule
 from eutectic.relax.dpl.table import FusionPattern
 from eutectic.relax.expr import Function
+from eutectic.relax.transform.layouts.offers import LayoutOffer
 from eutectic.runtime.library import LibraryKernel, Loader
 from eutectic.target import Target
 

@@ -12,12 +12,15 @@ import numpy as np
 from eutectic.backend.contract import CodeGenerator
 from eutectic.backend.kernel import Built
 from eutectic.backend.llvm.kernels import build_kernel, cached_kernel, compiled_kernel, lowered_kernel
+from eutectic.backend.llvm.layouts import layout_offers
 from eutectic.backend.llvm.machine import Machine, machine_of
 from eutectic.backend.llvm.optimize import assembly, optimized_text, spill_count
 from eutectic.backend.llvm.pool_text import team_code
 from eutectic.backend.llvm.program import library_code, native_code
 from eutectic.backend.plan import Bounds, Plan
 from eutectic.ir.prim_expr import Var
+from eutectic.relax.expr import Call
+from eutectic.relax.transform.layouts.offers import LayoutOffer
 from eutectic.runtime.library import LibraryKernel
 from eutectic.runtime.native_code import NativeCode
 from eutectic.support.errors import CodegenError
@@ -36,6 +39,10 @@ class Llvm(CodeGenerator):
     def machine(self, target: Target) -> Machine:
         """The machine of a CPU target."""
         return machine_of(target)
+
+    def layouts(self, call: Call, target: Target) -> Sequence[LayoutOffer]:
+        """Channels in blocks of vectors, where there are so many."""
+        return layout_offers(call, machine_of(target))
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:
         """The kernel of a tensor program from the cache on disk."""

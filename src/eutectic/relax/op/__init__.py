@@ -59,6 +59,9 @@ from eutectic.relax.op.index import (
     strided_slice,
     take,
 )
+from eutectic.relax.op.layout_transform import (
+    layout_transform,
+)
 from eutectic.relax.op.manipulate import (
     broadcast_to,
     concat,
@@ -203,6 +206,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "layout_transform",
     "left_shift",
     "less",
     "less_equal",

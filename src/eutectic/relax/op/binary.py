@@ -81,7 +81,7 @@ def _binary(
     traits: Collection[Trait] = (),
 ) -> BinaryConstructor:
     """Define one broadcasting operator and return its constructor."""
-    op = define_op(f"relax.{name}", arity=2, fusion="broadcast", traits=traits)
+    op = define_op(f"relax.{name}", arity=2, fusion="broadcast", traits=["pointwise", *traits])
 
     def constructor(x1: Expr | float, x2: Expr | float, *, span: Any = None) -> Call:
         left, right = x1, x2

@@ -15,7 +15,7 @@ from eutectic.relax.op.registry import always, attrs_of, call, define_op, tensor
 from eutectic.relax.op.shapes import dtype_option, like, reject
 from eutectic.relax.struct_info import TensorStructInfo
 
-_astype = define_op("relax.astype", arity=1, fusion="elementwise")
+_astype = define_op("relax.astype", arity=1, fusion="elementwise", traits=["pointwise"])
 _astype.identity(always)
 
 

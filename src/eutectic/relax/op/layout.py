@@ -1,24 +1,71 @@
-"""Layouts such as NCHW: which letter is which axis, and how to get to the canonical order."""
+"""Layouts such as NCHW or NCHW16c: which letter is which axis, and how to get to the canonical order."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from eutectic.arith import simplify
+from eutectic.ir.node import replace
+from eutectic.ir.prim_expr import as_prim
+from eutectic.relax.base import Expr
+from eutectic.relax.expr import Call
 from eutectic.relax.op.numerics import Array
+from eutectic.relax.op.registry import infer_call
 from eutectic.relax.op.shapes import Dims, reject
+from eutectic.tir.data_layout import layout as parsed
+from eutectic.tir.data_layout import rearrangement
 
 SPATIAL: Final = {1: "W", 2: "HW", 3: "DHW"}
 
 
-def check_layout(layout: str, canonical: str, what: str) -> str:
+def check_layout(layout: str, canonical: str, what: str, *, blocked: bool = False) -> str:
     """`layout`, which must name every axis of `canonical` once.
+
+    Args:
+        layout: The name.
+        canonical: Letters of the axes.
+        what: What it is the layout of.
+        blocked: Whether axes may be cut into blocks.
 
     Raises:
         TypeInferenceError: a letter is missing, unknown or repeated.
     """
-    if sorted(layout) != sorted(canonical):
+    if sorted(_names(layout) if blocked else layout) != sorted(canonical):
         reject(f"{what} {layout!r} is not an order of the axes {', '.join(canonical)}", help=f"try {canonical!r}")
     return layout
+
+
+def check_out_layout(out_layout: str | None, layout: str, canonical: str) -> str:
+    """The layout of a result: another order of the axes, or that of the data, which may have blocks.
+
+    Raises:
+        TypeInferenceError: it is neither.
+    """
+    wanted = out_layout or layout
+    if wanted != layout and (_names(layout) != layout or _names(wanted) != wanted):
+        reject(f"data in layout {layout} with a result in {wanted}", help="blocks stay: use layout_transform")
+    return check_layout(wanted, canonical, "out_layout", blocked=True)
+
+
+def _names(layout: str) -> str:
+    """The axes of a layout without their blocks; of what is none, the text."""
+    try:
+        return parsed(layout).names
+    except ValueError:
+        return layout
+
+
+def is_blocked(layout: str) -> bool:
+    """Whether a layout cuts an axis into blocks."""
+    return parsed(layout).is_blocked
+
+
+def in_one_layout(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:
+    """A call whose options say the `layout` of its data and the `out_layout` of its result, in another one."""
+    assert c.attrs is not None
+    attrs = replace(c.attrs, layout=operands[0] or c.attrs["layout"], out_layout=result or c.attrs["out_layout"])
+    return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))
 
 
 def order(layout: str, wanted: str) -> tuple[int, ...]:
@@ -27,10 +74,29 @@ def order(layout: str, wanted: str) -> tuple[int, ...]:
 
 
 def arrange(x: Array, layout: str, wanted: str) -> Array:
-    """`x` from one layout to another, as a view."""
-    return x if layout == wanted else x.transpose(order(layout, wanted))
+    """`x` from one layout to another, as a view unless blocks change.
+
+    Raises:
+        ValueError: an axis is not cut into full blocks.
+    """
+    if layout == wanted:
+        return x
+    source, target = parsed(layout), parsed(wanted)
+    if source.is_blocked or target.is_blocked:
+        return rearrangement(source, target, x.shape)(x)
+    return x.transpose(order(layout, wanted))
 
 
 def arrange_dims(dims: Dims, layout: str, wanted: str) -> Dims:
-    """Sizes from one layout to another."""
-    return tuple(dims[place] for place in order(layout, wanted))
+    """Sizes from one layout to another.
+
+    Raises:
+        TypeInferenceError: an axis is not cut into full blocks.
+    """
+    source, target = parsed(layout), parsed(wanted)
+    if not source.is_blocked and not target.is_blocked:
+        return tuple(dims[place] for place in order(layout, wanted))
+    try:
+        return tuple(simplify(as_prim(size)) for size in rearrangement(source, target, dims).joined)
+    except ValueError as error:
+        reject(str(error), help="choose blocks that divide the sizes, or keep the axis whole")

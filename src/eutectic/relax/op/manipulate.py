@@ -11,7 +11,7 @@ import numpy as np
 from eutectic import topi
 from eutectic.arith import simplify
 from eutectic.ir.attrs import Attrs
-from eutectic.ir.node import node
+from eutectic.ir.node import node, replace
 from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call
@@ -19,7 +19,7 @@ from eutectic.relax.expr import Tuple as TupleExpr
 from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import lower, of_sizes, result_shape
 from eutectic.relax.op.numerics import Array
-from eutectic.relax.op.registry import always, attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.registry import always, attrs_of, call, define_op, infer_call, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import (
     axes_of,
     axis_of,
@@ -37,6 +37,7 @@ from eutectic.relax.op.shapes import (
 )
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.te import Tensor
+from eutectic.tir.data_layout import layout
 
 _permute_dims = define_op("relax.permute_dims", arity=1, fusion="injective")
 _broadcast_to = define_op("relax.broadcast_to", arity=2, fusion="broadcast")
@@ -271,6 +272,17 @@ def _infer_concat(c: Call) -> TensorStructInfo:
         return tensor_info(None, dtype, ndim)
     sizes[axis] = simplify(sum((info.dims[axis] for info in infos if info.dims is not None), start=as_prim(0)))
     return tensor_info(sizes, dtype)
+
+
+@_concat.in_layouts
+def _concat_in_layouts(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:
+    """Along the same axis, or the blocks of it, wherever that is now."""
+    axis, attrs = attrs_of(c, ConcatAttrs).axis, c.attrs
+    if result and axis is not None:
+        names = layout(result).names
+        place = [letter for letter, _ in layout(result).axes].index(names[axis % len(names)])
+        attrs = ConcatAttrs(place)
+    return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))
 
 
 @_concat.reference

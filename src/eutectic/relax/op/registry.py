@@ -32,11 +32,13 @@ Trait = Literal[
     "commutative",  # patterns match its two operands in either order
     "contraction",  # sums of products: its work is worth counting
     "convolution",  # weights slide over spatial axes, transposed or not
+    "pointwise",  # an element of the result depends on those of the operands at its place, as they broadcast
     "transposed",  # of a convolution: the gradient with respect to its input
     "view",  # the same elements in the same order under another shape
 ]
 Infer = Callable[[Call], StructInfo]
 Reference = Callable[..., Any]
+InLayouts = Callable[[Call, Sequence[Expr], Sequence[str], str], Call]
 A = TypeVar("A", bound=Attrs)
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,6 +66,7 @@ class OpDef:
         self.traits = frozenset(traits)
         self.work_fn: Callable[[Call], float] | None = None
         self.identity_fn: Callable[[Call], bool] | None = None
+        self.in_layouts_fn: InLayouts | None = None
         self.infer_fn: Infer | None = None
         self.reference_fn: Reference | None = None
         self.legalize_fn: Callable[..., Any] | None = None
@@ -92,6 +95,16 @@ class OpDef:
     def identity(self, function: F) -> F:
         """Decorator: `function(call)` says whether a call is its first operand, provided that the types are equal."""
         self.identity_fn = function
+        return function
+
+    def in_layouts(self, function: F) -> F:
+        """Decorator: `function(call, args, operands, result)` is the call on arguments that are in other layouts.
+
+        `args` are the arguments, `operands` the layouts of the tensors among them, fields of tuples one by one, and
+        `result` that of the result; an empty text is the one that the call itself says. What is `pointwise` needs none:
+        it is the same in all layouts.
+        """
+        self.in_layouts_fn = function
         return function
 
     def work(self, function: F) -> F:

@@ -19,9 +19,9 @@ from eutectic.relax.op.registry import call, define_op, number_like, refuse, ten
 from eutectic.relax.op.shapes import broadcast, differ, dims_text, like, tensor_info
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo
 
-_clip = define_op("relax.clip", arity=3, fusion="elementwise")
-_where = define_op("relax.where", arity=3, fusion="broadcast")
-_fma = define_op("relax.ewise_fma", arity=3, fusion="elementwise")
+_clip = define_op("relax.clip", arity=3, fusion="elementwise", traits=["pointwise"])
+_where = define_op("relax.where", arity=3, fusion="broadcast", traits=["pointwise"])
+_fma = define_op("relax.ewise_fma", arity=3, fusion="elementwise", traits=["pointwise"])
 
 
 def clip(x: Expr, min: Any, max: Any, *, span: Any = None) -> Call:

@@ -44,7 +44,7 @@ def _unary(
     result: str | None = None,
 ) -> UnaryConstructor:
     """Define one element-wise operator and return its constructor."""
-    op = define_op(f"relax.{name}", arity=1, fusion="elementwise")
+    op = define_op(f"relax.{name}", arity=1, fusion="elementwise", traits=["pointwise"])
 
     def constructor(x: Expr, *, span: Any = None) -> Call:
         return call(op, x, span=span)

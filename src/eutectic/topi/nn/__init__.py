@@ -24,6 +24,7 @@ from eutectic.topi.nn.conv import (
     conv3d,
     conv3d_transpose,
 )
+from eutectic.topi.nn.conv_blocked import conv2d_nchwc
 from eutectic.topi.nn.matmul import batch_matmul, dense, matmul
 from eutectic.topi.nn.norm import (
     batch_norm_inference,
@@ -46,6 +47,7 @@ __all__ = [
     "conv1d",
     "conv1d_transpose",
     "conv2d",
+    "conv2d_nchwc",
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",

@@ -12,7 +12,7 @@ from eutectic.te import Tensor, compute, reduce_axis
 from eutectic.te import sum as te_sum
 from eutectic.tir import op
 from eutectic.topi.elementwise import cast
-from eutectic.topi.nn.windows import arranged, padded, paddings, per_axis
+from eutectic.topi.nn.windows import Axes, arranged, padded, paddings, per_axis
 from eutectic.topi.shapes import sizes_text, static
 from eutectic.topi.special_values import accumulator
 
@@ -22,11 +22,13 @@ _REDUCED: Final = ("ry", "rx", "rz")
 Ints = int | Sequence[int]
 
 
-def _finished(made: Tensor, dtype: str) -> Tensor:
+def finished(made: Tensor, dtype: str) -> Tensor:
+    """A sum in the dtype of the result."""
     return cast(made, dtype) if made.dtype != dtype else made
 
 
-def _wide(dtype: str) -> str:
+def wide_dtype(dtype: str) -> str:
+    """The dtype in which products are summed for a result of some dtype."""
     return accumulator(dtype) if is_float(dtype) else dtype
 
 
@@ -57,7 +59,7 @@ def convolution(
         raise ValueError(
             f"convolution of {sizes_text(data.shape)} with {sizes_text(weight.shape)} does not go with {groups} groups"
         )
-    temp = padded(data, data_layout, canonical, before, after, 0)
+    temp = padded(data, Axes.of(data_layout), before, after, 0)
     out = [
         simplify((size + (b + a) - (k - 1) * d - 1) // s + 1)
         for size, b, a, k, d, s in zip(sizes, before, after, kernel, apart, step, strict=True)
@@ -66,7 +68,7 @@ def convolution(
     taps = [reduce_axis((0, k), name) for k, name in zip(kernel, _REDUCED, strict=False)]
     over = arranged([rc, *taps], canonical[1:], data_layout.replace("N", ""))
     dtype = out_dtype or data.dtype
-    wide = _wide(dtype)
+    wide = wide_dtype(dtype)
 
     def element(*at: PrimExpr) -> Any:
         image, filter_at, *place = arranged(at, out_layout, canonical)
@@ -82,7 +84,7 @@ def convolution(
     shape = arranged([n, filters, *out], canonical, out_layout)
     names = arranged(_AXES[: rank + 2], canonical, out_layout)
     name = f"{'group_' if groups > 1 else ''}conv{rank}d_{data_layout.lower()}"
-    return _finished(compute(shape, lambda *at: element(*at), name, name, varargs_names=names), dtype)
+    return finished(compute(shape, lambda *at: element(*at), name, name, varargs_names=names), dtype)
 
 
 def _constructor(rank: int) -> Callable[..., Tensor]:
@@ -163,7 +165,7 @@ def transposed_convolution(
     rc = reduce_axis((0, depth), "rc")
     taps = [reduce_axis((0, k), name) for k, name in zip(kernel, _REDUCED, strict=False)]
     dtype = out_dtype or data.dtype
-    wide = _wide(dtype)
+    wide = wide_dtype(dtype)
 
     def element(image: PrimExpr, channel: PrimExpr, *place: PrimExpr) -> Any:
         source: Any = rc if groups == 1 else channel // per_group * depth + rc
@@ -182,7 +184,7 @@ def transposed_convolution(
     shape = (n, simplify(per_group * groups), *out)
     name = f"{'group_' if groups > 1 else ''}conv{rank}d_transpose_{canonical.lower()}"
     made = compute(shape, lambda *at: element(*at), name, name, varargs_names=list(_AXES[: rank + 2]))
-    return _finished(made, dtype)
+    return finished(made, dtype)
 
 
 def _transposed(rank: int) -> Callable[..., Tensor]:

@@ -13,7 +13,7 @@ from eutectic.te import sum as te_sum
 from eutectic.te.reduction import lowest
 from eutectic.tir import op
 from eutectic.topi.nn.conv import SPATIAL
-from eutectic.topi.nn.windows import arranged, padded, paddings, per_axis
+from eutectic.topi.nn.windows import Axes, padded, paddings, per_axis
 from eutectic.topi.shapes import product, stage, static
 from eutectic.topi.special_values import accumulator, reduce_max
 
@@ -63,15 +63,15 @@ def pool(
 
     Reference: TVM topi.nn.pool1d, pool2d, pool3d.
     """
-    rank = len(layout) - 2
+    axes = Axes.of(layout)
+    rank = axes.rank
     if pool_type not in ("max", "avg") or rank not in SPATIAL:
         raise ValueError(f"there is no {pool_type} pool of layout {layout}")
-    canonical = "NC" + SPATIAL[rank]
     size_of, step, apart = (
         per_axis(v, rank, what) for v, what in ((kernel, "kernel"), (stride, "stride"), (dilation, "dilation"))
     )
     before, after = paddings(padding, rank)
-    n, c, *sizes = arranged(data.shape, layout, canonical)
+    kept, sizes = axes.parted(data.shape)
     out = [
         _out_size(size, size_of[i], step[i], (before[i], after[i]), apart[i], ceil_mode) for i, size in enumerate(sizes)
     ]
@@ -81,20 +81,20 @@ def pool(
     ]
     wide = accumulator(data.dtype) if pool_type == "avg" else data.dtype
     fill = lowest(data.dtype) if pool_type == "max" else 0
-    temp = padded(data, layout, canonical, before, beyond, fill)
-    shape = arranged([n, c, *out], canonical, layout)
-    made = _over_windows(temp, shape, layout, canonical, list(zip(size_of, step, apart, strict=True)), pool_type, wide)
+    temp = padded(data, axes, before, beyond, fill)
+    shape = axes.joined(kept, out)
+    made = _over_windows(temp, shape, axes, list(zip(size_of, step, apart, strict=True)), pool_type, wide)
     if pool_type == "max":
         return made
     if not any((*before, *beyond)):
         return stage(shape, lambda *at: (made(*at) / float(prod(size_of))).astype(data.dtype), "pool_avg", "elemwise")
-    kept = count_include_pad
     limits = [
-        (0 if kept else b, size + b + (a if kept else 0)) for size, b, a in zip(sizes, before, after, strict=True)
+        (0 if count_include_pad else b, size + b + (a if count_include_pad else 0))
+        for size, b, a in zip(sizes, before, after, strict=True)
     ]
 
     def average(*at: PrimExpr) -> PrimExpr:
-        starts = [i * s for i, s in zip(arranged(at, layout, canonical)[2:], step, strict=True)]
+        starts = [i * s for i, s in zip(axes.parted(at)[1], step, strict=True)]
         counts = [_count(i, *limit, k, d) for i, limit, k, d in zip(starts, limits, size_of, apart, strict=True)]
         return (made(*at) / product(counts).astype(wide)).astype(data.dtype)
 
@@ -104,8 +104,7 @@ def pool(
 def _over_windows(
     temp: Tensor,
     shape: Sequence[PrimExpr],
-    layout: str,
-    canonical: str,
+    axes: Axes,
     windows: Sequence[tuple[int, int, int]],
     pool_type: str,
     wide: str,
@@ -115,12 +114,12 @@ def _over_windows(
     taps = [reduce_axis((0, op.const(k, dtype)), f"rv{i}") for i, (k, _, _) in enumerate(windows)]
 
     def element(*at: PrimExpr) -> Any:
-        image, channel, *place = arranged(at, layout, canonical)
+        others, place = axes.parted(at)
         where = [
             (i * s if s > 1 else i) + (tap * d if d > 1 else tap)
             for i, tap, (_, s, d) in zip(place, taps, windows, strict=True)
         ]
-        x = temp(*arranged([image, channel, *where], canonical, layout)).astype(wide)
+        x = temp(*axes.joined(others, where)).astype(wide)
         return (reduce_max if pool_type == "max" else te_sum)(x, taps)
 
     names = [f"ax{i}" for i in range(len(shape))]
@@ -205,26 +204,26 @@ def adaptive_pool(data: Tensor, output_size: Ints, pool_type: str, layout: str =
     Raises:
         ValueError: an unknown type or layout, or a symbolic size that is not pooled to one element.
     """
-    rank = len(layout) - 2
+    axes = Axes.of(layout)
+    rank = axes.rank
     if pool_type not in ("max", "avg") or rank not in SPATIAL:
         raise ValueError(f"there is no adaptive {pool_type} pool of layout {layout}")
-    canonical = "NC" + SPATIAL[rank]
     counts = per_axis(output_size, rank, "output_size")
-    n, c, *sizes = arranged(data.shape, layout, canonical)
+    kept, sizes = axes.parted(data.shape)
     longest = [_longest(size, m) for size, m in zip(sizes, counts, strict=True)]
     taps = [reduce_axis((0, k), f"rv{i}") for i, k in enumerate(longest)]
     wide = accumulator(data.dtype) if pool_type == "avg" else data.dtype
-    shape = arranged([n, c, *(op.const(m, s.dtype) for m, s in zip(counts, sizes, strict=True))], canonical, layout)
+    shape = axes.joined(kept, [op.const(m, s.dtype) for m, s in zip(counts, sizes, strict=True)])
 
     def element(*at: PrimExpr) -> Any:
-        image, channel, *place = arranged(at, layout, canonical)
+        others, place = axes.parted(at)
         where = [_begin(i, size, m) + tap for i, size, m, tap in zip(place, sizes, counts, taps, strict=True)]
         ragged = [
             w < _end(i, size, m)
             for w, i, size, m in zip(where, place, sizes, counts, strict=True)
             if not _even(size, m)
         ]
-        x = data(*arranged([image, channel, *where], canonical, layout)).astype(wide)
+        x = data(*axes.joined(others, where)).astype(wide)
         if ragged:
             x = op.if_then_else(op.all(*ragged), x, lowest(wide) if pool_type == "max" else op.const(0, wide))
         return (reduce_max if pool_type == "max" else te_sum)(x, taps)
@@ -236,7 +235,7 @@ def adaptive_pool(data: Tensor, output_size: Ints, pool_type: str, layout: str =
         return made
 
     def average(*at: PrimExpr) -> PrimExpr:
-        _, _, *place = arranged(at, layout, canonical)
+        _, place = axes.parted(at)
         lengths = [
             k if _even(size, m) else _end(i, size, m) - _begin(i, size, m)
             for i, size, m, k in zip(place, sizes, counts, longest, strict=True)

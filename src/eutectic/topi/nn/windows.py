@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.te import Tensor
+from eutectic.tir.data_layout import layout as parsed
 from eutectic.topi.nn.pad import pad
 
 T = TypeVar("T")
@@ -49,10 +51,46 @@ def arranged(items: Sequence[T], layout: str, wanted: str) -> list[T]:
     return [items[layout.index(axis)] for axis in wanted]
 
 
+@dataclass(frozen=True)
+class Axes:
+    """The axes of an array in memory: spatial ones, over which windows move, and others.
+
+    Attributes:
+        names: Letters in order; the inside of a block has a small one.
+        canonical: The same letters: the others first, then the spatial ones in the order `DHW`.
+        rank: Number of spatial axes.
+    """
+
+    names: str
+    canonical: str
+    rank: int
+
+    @staticmethod
+    def of(layout: str) -> Axes:
+        """The axes of a layout such as `NCHW` or `NCHW16c`.
+
+        Raises:
+            ValueError: it is no layout, or a spatial axis is cut into blocks.
+        """
+        names = "".join(letter for letter, _ in parsed(layout).axes)
+        spatial = "".join(letter for letter in "DHW" if letter in names)
+        if any(letter in names for letter in "dhw"):
+            raise ValueError(f"layout {layout} cuts a spatial axis into blocks")
+        return Axes(names, "".join(letter for letter in names if letter not in spatial) + spatial, len(spatial))
+
+    def parted(self, items: Sequence[T]) -> tuple[list[T], list[T]]:
+        """Items of the axes in memory: those of the other axes, and those of the spatial ones."""
+        found = arranged(items, self.names, self.canonical)
+        return found[: -self.rank], found[-self.rank :]
+
+    def joined(self, others: Sequence[T], spatial: Sequence[T]) -> list[T]:
+        """The inverse of `parted`."""
+        return arranged([*others, *spatial], self.canonical, self.names)
+
+
 def padded(
     data: Tensor,
-    layout: str,
-    canonical: str,
+    axes: Axes,
     before: Sequence[int],
     after: Sequence[int],
     value: PrimExpr | float,
@@ -60,5 +98,6 @@ def padded(
     """`data` with its spatial axes padded by a stage `pad_temp`; itself when there is nothing to add."""
     if not any((*before, *after)):
         return data
-    widths = [arranged([0, 0, *side], canonical, layout) for side in (before, after)]
+    others = [0] * (len(axes.names) - axes.rank)
+    widths = [axes.joined(others, side) for side in (before, after)]
     return pad(data, widths[0], widths[1], value, "pad_temp")

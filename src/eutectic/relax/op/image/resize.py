@@ -118,7 +118,7 @@ def resize2d(
 def _infer(c: Call) -> TensorStructInfo:
     (info,) = tensor_args(c, (0,))
     attrs, size = attrs_of(c, Resize2DAttrs), c.args[1].struct_info
-    check_ranks(c, 2, info)
+    check_ranks(c, (info,), (attrs.layout,))
     if not isinstance(size, ShapeStructInfo) or size.ndim not in (-1, 2):
         refuse(c, "the size of resize2d must be a shape of two values", help="pass (height, width)")
     if attrs.method == "linear" and info.dtype and not is_float(info.dtype):

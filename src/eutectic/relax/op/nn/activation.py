@@ -69,7 +69,7 @@ def _activation(
         program: One element, as an expression in no less than float32; None takes `topi.nn.<name>`.
         integers: Whether it takes them, too.
     """
-    op = define_op(f"relax.nn.{name}", arity=1, fusion="elementwise")
+    op = define_op(f"relax.nn.{name}", arity=1, fusion="elementwise", traits=["pointwise"])
 
     def constructor(data: Expr, *, span: Any = None) -> Call:
         return call(op, data, span=span)
@@ -200,9 +200,9 @@ class SoftmaxAttrs(Attrs):
     axis: int = -1
 
 
-_leakyrelu = define_op("relax.nn.leakyrelu", arity=1, fusion="elementwise")
-_elu = define_op("relax.nn.elu", arity=1, fusion="elementwise")
-_softplus = define_op("relax.nn.softplus", arity=1, fusion="elementwise")
+_leakyrelu = define_op("relax.nn.leakyrelu", arity=1, fusion="elementwise", traits=["pointwise"])
+_elu = define_op("relax.nn.elu", arity=1, fusion="elementwise", traits=["pointwise"])
+_softplus = define_op("relax.nn.softplus", arity=1, fusion="elementwise", traits=["pointwise"])
 _prelu = define_op("relax.nn.prelu", arity=2, fusion="broadcast")
 _softmax = define_op("relax.nn.softmax", arity=1, fusion="opaque")
 _log_softmax = define_op("relax.nn.log_softmax", arity=1, fusion="opaque")

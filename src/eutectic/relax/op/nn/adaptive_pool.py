@@ -13,7 +13,7 @@ from eutectic.ir.dtype import is_float
 from eutectic.ir.node import node
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
-from eutectic.relax.op.layout import SPATIAL, arrange, arrange_dims, check_layout
+from eutectic.relax.op.layout import SPATIAL, arrange, arrange_dims, check_layout, check_out_layout, in_one_layout
 from eutectic.relax.op.lowering import lower, rearranged
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.numerics import Array, cast, dtype_of, exact
@@ -21,6 +21,7 @@ from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_
 from eutectic.relax.op.shapes import dims_text, per_axis, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
+from eutectic.tir.data_layout import layout as layout_of
 
 
 @node("relax.attrs.AdaptivePoolAttrs")
@@ -66,8 +67,8 @@ def _adaptive(
     ) -> Call:
         attrs = AdaptivePoolAttrs(
             None if output_size is None else per_axis(output_size, rank, "output_size"),
-            check_layout(layout, canonical, "layout"),
-            check_layout(out_layout or layout, canonical, "out_layout"),
+            check_layout(layout, canonical, "layout", blocked=True),
+            check_out_layout(out_layout, layout, canonical),
         )
         return call(op, data, attrs=attrs, span=span)
 
@@ -75,18 +76,20 @@ def _adaptive(
     def _infer(c: Call) -> TensorStructInfo:
         (info,) = tensor_args(c)
         attrs = attrs_of(c, AdaptivePoolAttrs)
-        check_ranks(c, rank, info)
+        check_ranks(c, (info,), (attrs.layout,))
         if info.dtype == "bool" or (floats and info.dtype and not is_float(info.dtype)):
             wants = "a float dtype" if floats else "numbers"
             refuse(c, f"{short_name(c)} needs {wants}, got {info.dtype}", help="cast with astype first")
         if info.dims is None:
-            return tensor_info(None, info.dtype, rank + 2)
+            return tensor_info(None, info.dtype, layout_of(attrs.out_layout).ndim)
         n, channels, *sizes = arrange_dims(info.dims, attrs.layout, canonical)
         if any(static(size) == 0 for size in sizes):
             refuse(c, f"{short_name(c)} of {dims_text(info.dims)}, which has no elements to pool")
         out = (n, channels, *(sizes if attrs.output_size is None else attrs.output_size))
         shaped = tensor_info(out, info.dtype)
         return tensor_info(arrange_dims(shaped.dims or (), canonical, attrs.out_layout), info.dtype)
+
+    op.in_layouts(in_one_layout)
 
     @op.reference
     def _reference(attrs: AdaptivePoolAttrs, data: Array) -> Array:

@@ -11,8 +11,9 @@ from eutectic.ir.node import node
 from eutectic.ir.prim_expr import as_prim, floordiv, floormod
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
-from eutectic.relax.op.layout import SPATIAL, arrange, arrange_dims, check_layout
+from eutectic.relax.op.layout import SPATIAL, arrange, arrange_dims, check_layout, is_blocked
 from eutectic.relax.op.lowering import lower, summed
+from eutectic.relax.op.nn.conv_blocks import check_blocks, check_groups, in_layouts
 from eutectic.relax.op.nn.conv_reference import convolve, finish, working
 from eutectic.relax.op.numerics import Array, dtype_of
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
@@ -29,6 +30,7 @@ from eutectic.relax.op.shapes import (
 )
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
+from eutectic.tir.data_layout import layout
 
 _OPS = {
     rank: define_op(f"relax.nn.conv{rank}d", arity=2, fusion="out_fusible", traits=["convolution"]) for rank in SPATIAL
@@ -48,6 +50,8 @@ class ConvAttrs(Attrs):
         kernel_layout: Order of the axes of the weights; O output, I input channels per group.
         out_layout: Order of the axes of the result.
         out_dtype: Dtype of the result; `void` takes the operands'.
+
+    Channels of two spatial axes may be in blocks; `conv_blocks.py` says which layouts go together.
     """
 
     strides: tuple[int, ...]
@@ -188,16 +192,18 @@ def conv3d(
 
 def _conv(rank: int, data: Expr, weight: Expr, options: tuple[Any, ...], span: Any) -> Call:
     strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype = options
+    may_block = rank == 2
     attrs = ConvAttrs(
         per_axis(strides, rank, "strides"),
         paddings(padding, rank),
         per_axis(dilation, rank, "dilation"),
         per_axis(groups, 1, "groups")[0],
-        check_layout(data_layout, "NC" + SPATIAL[rank], "data_layout"),
-        check_layout(kernel_layout, "OI" + SPATIAL[rank], "kernel_layout"),
-        check_layout(out_layout or data_layout, "NC" + SPATIAL[rank], "out_layout"),
+        check_layout(data_layout, "NC" + SPATIAL[rank], "data_layout", blocked=may_block),
+        check_layout(kernel_layout, "OI" + SPATIAL[rank], "kernel_layout", blocked=may_block),
+        check_layout(out_layout or data_layout, "NC" + SPATIAL[rank], "out_layout", blocked=may_block),
         dtype_option(out_dtype),
     )
+    check_blocks((attrs.data_layout, attrs.kernel_layout, attrs.out_layout), attrs.groups)
     return call(_OPS[rank], data, weight, attrs=attrs, span=span)
 
 
@@ -220,13 +226,14 @@ def operand_dtype(c: Call, data: TensorStructInfo, weight: TensorStructInfo, out
     return data.dtype if weight.dtype else ""
 
 
-def check_ranks(c: Call, rank: int, *infos: TensorStructInfo) -> None:
-    """Refuse operands that have not `rank + 2` axes."""
-    for what, info in zip(("data", "weight"), infos, strict=False):
-        if info.ndim not in (-1, rank + 2):
+def check_ranks(c: Call, infos: Sequence[TensorStructInfo], layouts: Sequence[str]) -> None:
+    """Refuse data, and weights, that have not the axes of their layouts."""
+    for what, info, name in zip(("data", "weight"), infos, layouts, strict=False):
+        rank = layout(name).ndim
+        if info.ndim not in (-1, rank):
             refuse(
                 c,
-                f"{short_name(c)} needs {what} with {rank + 2} axes, got {info.ndim}: {dims_text(info.dims)}",
+                f"{short_name(c)} needs {what} with {rank} axes, got {info.ndim}: {dims_text(info.dims)}",
                 help="add axes with expand_dims, or use the operator of that rank",
             )
 
@@ -235,10 +242,10 @@ def _infer(c: Call) -> TensorStructInfo:
     data, weight = tensor_args(c)
     attrs = attrs_of(c, ConvAttrs)
     rank = len(attrs.strides)
-    check_ranks(c, rank, data, weight)
+    check_ranks(c, (data, weight), (attrs.data_layout, attrs.kernel_layout))
     dtype = operand_dtype(c, data, weight, attrs.out_dtype)
     if data.dims is None or weight.dims is None:
-        return tensor_info(None, dtype, rank + 2)
+        return tensor_info(None, dtype, layout(attrs.out_layout).ndim)
     x = arrange_dims(data.dims, attrs.data_layout, "NC" + SPATIAL[rank])
     w = arrange_dims(weight.dims, attrs.kernel_layout, "OI" + SPATIAL[rank])
     if differ(x[1], w[1] * attrs.groups):
@@ -254,6 +261,7 @@ def _infer(c: Call) -> TensorStructInfo:
             f"{short_name(c)}: {size_text(w[0])} output channels do not divide into {attrs.groups} groups",
             help="make the output channels of the weights a multiple of groups",
         )
+    check_groups(c, (attrs.data_layout, attrs.kernel_layout, attrs.out_layout), attrs.groups, w)
     out = (x[0], w[0], *_out_sizes(c, attrs, x[2:], w[2:]))
     return tensor_info(arrange_dims(out, "NC" + SPATIAL[rank], attrs.out_layout), dtype)
 
@@ -282,8 +290,17 @@ def _reference(attrs: ConvAttrs, data: Array, weight: Array) -> Array:
 def _define(rank: int, op: OpDef) -> None:
     op.infer(_infer)
     op.reference(_reference)
+    if rank == 2:
+        op.in_layouts(in_layouts)
     name = f"conv{rank}d"
-    convolution = getattr(topi.nn, name)
+    whole = getattr(topi.nn, name)
+
+    def convolution(data: Tensor, weight: Tensor, **options: Any) -> Tensor:
+        if not is_blocked(options["out_layout"]):
+            made: Tensor = whole(data, weight, **options)
+            return made
+        names = ("strides", "padding", "dilation", "groups", "out_dtype")
+        return topi.nn.conv2d_nchwc(data, weight, **{name: options[name] for name in names})
 
     def program(data: Tensor, weight: Tensor, out_dtype: str, **options: Any) -> Tensor:
         return summed(lambda dtype: convolution(data, weight, out_dtype=dtype, **options), (data, weight), out_dtype)

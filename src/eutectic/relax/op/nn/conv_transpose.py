@@ -225,7 +225,7 @@ def _infer(c: Call) -> TensorStructInfo:
     data, weight = tensor_args(c)
     attrs = attrs_of(c, ConvTransposeAttrs)
     rank = len(attrs.strides)
-    check_ranks(c, rank, data, weight)
+    check_ranks(c, (data, weight), (attrs.data_layout, attrs.kernel_layout))
     dtype = operand_dtype(c, data, weight, attrs.out_dtype)
     if data.dims is None or weight.dims is None:
         return tensor_info(None, dtype, rank + 2)

@@ -14,7 +14,7 @@ from eutectic.ir.node import node
 from eutectic.ir.prim_expr import PrimExpr, as_prim, floordiv
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
-from eutectic.relax.op.layout import SPATIAL, arrange, arrange_dims, check_layout
+from eutectic.relax.op.layout import SPATIAL, arrange, arrange_dims, check_layout, check_out_layout, in_one_layout
 from eutectic.relax.op.lowering import lower, rearranged
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.nn.conv_reference import taps
@@ -23,6 +23,7 @@ from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_
 from eutectic.relax.op.shapes import at_least, ceil_div, paddings, per_axis, size_text, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
+from eutectic.tir.data_layout import layout as layout_of
 
 
 @node("relax.attrs.PoolAttrs")
@@ -87,8 +88,8 @@ def _pool(
             per_axis(dilation, rank, "dilation"),
             bool(ceil_mode),
             bool(count_include_pad),
-            check_layout(layout, canonical, "layout"),
-            check_layout(out_layout or layout, canonical, "out_layout"),
+            check_layout(layout, canonical, "layout", blocked=True),
+            check_out_layout(out_layout, layout, canonical),
         )
         return call(op, data, attrs=attrs, span=span)
 
@@ -96,13 +97,15 @@ def _pool(
     def _infer(c: Call) -> TensorStructInfo:
         (info,) = tensor_args(c)
         attrs = attrs_of(c, PoolAttrs)
-        check_ranks(c, rank, info)
+        check_ranks(c, (info,), (attrs.layout,))
         _check_dtype(c, info.dtype, floats)
         if info.dims is None:
-            return tensor_info(None, info.dtype, rank + 2)
+            return tensor_info(None, info.dtype, layout_of(attrs.out_layout).ndim)
         n, channels, *sizes = arrange_dims(info.dims, attrs.layout, canonical)
         out = (n, channels, *(_out_size(c, attrs, i, size) for i, size in enumerate(sizes)))
         return tensor_info(arrange_dims(out, canonical, attrs.out_layout), info.dtype)
+
+    op.in_layouts(in_one_layout)
 
     @op.reference
     def _reference(attrs: PoolAttrs, data: Array) -> Array:

@@ -1,0 +1,168 @@
+"""In which layouts our kernels can compute a call, and an estimate of what that costs.
+
+Channels in blocks of vectors put a vector of channels at each point: weights are read as they lie, and no vector is
+cut by the end of a row. The estimates are fitted to kernels of the rules in `rules`, on a processor with vectors of 512
+bits (`docs/native.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Final
+
+from eutectic.backend.llvm.machine import Machine
+from eutectic.relax.expr import Call
+from eutectic.relax.op.nn.conv_blocks import blocked_kernel
+from eutectic.relax.op.registry import has_trait, op_def
+from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.transform.layouts.choice import operands_of
+from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
+
+_CLOCK: Final = 3.0  # cycles in a nanosecond
+_PER_CYCLE: Final = 4.0  # operations of each lane: two multiply-adds
+# Shares of the peak that kernels reach.
+_ROWS: Final = 0.42  # convolution, row-major, rows of full vectors
+_ROWS_CUT: Final = 0.4  # of that, where rows end within a vector and the data has nothing behind it
+_BLOCKS: Final = {0.5: 0.25, 1: 0.46, 2: 0.49}  # by vectors in a block
+_DEPTHWISE: Final = {("rows", 1): 0.12, ("rows", 2): 0.027, ("blocks", 1): 0.085, ("blocks", 2): 0.03}
+_LONG: Final = 8  # vectors in a row from which on its end does not count
+
+
+def layout_offers(call: Call, machine: Machine) -> Sequence[LayoutOffer]:
+    """The layouts in which a call can be computed, row-major first.
+
+    Args:
+        call: A call of an operator, with its struct info.
+        machine: What the code is for.
+    """
+    infos = [value.struct_info for value in operands_of(call)]
+    result = call.struct_info
+    if not isinstance(result, TensorStructInfo) or not all(map(_is_known, (*infos, result))):
+        return (ROW_MAJOR,)
+    tensors = [info for info in infos if isinstance(info, TensorStructInfo)]
+    lanes = machine.lanes()
+    if has_trait(call, "convolution") and not has_trait(call, "transposed"):
+        return [*_convolutions(call, tensors, result, lanes)] if _is_plain(call, tensors) else (ROW_MAJOR,)
+    return [ROW_MAJOR, *_others(call, tensors, result, lanes)]
+
+
+def _is_known(info: object) -> bool:
+    """Whether all sizes of a tensor but the first are numbers: a batch may be of any size."""
+    return isinstance(info, TensorStructInfo) and info.dims is not None and None not in _sizes(info)[1:]
+
+
+def _sizes(info: TensorStructInfo) -> list[int | None]:
+    return [getattr(size, "value", None) for size in info.dims or ()]
+
+
+def _numbers(info: TensorStructInfo) -> list[int]:
+    """Elements per axis; one that is not known counts as one."""
+    return [1 if size is None else size for size in _sizes(info)]
+
+
+def _blocks(channels: int, lanes: int) -> list[int]:
+    """Sizes of blocks that divide channels: two vectors, one, and half of one where nothing else does."""
+    found = [size for size in (2 * lanes, lanes) if size > 1 and channels % size == 0]
+    half = lanes // 2
+    return found or ([half] if half > 1 and channels and channels % half == 0 else [])
+
+
+# ---- convolutions
+
+
+def _is_plain(call: Call, infos: Sequence[TensorStructInfo]) -> bool:
+    """Whether a convolution is one of images, of single floats, that nobody has laid out."""
+    attrs = call.attrs
+    assert attrs is not None
+    layouts = [attrs["data_layout"], attrs["kernel_layout"], attrs["out_layout"]]
+    single = all(info.dtype == "float32" for info in infos) and attrs["out_dtype"] in ("void", "float32")
+    return single and layouts == ["NCHW", "OIHW", "NCHW"] and min(_numbers(infos[1]), default=0) > 0
+
+
+def _convolutions(
+    call: Call, infos: Sequence[TensorStructInfo], result: TensorStructInfo, lanes: int
+) -> Iterator[LayoutOffer]:
+    """Row-major, and every pair of blocks, or rows, of the data and blocks of the result."""
+    attrs = call.attrs
+    assert attrs is not None
+    (_, channels, *_), (filters, depth, *window) = _numbers(infos[0]), _numbers(infos[1])
+    flops, groups, step = 2.0 * prod(_numbers(result)) * depth * prod(window), attrs["groups"], max(attrs["strides"])
+    is_depthwise = groups > 1 and groups == channels == filters
+    best = flops / (lanes * _PER_CYCLE * _CLOCK)  # nanoseconds
+    yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, is_depthwise))
+    for out in _blocks(filters, lanes):
+        written = f"NCHW{out}c"
+        if is_depthwise:
+            share = _DEPTHWISE["blocks", min(step, 2)] * min(1.0, out / lanes)
+            yield LayoutOffer((written, blocked_kernel(written, written, True)), (written,), best / share)
+            continue
+        if (filters // groups) % out:
+            continue
+        for data in (0, *(size for size in _blocks(channels, lanes) if depth % size == 0)):
+            read = f"NCHW{data}c" if data else ""
+            kernel = blocked_kernel(read or "NCHW", written, False)
+            yield LayoutOffer((read, kernel), (written,), best / _BLOCKS[out / lanes])
+
+
+def _rows_share(call: Call, result: TensorStructInfo, window: Sequence[int], lanes: int, is_depthwise: bool) -> float:
+    """The share of the peak that a row-major convolution reaches: vectors lie along rows, and rows may end in them."""
+    attrs = call.attrs
+    assert attrs is not None
+    *_, height, width = _numbers(result)
+    is_product = list(window) == [1, 1] and set(attrs["strides"]) == {1} and not any(attrs["padding"])
+    row = max(1, height * width if is_product else width)
+    used = row / (-(-row // lanes) * lanes)
+    if is_depthwise:
+        return _DEPTHWISE["rows", min(max(attrs["strides"]), 2)] * used
+    if is_product and row % lanes and row < _LONG * lanes:
+        used *= _ROWS_CUT
+    return _ROWS * used
+
+
+# ---- what moves no products
+
+
+def _others(
+    call: Call, infos: Sequence[TensorStructInfo], result: TensorStructInfo, lanes: int
+) -> Iterator[LayoutOffer]:
+    """Blocks of channels for what costs as much in any layout: one for all tensors."""
+    shape = _numbers(result)
+    if len(shape) != 4:
+        return
+    for size in _blocks(shape[1], lanes):
+        operands = _operands(call, infos, shape, size)
+        if operands is not None:
+            yield LayoutOffer(operands, (f"NCHW{size}c",))
+
+
+def _operands(call: Call, infos: Sequence[TensorStructInfo], shape: Sequence[int], size: int) -> tuple[str, ...] | None:
+    """Layouts of the operands for a result in blocks; None when the call cannot be computed so."""
+    if has_trait(call, "pointwise"):
+        found = [_spread(_numbers(info), shape, size) for info in infos]
+        return None if None in found else tuple(name for name in found if name is not None)
+    names, definition = [f"NCHW{size}c"] * len(infos), op_def(call.op)
+    if definition is None or definition.in_layouts_fn is None or call.attrs is None:
+        return None
+    if any(len(_sizes(info)) != 4 or _numbers(info)[1] % size for info in infos):
+        return None
+    fields = dict(call.attrs.items())
+    is_pool = fields.get("layout") == fields.get("out_layout") == "NCHW"
+    is_concat = fields.get("axis") in (0, 1, 2, 3, -1, -2, -3, -4) and "layout" not in fields
+    return tuple(names) if is_pool or is_concat else None
+
+
+def _spread(sizes: Sequence[int], shape: Sequence[int], size: int) -> str | None:
+    """The layout of an operand that is broadcast to a result in blocks; None where there is none.
+
+    Axes are counted from the last. An operand of one element, or without channels, is the same for all of a block.
+    """
+    if not sizes:
+        return ""
+    names = "NCHW"[-len(sizes) :]
+    if len(sizes) < 3 or len(sizes) > 4:
+        return None
+    channels = sizes[names.index("C")]
+    if channels == 1:
+        return f"{names}1c"
+    return f"{names}{size}c" if channels == shape[1] else None

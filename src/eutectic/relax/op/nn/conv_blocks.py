@@ -1,0 +1,89 @@
+"""Convolutions of channels in blocks: which layouts of data, weights and result go together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eutectic.ir.node import replace
+from eutectic.relax.base import Expr
+from eutectic.relax.expr import Call
+from eutectic.relax.op.layout import is_blocked
+from eutectic.relax.op.registry import infer_call, refuse
+from eutectic.relax.op.shapes import Dims, reject, static
+from eutectic.tir.data_layout import layout
+
+
+def blocked_kernel(data_layout: str, out_layout: str, is_depthwise: bool) -> str:
+    """The layout of the weights that goes with channels in blocks, of data such as `NCHW16c`, or of `NCHW`.
+
+    Args:
+        data_layout: Of the data.
+        out_layout: Of the result, such as `NCHW16c`.
+        is_depthwise: Whether each channel is a group, so that weights have one input channel.
+    """
+    inputs, outputs = (layout(name).factor_of("C") for name in (data_layout, out_layout))
+    return f"OIHW{outputs}o" if inputs == 1 or is_depthwise else f"OIHW{inputs}i{outputs}o"
+
+
+def check_blocks(layouts: Sequence[str], groups: int) -> None:
+    """Refuse layouts with blocks that do not go together.
+
+    Args:
+        layouts: Of data, weights and result.
+        groups: Number of groups of channels.
+
+    Raises:
+        TypeInferenceError: they do not.
+    """
+    if not any(map(is_blocked, layouts)):
+        return
+    data, kernel, out = layouts
+    wanted = {blocked_kernel(data, out, is_depthwise) for is_depthwise in {False, groups > 1}}
+    counts = [layout(name).factor_of("C") for name in (data, out)]
+    forms = ["NCHW" if count == 1 else f"NCHW{count}c" for count in counts]
+    if counts[1] == 1 or forms != [data, out] or kernel not in wanted:
+        reject(
+            f"conv2d of data {data} with weights {kernel} to {out}: the blocks do not go together",
+            help="data NCHW16c with weights OIHW16i8o give NCHW8c, data NCHW with OIHW8o as well",
+        )
+
+
+def check_groups(c: Call, layouts: Sequence[str], groups: int, weight: Dims) -> None:
+    """Refuse blocks that cross groups of channels.
+
+    Args:
+        c: The convolution, for its place.
+        layouts: Of data, weights and result.
+        groups: Number of groups.
+        weight: Sizes of the weights as `OIHW`.
+
+    Raises:
+        TypeInferenceError: they do.
+    """
+    data, kernel, out = (layout(name) for name in layouts)
+    if groups == 1 or not out.is_blocked:
+        return
+    filters, depth = static(weight[0]), static(weight[1])
+    if filters == groups and depth == 1 and data.factor_of("C") == out.factor_of("C"):
+        return
+    full = data.factor_of("C") == kernel.factor_of("I")
+    if filters is None or (filters // groups) % out.factor_of("C") or not full:
+        refuse(
+            c,
+            f"conv2d of {groups} groups from {data} to {out}: blocks cross groups",
+            help="blocks are parts of a group, or each channel is a group and both have the same blocks",
+        )
+
+
+def in_layouts(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:
+    """A convolution of operands in other layouts."""
+    data, kernel = operands
+    assert c.attrs is not None
+    given = c.attrs
+    attrs = replace(
+        given,
+        data_layout=data or given["data_layout"],
+        kernel_layout=kernel or given["kernel_layout"],
+        out_layout=result or given["out_layout"],
+    )
+    return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))

@@ -1,0 +1,92 @@
+"""Convolutions of channels in blocks: the result has a vector of channels at each point."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from eutectic.arith.proofs import simplify
+from eutectic.ir.prim_expr import PrimExpr
+from eutectic.te import Tensor, compute, reduce_axis
+from eutectic.te import sum as te_sum
+from eutectic.topi.nn.conv import Ints, finished, wide_dtype
+from eutectic.topi.nn.pad import pad
+from eutectic.topi.nn.windows import paddings, per_axis
+from eutectic.topi.shapes import sizes_text, static
+
+_NAMES: Final = ("nn", "fo", "yy", "xx", "fi")
+
+
+def conv2d_nchwc(
+    data: Tensor,
+    weight: Tensor,
+    strides: Ints = 1,
+    padding: Ints = 0,
+    dilation: Ints = 1,
+    groups: int = 1,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """Cross-correlation over two spatial axes, which gives channels in blocks.
+
+    Sums run over blocks of input channels, then over the window, then over the channels of a block: the weights of a
+    vector of output channels are read in the order in which they lie.
+
+    Args:
+        data: `(n, c / v, h, w, v)`, or `(n, c, h, w)`, which counts as blocks of one channel.
+        weight: `(o / b, i / v, kh, kw, v, b)`, where `i` counts the channels of one group; or without the axis of
+            size `v`, when the data has none or each channel is a group.
+        strides: Step between windows.
+        padding: Zeros around: one number, one per axis, or all before and then all after.
+        dilation: Step between the taps of a window.
+        groups: Number of independent groups of channels; blocks do not cross them, unless each channel is a group.
+        out_dtype: Dtype of the result; None takes that of the data.
+
+    Returns:
+        `(n, o / b, oh, ow, b)`; stages `pad_temp` where there is padding, and `conv2d_nchwc`.
+
+    Raises:
+        ValueError: ranks or blocks do not go together.
+
+    Reference: TVM topi.nn.conv2d_NCHWc and depthwise_conv2d_NCHWc, where the layouts are arguments; E. Georganas et
+    al., "Anatomy of high-performance deep learning convolutions on SIMD architectures", SC 2018.
+    """
+    block = 1 if len(data.shape) == 4 else static(data.shape[4]) or 0
+    wide_out, _, kh, kw, *inner = weight.shape
+    lanes = static(inner[-1]) or 0
+    is_depthwise = len(inner) == 1 and len(data.shape) == 5
+    per_group = (static(wide_out) or 0) * lanes // groups
+    if is_depthwise:
+        fits = lanes == block and per_group == 1
+    else:
+        fits = len(inner) == (1 if block == 1 else 2) and static(inner[0]) in (block, lanes) and per_group % lanes == 0
+    if not fits:
+        given = f"{sizes_text(data.shape)} with {sizes_text(weight.shape)}"
+        raise ValueError(f"convolution of {given}: the blocks do not go with each other, or with {groups} groups")
+    step, apart = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
+    before, after = paddings(padding, 2)
+    tail = [0] * (len(data.shape) - 4)
+    temp = pad(data, [0, 0, *before, *tail], [0, 0, *after, *tail], 0, "pad_temp") if any((*before, *after)) else data
+    out = [
+        simplify((size + (b + a) - (k - 1) * d - 1) // s + 1)
+        for size, b, a, k, d, s in zip(data.shape[2:4], before, after, (kh, kw), apart, step, strict=True)
+    ]
+    dtype = out_dtype or data.dtype
+    rc, ri = reduce_axis((0, weight.shape[1]), "rc"), reduce_axis((0, block), "ri")
+    taps = [reduce_axis((0, k), name) for k, name in zip((kh, kw), ("ry", "rx"), strict=True)]
+
+    def element(image: PrimExpr, blocks: PrimExpr, y: PrimExpr, x: PrimExpr, lane: PrimExpr) -> Any:
+        where = [
+            (i * s if s > 1 else i) + (tap * d if d > 1 else tap)
+            for i, s, tap, d in zip((y, x), step, taps, apart, strict=True)
+        ]
+        if is_depthwise:
+            value, factor = temp(image, blocks, *where, lane), weight(blocks, 0, *taps, lane)
+            return te_sum(value.astype(wide_dtype(dtype)) * factor.astype(wide_dtype(dtype)), taps)
+        channels = rc if groups == 1 else blocks // (per_group // lanes) * weight.shape[1] + rc
+        inside = [] if block == 1 else [ri]
+        value, factor = temp(image, channels, *where, *inside), weight(blocks, rc, *taps, *inside, lane)
+        return te_sum(value.astype(wide_dtype(dtype)) * factor.astype(wide_dtype(dtype)), [rc, *taps, *inside])
+
+    shape = (data.shape[0], wide_out, *out, inner[-1])
+    name = "depthwise_conv2d_nchwc" if is_depthwise else "conv2d_nchwc"
+    made = compute(shape, lambda *at: element(*at), name, name, varargs_names=list(_NAMES))
+    return finished(made, dtype)

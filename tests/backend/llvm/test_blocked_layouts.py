@@ -1,0 +1,215 @@
+"""Layouts that our code generator offers, and that networks in blocks compute what rows compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eutectic
+from eutectic.backend.llvm.layouts import layout_offers
+from eutectic.backend.llvm.machine import machine_of
+from eutectic.driver.pipeline import pipeline
+from eutectic.driver.pipeline_text import Pipeline
+from eutectic.ir.module import IRModule
+from eutectic.ir.prim_expr import Var as SizeVar
+from eutectic.relax import op
+from eutectic.relax.expr import Call, Constant, Var
+from eutectic.relax.op import nn
+from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.transform import AssignLayouts
+from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
+from eutectic.target import Target
+from eutectic.testing.graphs import arrays, assert_close, evaluate, graph, weights
+
+WIDE = "llvm -mcpu=x86-64-v4"
+
+
+def t(*shape: int, dtype: str = "float32") -> Var:
+    return Var("x", TensorStructInfo(shape, dtype))
+
+
+def offers(call: Call, target: str = WIDE) -> list[LayoutOffer]:
+    return list(layout_offers(call, machine_of(Target(target))))
+
+
+def written(call: Call, target: str = WIDE) -> list[str]:
+    """The layouts in which a result is offered, without repetitions."""
+    return list(dict.fromkeys(offer.result for offer in offers(call, target)))
+
+
+def conv(channels: int, filters: int, size: int = 7, kernel: int = 3, groups: int = 1, **options: Any) -> Call:
+    return nn.conv2d(
+        t(1, channels, size, size), t(filters, channels // groups, kernel, kernel), groups=groups, **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "blocks"),
+    [
+        ("llvm -mcpu=x86-64-v4", ["", "NCHW32c", "NCHW16c"]),
+        ("llvm -mcpu=x86-64-v3", ["", "NCHW16c", "NCHW8c"]),
+        ("llvm -mcpu=x86-64", ["", "NCHW8c", "NCHW4c"]),
+    ],
+)
+def test_blocks_are_vectors_of_the_machine(target: str, blocks: list[str]):
+    assert written(conv(64, 64), target) == blocks
+    assert written(nn.relu(t(1, 64, 7, 7)), target) == blocks
+
+
+@pytest.mark.parametrize(
+    ("call", "blocks"),
+    [
+        (conv(64, 48), ["", "NCHW16c"]),
+        (conv(64, 24), ["", "NCHW8c"]),
+        (conv(64, 20), [""]),
+        (conv(64, 64, groups=4), ["", "NCHW16c"]),
+        (conv(64, 64, groups=16), [""]),
+        (conv(64, 64, groups=64), ["", "NCHW32c", "NCHW16c"]),
+        (conv(64, 128, groups=64), [""]),
+        (conv(3, 16), ["", "NCHW16c"]),
+        (nn.conv2d(t(1, 16, 5, 5, dtype="float16"), t(16, 16, 1, 1, dtype="float16")), [""]),
+        (nn.conv2d(t(1, 5, 5, 16), t(16, 16, 1, 1), data_layout="NHWC"), [""]),
+        (nn.conv2d_transpose(t(1, 16, 5, 5), t(16, 16, 1, 1)), [""]),
+        (nn.max_pool2d(t(1, 32, 6, 6), 2), ["", "NCHW32c", "NCHW16c"]),
+        (nn.max_pool2d(t(1, 32, 6, 6), 2, layout="NHWC"), [""]),
+        (op.concat([t(1, 32, 6, 6), t(1, 16, 6, 6)], axis=1), ["", "NCHW16c"]),
+        (op.concat([t(1, 24, 6, 6), t(1, 24, 6, 6)], axis=1), [""]),
+        (op.add(t(1, 32, 6, 6), t(32, 1, 1)), ["", "NCHW32c", "NCHW16c"]),
+        (op.add(t(1, 32, 6, 6), t(6)), [""]),
+        (op.exp(t(64, 64)), [""]),
+        (op.permute_dims(t(1, 32, 6, 6), (0, 2, 3, 1)), [""]),
+        (nn.softmax(t(1, 32, 6, 6)), [""]),
+        (op.tril(t(1, 32, 6, 6)), [""]),
+    ],
+)
+def test_what_is_offered(call: Call, blocks: list[str]):
+    assert written(call) == blocks
+    assert offers(call)[0].result == ""
+
+
+def test_operands_are_laid_out_as_they_broadcast():
+    of = {
+        offer.result: offer.operands
+        for offer in offers(op.where(t(1, 1, 6, 6, dtype="bool"), t(3, 32, 1, 1), t(32, 6, 6)))
+    }
+    assert of["NCHW16c"] == ("NCHW1c", "NCHW16c", "CHW16c")
+    assert {offer.operands for offer in offers(op.clip(t(1, 32, 6, 6), 0, 1)) if offer.result} == {
+        ("NCHW32c",),
+        ("NCHW16c",),
+    }
+
+
+def test_weights_go_with_data_and_result():
+    found = {(offer.operands, offer.results) for offer in offers(conv(48, 32)) if offer.result == "NCHW32c"}
+    assert found == {(("", "OIHW32o"), ("NCHW32c",)), (("NCHW16c", "OIHW16i32o"), ("NCHW32c",))}
+    (_, depthwise) = offers(conv(48, 48, groups=48))
+    assert depthwise.operands == ("NCHW16c", "OIHW16o")
+
+
+def test_estimates_say_what_was_measured():
+    """Rows of 7 waste more than half of a vector, long ones nothing; depthwise rows are better than blocks."""
+
+    def gain(call: Call) -> float:
+        rows, *blocks = offers(call)
+        return rows.cost / min(offer.cost for offer in blocks)
+
+    assert gain(conv(512, 512, 7, padding=1)) > 2
+    assert 1 < gain(conv(64, 64, 56, padding=1)) < 1.5
+    assert gain(conv(960, 160, 7, 1)) > 2
+    assert gain(conv(96, 96, 112, padding=1, groups=96)) < 1
+
+
+def test_no_offer_for_unknown_shapes():
+    call = nn.relu(Var("x", TensorStructInfo(None, "float32", ndim=4)))
+    assert offers(call) == [ROW_MAJOR]
+
+
+# ---- what is computed
+
+
+def _rows(mod: IRModule) -> Any:
+    """A network without layouts."""
+    passes = pipeline("llvm").passes
+    return eutectic.compile(mod, pipeline=Pipeline(tuple(p for p in passes if p.info.name != "AssignLayouts")))
+
+
+def test_order_of_sums_is_that_of_rows_without_a_window():
+    """Products over channels, depthwise windows and pools give the very same bits."""
+
+    def body(bb: Any, x: Any) -> Any:
+        x = bb.emit(nn.relu(bb.emit(nn.conv2d(x, weights(48, 32, 1, 1)))))
+        x = bb.emit(nn.conv2d(x, weights(48, 1, 3, 3), padding=1, groups=48))
+        x = bb.emit(nn.max_pool2d(bb.emit(op.add(x, weights(48, 1, 1))), 3, 2, 1))
+        return nn.avg_pool2d(x, 2, 1)
+
+    mod = graph({"x": (2, 32, 9, 9)}, body)
+    (x,) = arrays(mod["main"])
+    made = eutectic.compile(mod, target="llvm")
+    assert "NCHW16c" in AssignLayouts(WIDE)(mod).script()
+    assert made(x).tobytes() == _rows(mod)(x).tobytes()
+
+
+def _network(dtype: str, widths: list[int], kernel: int, stride: int, groups: int) -> IRModule:
+    """Convolutions of all kinds with bias, activation and residual."""
+
+    def weight(*shape: int) -> Any:
+        return Constant(weights(*shape).data.astype(dtype))
+
+    def body(bb: Any, x: Any) -> Any:
+        for number, width in enumerate(widths):
+            depth = x.struct_info.static_shape[1]
+            parts = groups if number and depth % groups == width % groups == 0 else 1
+            options = {"padding": kernel // 2, "strides": stride if number else 1, "groups": parts}
+            y = bb.emit(nn.conv2d(x, weight(width, depth // parts, kernel, kernel), **options))
+            y = bb.emit(op.clip(bb.emit(op.add(y, weight(1, width, 1, 1))), -3, 4))
+            y = bb.emit(op.add(y, bb.emit(nn.conv2d(y, weight(width, 1, 3, 3), padding=1, groups=width))))
+            x = bb.emit(op.add(y, x)) if y.struct_info.static_shape == x.struct_info.static_shape else y
+        return bb.emit(op.mean(x, (2, 3)))
+
+    return graph({"x": ((2, widths[0], 7, 9), dtype)}, body)
+
+
+@settings(max_examples=12)
+@given(
+    st.lists(st.sampled_from([3, 16, 24, 32, 48, 64]), min_size=2, max_size=3),
+    st.sampled_from([1, 3, 5]),
+    st.integers(1, 2),
+    st.sampled_from([1, 2, 4]),
+)
+def test_networks_are_right_in_float64(widths: list[int], kernel: int, stride: int, groups: int):
+    mod, truth = (_network(dtype, widths, kernel, stride, groups) for dtype in ("float32", "float64"))
+    (x,) = arrays(mod["main"])
+    want = evaluate(truth, x.astype("float64"))
+    assert_close(eutectic.compile(mod, target="llvm")(x).astype("float64"), want, 5e-5)
+
+
+def test_values_that_are_no_numbers_stay_where_they_are():
+    """Blocks are full: no channel that is not there takes part."""
+    mod = _network("float32", [16, 32], 3, 1, 1)
+    (x,) = arrays(mod["main"])
+    x[0, 3, 2, 2], x[1, 0, 0, 0] = np.nan, np.inf
+    got, want = (made(x) for made in (eutectic.compile(mod, target="llvm"), _rows(mod)))
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+
+
+def test_a_batch_of_any_size_is_compiled_once():
+    n = SizeVar("n", "int64")
+    mod = graph({"x": (n, 32, 7, 7)}, lambda bb, x: nn.relu(bb.emit(nn.conv2d(x, weights(32, 32, 3, 3), padding=1))))
+    assert "NCHW32c" in AssignLayouts(WIDE)(mod).script()
+    made = eutectic.compile(mod, target="llvm")
+    for size in (1, 2, 5):
+        x = np.random.default_rng(size).standard_normal((size, 32, 7, 7)).astype("float32")
+        assert_close(made(x), evaluate(mod, x))
+
+
+def test_the_pipeline_says_it():
+    assert ",AssignLayouts{target=llvm}," in str(pipeline("llvm"))
+    mod = _network("float32", [16, 32], 3, 1, 1)
+    made = eutectic.compile(mod, target="llvm", verify=True)
+    assert "AssignLayouts" in dict(made.report.passes)
+    assert "conv2d_nchwc" in made.lowered.script()
