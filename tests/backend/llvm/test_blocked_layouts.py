@@ -119,7 +119,7 @@ def test_estimates_say_what_was_measured():
 
     assert gain(conv(512, 512, 7, padding=1)) > 2
     assert 1 < gain(conv(64, 64, 56, padding=1)) < 1.5
-    assert gain(conv(960, 160, 7, 1)) > 2
+    assert gain(conv(960, 160, 7, 1)) > 1.2
     assert gain(conv(96, 96, 112, padding=1, groups=96)) < 1
 
 
@@ -141,12 +141,12 @@ def test_order_of_sums_is_that_of_rows_without_a_window():
     """Products over channels, depthwise windows and pools give the very same bits."""
 
     def body(bb: Any, x: Any) -> Any:
-        x = bb.emit(nn.relu(bb.emit(nn.conv2d(x, weights(48, 32, 1, 1)))))
-        x = bb.emit(nn.conv2d(x, weights(48, 1, 3, 3), padding=1, groups=48))
-        x = bb.emit(nn.max_pool2d(bb.emit(op.add(x, weights(48, 1, 1))), 3, 2, 1))
+        x = bb.emit(nn.relu(bb.emit(nn.conv2d(x, weights(144, 512, 1, 1)))))
+        x = bb.emit(nn.conv2d(x, weights(144, 1, 3, 3), padding=1, groups=144))
+        x = bb.emit(nn.max_pool2d(bb.emit(op.add(x, weights(144, 1, 1))), 3, 2, 1))
         return nn.avg_pool2d(x, 2, 1)
 
-    mod = graph({"x": (2, 32, 9, 9)}, body)
+    mod = graph({"x": (2, 512, 7, 7)}, body)
     (x,) = arrays(mod["main"])
     made = eutectic.compile(mod, target="llvm")
     assert "NCHW16c" in AssignLayouts(WIDE)(mod).script()

@@ -1,8 +1,8 @@
 """In which layouts our kernels can compute a call, and an estimate of what that costs.
 
 Channels in blocks of vectors put a vector of channels at each point: weights are read as they lie, and no vector is
-cut by the end of a row. The estimates are fitted to kernels of the rules in `rules`, on a processor with vectors of 512
-bits (`docs/native.md`).
+cut by the end of a row. The estimates are fitted to what `benchmarks/layouts.py` measures on a processor with vectors
+of 512 bits, and scaled to others.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.layouts.choice import operands_of
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 
-_CLOCK: Final = 3.0  # cycles in a nanosecond
-_PER_CYCLE: Final = 4.0  # operations of each lane: two multiply-adds
-# Shares of the peak that kernels reach.
-_ROWS: Final = 0.42  # convolution, row-major, rows of full vectors
-_ROWS_CUT: Final = 0.4  # of that, where rows end within a vector and the data has nothing behind it
-_BLOCKS: Final = {0.5: 0.25, 1: 0.46, 2: 0.49}  # by vectors in a block
-_DEPTHWISE: Final = {("rows", 1): 0.12, ("rows", 2): 0.027, ("blocks", 1): 0.085, ("blocks", 2): 0.03}
-_LONG: Final = 8  # vectors in a row from which on its end does not count
+# Operations of each lane in a nanosecond; shares below are of this, for one thread.
+_SPEED: Final = 12.0
+_FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
+_TO_BLOCKS: Final = {0.5: 0.57, 1: 1.04, 2: 1.07}  # by vectors in a block of the result
+_ROWS_TO_BLOCKS: Final = {0.5: 0.5, 1: 0.55, 2: 0.92}  # the same where the data is row-major and windows have taps
+# Depthwise, with steps of one and longer ones.
+_DEPTHWISE_ROWS: Final = (0.3, 0.07)
+_DEPTHWISE_BLOCKS: Final = {0.5: (0.1, 0.04), 1: (0.19, 0.085), 2: (0.24, 0.1)}
 
 
 def layout_offers(call: Call, machine: Machine) -> Sequence[LayoutOffer]:
@@ -87,14 +87,14 @@ def _convolutions(
     attrs = call.attrs
     assert attrs is not None
     (_, channels, *_), (filters, depth, *window) = _numbers(infos[0]), _numbers(infos[1])
-    flops, groups, step = 2.0 * prod(_numbers(result)) * depth * prod(window), attrs["groups"], max(attrs["strides"])
+    flops, groups, is_long = 2.0 * prod(_numbers(result)) * depth * prod(window), attrs["groups"], _is_long(call)
     is_depthwise = groups > 1 and groups == channels == filters
-    best = flops / (lanes * _PER_CYCLE * _CLOCK)  # nanoseconds
+    best = flops / (lanes * _SPEED)  # nanoseconds
     yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, is_depthwise))
     for out in _blocks(filters, lanes):
         written = f"NCHW{out}c"
         if is_depthwise:
-            share = _DEPTHWISE["blocks", min(step, 2)] * min(1.0, out / lanes)
+            share = _DEPTHWISE_BLOCKS[out / lanes][is_long]
             yield LayoutOffer((written, blocked_kernel(written, written, True)), (written,), best / share)
             continue
         if (filters // groups) % out:
@@ -102,7 +102,8 @@ def _convolutions(
         for data in (0, *(size for size in _blocks(channels, lanes) if depth % size == 0)):
             read = f"NCHW{data}c" if data else ""
             kernel = blocked_kernel(read or "NCHW", written, False)
-            yield LayoutOffer((read, kernel), (written,), best / _BLOCKS[out / lanes])
+            shares = _TO_BLOCKS if data or prod(window) == 1 else _ROWS_TO_BLOCKS
+            yield LayoutOffer((read, kernel), (written,), best / shares[out / lanes])
 
 
 def _rows_share(call: Call, result: TensorStructInfo, window: Sequence[int], lanes: int, is_depthwise: bool) -> float:
@@ -114,10 +115,15 @@ def _rows_share(call: Call, result: TensorStructInfo, window: Sequence[int], lan
     row = max(1, height * width if is_product else width)
     used = row / (-(-row // lanes) * lanes)
     if is_depthwise:
-        return _DEPTHWISE["rows", min(max(attrs["strides"]), 2)] * used
-    if is_product and row % lanes and row < _LONG * lanes:
-        used *= _ROWS_CUT
-    return _ROWS * used
+        return _DEPTHWISE_ROWS[_is_long(call)] * used
+    most, each = _FROM_ROWS
+    return min(most, each * used)
+
+
+def _is_long(call: Call) -> bool:
+    """Whether windows leave elements out."""
+    assert call.attrs is not None
+    return bool(max(call.attrs["strides"]) > 1)
 
 
 # ---- what moves no products

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from eutectic.ir.op import Op
 from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Binding, Call, DataflowVar, Function, Tuple, Var, VarBinding
+from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.layouts.offers import LayoutOffer
 from eutectic.relax.transform.layouts.selection import Problem, solve
@@ -21,7 +22,7 @@ from eutectic.tir.data_layout import layout, rearrangement
 
 BYTES_PER_NANOSECOND: Final = 10.0  # of a copy that changes the layout, by one thread
 _STARTED: Final = 500.0  # nanoseconds, of one more kernel
-_LARGEST: Final = 3  # layouts that a value is kept in at once
+_MOST_COPIES: Final = 2  # of one value
 _USUAL: Final = "NOICDHW"
 
 
@@ -41,8 +42,9 @@ def chosen_offers(function: Function, ask: Callable[[Call], Sequence[LayoutOffer
     """The offers to be taken, by the variable that a call is bound to; steps that stay row-major are left out.
 
     Every step is a node of a selection problem whose choices are its offers. Every value is a node whose choices are
-    the sets of layouts that it is kept in: it costs the copies from the layout in which it is computed, each once
-    however many steps read it. Constants cost nothing, as they are brought into their layouts at compile time.
+    the layout in which it is computed and those that it is copied into, each once however many steps read it. What is
+    pointwise is done with the step before it unless a copy comes between: that costs one more pass over the values.
+    Constants cost nothing, as they are brought into their layouts at compile time.
 
     Args:
         function: Parameters and results of it are row-major.
@@ -109,40 +111,48 @@ class _Choice:
         step, readers = self.steps.get(var), self.readers.get(var, [])
         computed = [offer.result for offer in step.offers] if step is not None else [""]
         wanted = [offer.operand(number) for reader, number in readers for offer in reader.offers]
-        kept = _sets(sorted({*computed, *wanted, *([""] if var in self.plain else [])}))
-        alone = np.array([_lacks("", names) if var in self.plain else 0.0 for names in kept])
-        from_each = np.array([[_copies(var, name, names) for names in kept] for name in computed])
-        if step is None:
-            alone = alone + from_each[0]
-        node = problem.node(alone)
+        names = sorted({*computed, *wanted, *([""] if var in self.plain else [])})
+        ways = [way for name in sorted(set(computed)) for way in _ways(name, names)]
+        node = problem.node(
+            np.array([_copies(var, way) + (_lacks("", way) if var in self.plain else 0) for way in ways])
+        )
         if step is not None:
-            problem.pair(numbers[var], node, from_each)
+            costs = [[0.0 if way[0] == name else np.inf for way in ways] for name in computed]
+            problem.pair(numbers[var], node, np.array(costs))
         for reader, number in readers:
-            costs = [[_lacks(offer.operand(number), names) for names in kept] for offer in reader.offers]
+            fuses = step is not None and len(readers) == 1 and has_trait(reader.binding.value, "pointwise")
+            broken = copy_cost(var.struct_info) if fuses else 0.0
+            costs = [
+                [_lacks(name, way) + (0.0 if name == way[0] else broken) for way in ways]
+                for name in (offer.operand(number) for offer in reader.offers)
+            ]
             problem.pair(numbers[reader.binding.var], node, np.array(costs))
+
+
+_Way: TypeAlias = "tuple[str, ...]"  # the layout in which a value is computed, then those that it is copied into
 
 
 def _is_operator(value: Any) -> bool:
     return isinstance(value, Call) and isinstance(value.op, Op) and isinstance(value.struct_info, TensorStructInfo)
 
 
-def _sets(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """The sets of layouts that a value may be kept in at once."""
-    return [found for count in range(1, _LARGEST + 1) for found in combinations(names, count)]
+def _ways(computed: str, names: Sequence[str]) -> Iterator[_Way]:
+    """What a value may be copied into that is computed in some layout."""
+    others = [name for name in names if name != computed]
+    for count in range(_MOST_COPIES + 1):
+        yield from ((computed, *copies) for copies in combinations(others, count))
 
 
-def _lacks(name: str, kept: Sequence[str]) -> float:
-    return 0.0 if name in kept else np.inf
+def _lacks(name: str, way: _Way) -> float:
+    return 0.0 if name in way else np.inf
 
 
-def _copies(var: Var, computed: str, kept: Sequence[str]) -> float:
-    """What it costs to have a value in some layouts that is computed in one of them."""
-    if computed not in kept:
-        return float(np.inf)
-    return sum(copy_cost(var.struct_info, computed, name) for name in kept if name != computed)
+def _copies(var: Var, way: _Way) -> float:
+    """What the copies of a value cost."""
+    return sum(copy_cost(var.struct_info, way[0], name) for name in way[1:])
 
 
-def copy_cost(info: Any, source: str, target: str) -> float:
+def copy_cost(info: Any, source: str = "", target: str = "") -> float:
     """Estimated nanoseconds of one thread to bring a tensor from one layout into another.
 
     It is read once and written once; where no element changes its place, nothing is done. Symbolic sizes count as one
@@ -151,16 +161,16 @@ def copy_cost(info: Any, source: str, target: str) -> float:
     Args:
         info: The type of the tensor in the graph.
         source: Layout that there is; empty is row-major.
-        target: Layout that is wanted.
+        target: Layout that is wanted; when both are the same, a copy without a change is meant.
     """
     assert isinstance(info, TensorStructInfo)
     assert info.dims is not None
     sizes = [getattr(size, "value", 1) for size in info.dims]
-    plain = row_major(source or target)
-    from_layout, to_layout = layout(source or plain), layout(target or plain)
-    in_memory = from_layout.in_memory([sizes[plain.index(name)] for name in from_layout.names])
-    way = rearrangement(from_layout, to_layout, in_memory)
-    if way.moves_nothing:
-        return 0.0
+    if source != target:
+        plain = row_major(source or target)
+        there, wanted = layout(source or plain), layout(target or plain)
+        in_memory = there.in_memory([sizes[plain.index(name)] for name in there.names])
+        if rearrangement(there, wanted, in_memory).moves_nothing:
+            return 0.0
     moved: float = 2.0 * float(np.prod(sizes, dtype=np.float64)) * item_bytes(info.dtype or "float32")
     return moved / BYTES_PER_NANOSECOND + _STARTED
