@@ -19,7 +19,7 @@ from eutectic.ir.prim_expr import Var as SizeVar
 from eutectic.relax import op
 from eutectic.relax.expr import Call, Constant, Var
 from eutectic.relax.op import nn
-from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.transform import AssignLayouts
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 from eutectic.target import Target
@@ -123,8 +123,18 @@ def test_estimates_say_what_was_measured():
     assert gain(conv(96, 96, 112, padding=1, groups=96)) < 1
 
 
-def test_no_offer_for_unknown_shapes():
-    call = nn.relu(Var("x", TensorStructInfo(None, "float32", ndim=4)))
+@pytest.mark.parametrize(
+    "call",
+    [
+        nn.relu(Var("x", TensorStructInfo(None, "float32", ndim=4))),
+        nn.relu(t(1, 32, SizeVar("h", "int64"), 7)),
+        op.add(t(1, 32, 7, 7), t(SizeVar("c", "int64"), 7, 7)),
+        op.concat(Var("x", TupleStructInfo((t(1, 32, 7, 7).struct_info,) * 2)), axis=1),
+        nn.relu(t(0, 32, 7, 7)),
+        nn.relu(t(1, 32, 0, 7)),
+    ],
+)
+def test_no_offer_for_sizes_that_are_not_known_or_zero(call: Call):
     assert offers(call) == [ROW_MAJOR]
 
 

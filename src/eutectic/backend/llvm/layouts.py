@@ -38,7 +38,7 @@ def layout_offers(call: Call, machine: Machine) -> Sequence[LayoutOffer]:
     """
     infos = [value.struct_info for value in operands_of(call)]
     result = call.struct_info
-    if not isinstance(result, TensorStructInfo) or not all(map(_is_known, (*infos, result))):
+    if not infos or not isinstance(result, TensorStructInfo) or not all(map(_is_known, (*infos, result))):
         return (ROW_MAJOR,)
     tensors = [info for info in infos if isinstance(info, TensorStructInfo)]
     lanes = machine.lanes()
@@ -48,8 +48,10 @@ def layout_offers(call: Call, machine: Machine) -> Sequence[LayoutOffer]:
 
 
 def _is_known(info: object) -> bool:
-    """Whether all sizes of a tensor but the first are numbers: a batch may be of any size."""
-    return isinstance(info, TensorStructInfo) and info.dims is not None and None not in _sizes(info)[1:]
+    """Whether all sizes of a tensor are positive numbers; a batch of images may be of any size."""
+    if not isinstance(info, TensorStructInfo) or info.dims is None or 0 in _sizes(info):
+        return False
+    return None not in (_sizes(info)[1:] if len(info.dims) == 4 else _sizes(info))
 
 
 def _sizes(info: TensorStructInfo) -> list[int | None]:

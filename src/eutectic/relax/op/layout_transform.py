@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
-from eutectic.relax.base import Expr, ShapeExpr
+from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.layout import arrange, arrange_dims, check_layout
-from eutectic.relax.op.manipulate import permute_dims
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, tensor_args
-from eutectic.relax.op.reshape import reshape
 from eutectic.relax.op.shapes import dims_text, reject, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.tir.data_layout import layout, rearrangement
@@ -99,8 +98,9 @@ def _legalize(builder: BlockBuilder, c: Call) -> Expr:
     way = rearrangement(layout(attrs.src_layout), layout(attrs.dst_layout), info.dims)
     x = c.args[0]
     if not way.moves_nothing:
-        seen = x if len(way.split) == len(info.dims) else builder.emit(reshape(x, ShapeExpr(way.split)))
-        x = builder.emit(permute_dims(seen, way.order))
+        seen = x if len(way.split) == len(info.dims) else builder.emit_te(topi.reshape, x, way.split)
+        moved = builder.call_te(topi.transpose, seen, list(way.order))
         if len(way.joined) == len(way.split):
-            return x
-    return reshape(x, ShapeExpr(way.joined))
+            return moved
+        x = builder.emit(moved)
+    return builder.call_te(topi.reshape, x, way.joined)

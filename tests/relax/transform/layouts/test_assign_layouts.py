@@ -13,12 +13,17 @@ from eutectic.ir.prim_expr import Var as SizeVar
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.transform import PassContext
 from eutectic.relax import op
+from eutectic.relax.analysis import problems_of
 from eutectic.relax.analysis.uses import walk_bindings
+from eutectic.relax.block_builder import BlockBuilder
+from eutectic.relax.expr import Tuple, Var
 from eutectic.relax.op import nn
+from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform import AssignLayouts, FoldConstant
 from eutectic.relax.transform.layouts import offers
 from eutectic.relax.transform.layouts.choice import copy_cost
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer, offers_of
+from eutectic.script import from_source
 from eutectic.target import Target
 from eutectic.testing.graphs import assert_same_results, evaluate, graph, weights
 
@@ -160,6 +165,43 @@ def test_regions_and_groups_are_left_alone():
         assert AssignLayouts(WIDE)(inside) is inside
 
 
+def test_copies_do_not_leave_branches():
+    source = """
+@R.function
+def main(x: R.Tensor((1, 2, 3, 3), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((1, 2, 3, 3), "float32"):
+    y = R.exp(x)
+    if c:
+        z = R.sin(y)
+    else:
+        u = R.sin(y)
+        z = R.cos(u)
+    w = R.cos(y)
+    v = R.add(w, z)
+    return v
+"""
+    mod = from_source(source)
+    mod = mod if isinstance(mod, IRModule) else IRModule({"main": mod})
+    with pytest.MonkeyPatch.context() as patch:
+        cheap = [LayoutOffer(cost=1e6), LayoutOffer(("NCHW2c",), ("NCHW2c",))]
+        patch.setitem(offers._OFFERS, "c", lambda call, target: cheap if call.op.name == "relax.exp" else [ROW_MAJOR])
+        with PassContext(verify=True):
+            after = AssignLayouts("c")(mod)
+    assert after is not mod
+    assert problems_of(after) == []
+    x = np.linspace(-1, 1, 18, dtype="float32").reshape(1, 2, 3, 3)
+    for c in (False, True):
+        np.testing.assert_array_equal(evaluate(after, x, np.array(c)), evaluate(mod, x, np.array(c)))
+
+
+def test_weights_that_are_parameters_are_copied_in_each_call():
+    mod = graph(
+        {"x": (1, 512, 7, 7), "w": (512, 512, 3, 3)}, lambda bb, x, w: relu(bb, bb.emit(nn.conv2d(x, w, padding=1)))
+    )
+    after = AssignLayouts(WIDE)(mod)
+    assert after is mod or names_of(after)[0] == "layout_transform"
+    assert_same_results(mod, after)
+
+
 # ---- costs
 
 
@@ -171,7 +213,7 @@ def cost(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     def ask(call: Any, target: Target) -> list[LayoutOffer]:
         spent = 1e6 - saved.get(call.op.name, 0.0)
         blocked = LayoutOffer(("NCHW2c",) * len(call.args), ("NCHW2c",), spent)
-        return [LayoutOffer(cost=1e6), blocked] if call.op.name != "relax.sin" else [ROW_MAJOR]
+        return [LayoutOffer(cost=1e6), blocked] if call.op.name not in ("relax.sin", "relax.cos") else [ROW_MAJOR]
 
     monkeypatch.setitem(offers._OFFERS, "c", ask)
     return saved
@@ -203,6 +245,36 @@ def test_one_copy_serves_all_readers(cost: dict[str, float]):
     cost["relax.exp"] = 1.2 * copy_cost(mod["main"].params[0].struct_info, "", "NCHW2c")
     after = AssignLayouts("c")(mod)
     assert names_of(after).count("layout_transform") == 3
+    assert_same_results(mod, after)
+
+
+def test_copies_do_not_leave_their_blocks(cost: dict[str, float]):
+    """Of a value that two blocks read in another layout, each has a copy."""
+    x = Var("x", TensorStructInfo((1, 4, 5, 5), "float32"))
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        results = []
+        for _ in range(2):
+            with bb.dataflow():
+                results.append(bb.emit_output(op.sin(bb.emit(op.exp(x)))))
+            results.append(bb.emit(op.cos(x)))
+        bb.emit_func_output(Tuple(tuple(results)))
+    mod = bb.get()
+    cost["relax.exp"] = 1e6
+    after = AssignLayouts("c")(mod)
+    assert names_of(after) == ["layout_transform", "exp", "layout_transform", "sin", "cos"] * 2
+    assert problems_of(after) == []
+    assert_same_results(mod, after)
+
+
+def test_tuples_that_are_variables_stay(cost: dict[str, float]):
+    def body(bb: Any, x: Any) -> Any:
+        return op.exp(bb.emit(op.concat(bb.emit(Tuple((x, x))), axis=1)))
+
+    mod = graph({"x": (1, 32, 7, 7)}, body)
+    cost["relax.exp"] = cost["relax.concat"] = 1e6
+    after = AssignLayouts("c")(mod)
+    assert names_of(after)[0] == "concat"
     assert_same_results(mod, after)
 
 

@@ -9,7 +9,7 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.transform import PassContext
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Call, DataflowVar, Function, Tuple, Var, VarBinding
+from eutectic.relax.expr import BindingBlock, Call, DataflowVar, Function, Tuple, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.layout_transform import layout_transform
 from eutectic.relax.op.registry import infer_call, op_def
@@ -73,6 +73,13 @@ class _Assigner(PyExprMutator):
         self._chosen = chosen
         self._computed: dict[Var, tuple[Var, str]] = {}  # a value in another layout than the graph says
         self._copies: dict[tuple[Var, str], Expr] = {}
+
+    def visit_binding_block(self, block: BindingBlock) -> BindingBlock:
+        """Copies are visible in the block that they are made in."""
+        outside, self._copies = self._copies, {}
+        made = super().visit_binding_block(block)
+        self._copies = outside
+        return made
 
     def visit_var_(self, var: Var) -> Expr:
         """The value as the graph says it: row-major."""

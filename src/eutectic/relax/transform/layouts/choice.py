@@ -15,7 +15,7 @@ from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Binding, Call, DataflowVar, Function, Tuple, Var, VarBinding
 from eutectic.relax.op.registry import has_trait
-from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.transform.layouts.offers import LayoutOffer
 from eutectic.relax.transform.layouts.selection import Problem, solve
 from eutectic.tir.data_layout import layout, rearrangement
@@ -133,7 +133,11 @@ _Way: TypeAlias = "tuple[str, ...]"  # the layout in which a value is computed, 
 
 
 def _is_operator(value: Any) -> bool:
-    return isinstance(value, Call) and isinstance(value.op, Op) and isinstance(value.struct_info, TensorStructInfo)
+    """Whether it is a call of an operator that gives a tensor, and whose operands can be seen."""
+    if not isinstance(value, Call) or not isinstance(value.op, Op):
+        return False
+    seen = all(isinstance(arg, Tuple) or not isinstance(arg.struct_info, TupleStructInfo) for arg in value.args)
+    return seen and isinstance(value.struct_info, TensorStructInfo)
 
 
 def _ways(computed: str, names: Sequence[str]) -> Iterator[_Way]:
