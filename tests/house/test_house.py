@@ -236,7 +236,7 @@ def _named_backends(names: Iterator[str]) -> set[str]:
         "def f():\n    from eutectic.backend import llvm",
         "import_module('eutectic.backend.llvm.backend')",
         "import_module(f'eutectic.backend.llvm.{part}')",
-        "_PROVIDERS = {'schedulers': ('eutectic.backend.llvm.rules.apply',)}",
+        "_PROVIDERS = {'schedulers': ('eutectic.backend.llvm.default_schedule',)}",
         "lazy(globals(), {'eutectic.backend.llvm.machine': ('machine_of',)})",
     ],
 )

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
+from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.layout import arrange, arrange_dims, check_layout
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, tensor_args
 from eutectic.relax.op.shapes import dims_text, reject, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.tir.data_layout import layout, rearrangement
-
-if TYPE_CHECKING:
-    from eutectic.relax.block_builder import BlockBuilder
 
 _layout_transform = define_op("relax.layout_transform", arity=1, fusion="injective")
 
@@ -90,7 +88,7 @@ def _reference(attrs: LayoutTransformAttrs, x: Array) -> Array:
 
 
 @_layout_transform.legalize
-def _legalize(builder: BlockBuilder, c: Call) -> Expr:
+def _legalize(builder: Builder, c: Call) -> Expr:
     """Reshapes, which cost nothing, around a change of places, where there is one."""
     attrs = attrs_of(c, LayoutTransformAttrs)
     (info,) = tensor_args(c)
@@ -98,7 +96,7 @@ def _legalize(builder: BlockBuilder, c: Call) -> Expr:
     way = rearrangement(layout(attrs.src_layout), layout(attrs.dst_layout), info.dims)
     x = c.args[0]
     if not way.moves_nothing:
-        seen = x if len(way.split) == len(info.dims) else builder.emit_te(topi.reshape, x, way.split)
+        seen = x if len(way.split) == len(info.dims) else builder.emit(builder.call_te(topi.reshape, x, way.split))
         moved = builder.call_te(topi.transpose, seen, list(way.order))
         if len(way.joined) == len(way.split):
             return moved
