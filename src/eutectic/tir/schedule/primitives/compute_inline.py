@@ -10,7 +10,7 @@ from eutectic.ir.node import Node, replace
 from eutectic.ir.prim_expr import Call, LogicalBinary, PrimExpr, Var, cast, lanes_of
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order
-from eutectic.tir.analysis.accesses import Access
+from eutectic.tir.analysis.accesses import Access, Accesses
 from eutectic.tir.analysis.program_order import between, shared, written_before
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
@@ -24,19 +24,20 @@ from eutectic.tir.schedule.rewriting.regions import RegionRecomputer, with_recom
 from eutectic.tir.schedule.rewriting.removal import taken_out, without_buffer
 from eutectic.tir.schedule.state import BlockSite, replaced
 from eutectic.tir.statement_mutator import rewrite_expr
-from eutectic.tir.stmt import BufferStore, Stmt
+from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, parts_of, seq
 from eutectic.tir.substitute import fresh_lets
 
 IF: Final = "tir.if_then_else"
 
 
 @primitive
-def compute_inline(edit: Edit, block: BlockLike, name_values: bool = False) -> None:
+def compute_inline(edit: Edit, block: BlockLike | Sequence[BlockLike], name_values: bool = False) -> None:
     """Compute the elements of a buffer where they are read, and take the block that stored them away.
 
     Args:
         edit: The call.
-        block: A block `B[i, j] = f(i, j)` whose indices are its axes, each once.
+        block: A block `B[i, j] = f(i, j)` whose indices are its axes, each once. Or several, which is faster than one
+            after the other: each of them is then all that is in its loops, and what they read is not written again.
         name_values: Name a value by `T.let` where an expression reads it more than once, so that it is computed once;
             not where one of the reads could be guarded.
 
@@ -48,22 +49,75 @@ def compute_inline(edit: Edit, block: BlockLike, name_values: bool = False) -> N
     before: B[i] = A[i] * 2; C[i] = B[i] + 1
     after:  C[i] = A[i] * 2 + 1
     """
-    site = edit.block(block)
-    store = elementwise(edit, site)
-    scope = scope_of(edit, site)
-    local_buffer(edit, site, scope, store.buffer)
-    axes = axes_from_indices(edit, site, store.indices, "that it is stored at in")
-    _require_inlinable(edit, site, scope, store)
-    removal = taken_out(edit, site)
     if not name_values:
         edit.unsaid.add("name_values")
-    inliner = _Inliner(store, axes, site.block, name_values)
-    work = inliner.stmt(replaced(scope.stmt, removal))
-    edit.replace(scope.function, {scope.stmt: inliner.finished(work, store.buffer)})
+    if isinstance(block, list | tuple):
+        _inline_all(edit, [edit.block(rv) for rv in block], name_values)
+        return
+    site = edit.block(block)  # type: ignore[arg-type]  # not several
+    scope = scope_of(edit, site)
+    inliner = _inliner(edit, site, scope, known_accesses(edit, scope), name_values)
+    work = inliner.stmt(replaced(scope.stmt, taken_out(edit, site)))
+    edit.replace(scope.function, {scope.stmt: _finished(work, [inliner.store.buffer])})
 
 
-def _require_inlinable(edit: Edit, site: BlockSite, scope: BlockSite, store: BufferStore) -> None:
+def _inliner(edit: Edit, site: BlockSite, scope: BlockSite, found: Accesses, named: bool) -> _Inliner:
+    """What puts the values of a block in the place of loads, when that is legal."""
+    store = elementwise(edit, site)
+    local_buffer(edit, site, scope, store.buffer)
+    axes = axes_from_indices(edit, site, store.indices, "that it is stored at in")
+    _require_inlinable(edit, site, scope, store, found)
+    return _Inliner(store, axes, site.block, named)
+
+
+def _inline_all(edit: Edit, sites: Sequence[BlockSite], named: bool) -> None:
+    """Inline blocks of one scope, the first ones of the program first."""
+    if not sites:
+        edit.refuse(None, "compute_inline: no block is given")
+    scope = scope_of(edit, sites[0])
     found = known_accesses(edit, scope)
+    parts = parts_of(scope.block.body)
+    places = {_own_part(edit, site, scope, parts): site for site in sites}
+    work = _Inliners({})
+    for place in sorted(places):
+        one = _inliner(edit, places[place], scope, found, named)
+        _require_unchanged(edit, places[place], one.store, found)
+        one.store = replace(one.store, value=work.expr(one.store.value))
+        work.by_buffer[one.store.buffer] = one
+    left = [part for place, part in enumerate(parts) if place not in places]
+    if not left:
+        edit.refuse(sites, "compute_inline: nothing would be left in the block around", help="keep what is read last")
+    body = work.stmt(replace(scope.stmt, block=replace(scope.block, body=seq(*left))))
+    edit.replace(scope.function, {scope.stmt: _finished(body, list(work.by_buffer))})
+
+
+def _own_part(edit: Edit, site: BlockSite, scope: BlockSite, parts: Sequence[Stmt]) -> int:
+    """Which part of the scope has only this block in it."""
+    line = [*site.within_scope, site.stmt]
+    top = next((item for item in line if not isinstance(item, SeqStmt)), site.stmt)
+    place = next((k for k, part in enumerate(parts) if part is top), None)
+    inner: Stmt = top
+    while isinstance(inner, For):
+        inner = inner.body
+    if site.scope is not scope.stmt or place is None or inner is not site.stmt:
+        message = f"compute_inline: block {site.block.name_hint} is not all that is in loops of the same scope"
+        edit.refuse(site, message, help="inline it by itself")
+    return place
+
+
+def _require_unchanged(edit: Edit, site: BlockSite, store: BufferStore, found: Accesses) -> None:
+    """What a block reads is not written from it on, so that it may be computed wherever its readers go."""
+    at = next(k for k, item in enumerate(found.items) if item.stmt is store and item.is_write)
+    inputs = {item.buffer.data for item in found.items if item.stmt is store and not item.is_write}
+    late = next((item for item in found.items[at:] if item.is_write and item.buffer.data in inputs), None)
+    if late is not None:
+        message = (
+            f"compute_inline: buffer {late.buffer.name}, which block {site.block.name_hint} reads, is written later"
+        )
+        edit.refuse(site, message, help="inline it by itself")
+
+
+def _require_inlinable(edit: Edit, site: BlockSite, scope: BlockSite, store: BufferStore, found: Accesses) -> None:
     name, buffer = site.block.name_hint, store.buffer
     used = found.of(buffer.data)
     writes = [item for item in used if item.is_write]
@@ -151,10 +205,28 @@ class _Inliner(RegionRecomputer):
         value = fresh_lets(self.store.value)
         return rewrite_expr(value, lambda part: values.get(part) if isinstance(part, Var) else None)
 
-    def finished(self, work: Stmt, buffer: Buffer) -> Stmt:
-        """The scope without the buffer."""
-        assert isinstance(work, BlockRealize)
-        return replace(work, block=with_recomputed_regions(without_buffer(work.block, buffer)))
+
+class _Inliners(RegionRecomputer):
+    """Puts the values of several blocks in the place of loads; no value loads what another one stores."""
+
+    def __init__(self, by_buffer: dict[Buffer, _Inliner]) -> None:
+        self.by_buffer = by_buffer
+
+    def expr(self, expr: PrimExpr) -> PrimExpr:
+        """An expression with loads replaced."""
+        loads = [item.buffer for item in post_order(expr) if isinstance(item, BufferLoad)]
+        for buffer in dict.fromkeys(buffer for buffer in loads if buffer in self.by_buffer):
+            expr = self.by_buffer[buffer].expr(expr)
+        return expr
+
+
+def _finished(work: Stmt, buffers: Sequence[Buffer]) -> Stmt:
+    """The scope without buffers."""
+    assert isinstance(work, BlockRealize)
+    block = work.block
+    for buffer in buffers:
+        block = without_buffer(block, buffer)
+    return replace(work, block=with_recomputed_regions(block))
 
 
 def _may_guard(expr: PrimExpr) -> bool:

@@ -72,9 +72,7 @@ def schedule_by_rules(func: PrimFunc, processor: Processor) -> Schedule:
     found = stages_of(func)
     if found is None or len({stage.name for stage in found[0]}) < len(found[0]):
         return _outermost_by_threads(sch, _blocks(sch))
-    for name in inlined_order(*found):
-        with contextlib.suppress(ScheduleError):  # it stays a stage
-            sch.compute_inline(name, name_values=True)
+    _inline(sch, inlined_order(*found))
     for stage in _stages(sch)[0]:
         pack(sch, stage)
     _with_stores(sch)
@@ -111,6 +109,17 @@ def _outermost_by_threads(sch: Schedule, blocks: Sequence[BlockLike]) -> Schedul
 
 def _has_kinds(func: PrimFunc) -> bool:
     return any(isinstance(part, For) and part.kind != ForKind.SERIAL for part in post_order(func.body))
+
+
+def _inline(sch: Schedule, names: Sequence[str]) -> None:
+    """Inline blocks at once, or those that can be one after the other."""
+    try:
+        if names:
+            sch.compute_inline(names, name_values=True)
+    except ScheduleError:
+        for name in names:
+            with contextlib.suppress(ScheduleError):  # it stays a stage
+                sch.compute_inline(name, name_values=True)
 
 
 def _with_stores(sch: Schedule) -> None:
