@@ -70,7 +70,7 @@ def conv2d_nchwc(
         for size, b, a, k, d, s in zip(data.shape[2:4], before, after, (kh, kw), apart, step, strict=True)
     ]
     dtype = out_dtype or data.dtype
-    rc, ri = reduce_axis((0, weight.shape[1]), "rc"), reduce_axis((0, block), "ri")
+    rc, ri = reduce_axis((0, weight.shape[1]), "rc"), reduce_axis((0, inner[0]), "ri")
     taps = [reduce_axis((0, k), name) for k, name in zip((kh, kw), ("ry", "rx"), strict=True)]
 
     def element(image: PrimExpr, blocks: PrimExpr, y: PrimExpr, x: PrimExpr, lane: PrimExpr) -> Any:
