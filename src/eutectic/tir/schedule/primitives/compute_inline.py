@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from eutectic.arith.bounds import intrinsic_name
-from eutectic.ir.node import Node, replace
+from eutectic.ir.node import Node, children, replace
 from eutectic.ir.prim_expr import Call, LogicalBinary, PrimExpr, Var, cast, lanes_of
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order
@@ -192,7 +192,8 @@ class _Inliner(RegionRecomputer):
     def _reads(self, expr: PrimExpr) -> list[BufferLoad]:
         """Loads of the buffer; none where a place depends on another load of it, or on what is named inside."""
         parts = list(post_order(expr))
-        found = [item for item in parts if isinstance(item, BufferLoad) and item.buffer is self.store.buffer]
+        uses = (*(child for item in parts for child in children(item)), expr)  # a load that is shared is used twice
+        found = [item for item in uses if isinstance(item, BufferLoad) and item.buffer is self.store.buffer]
         apart: set[int] = {id(item) for item in found} | {id(item.var) for item in parts if isinstance(item, Let)}
         places = (part for load in found for index in load.indices for part in post_order(index))
         return [] if any(id(part) in apart for part in places) else found
