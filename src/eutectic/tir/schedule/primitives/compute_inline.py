@@ -71,24 +71,38 @@ def _inliner(edit: Edit, site: BlockSite, scope: BlockSite, found: Accesses, nam
 
 
 def _inline_all(edit: Edit, sites: Sequence[BlockSite], named: bool) -> None:
-    """Inline blocks of one scope, the first ones of the program first."""
+    """Inline blocks of one scope, one after the other, where only what reads them is looked at."""
     if not sites:
         edit.refuse(None, "compute_inline: no block is given")
     scope = scope_of(edit, sites[0])
     found = known_accesses(edit, scope)
     parts = parts_of(scope.block.body)
     places = {_own_part(edit, site, scope, parts): site for site in sites}
-    work = _Inliners({})
-    for place in sorted(places):
-        one = _inliner(edit, places[place], scope, found, named)
-        _require_unchanged(edit, places[place], one.store, found)
-        one.store = replace(one.store, value=work.expr(one.store.value))
-        work.by_buffer[one.store.buffer] = one
-    left = [part for place, part in enumerate(parts) if place not in places]
+    waiting = {place: _inliner(edit, site, scope, found, named) for place, site in places.items()}
+    for place, site in places.items():
+        _require_unchanged(edit, site, waiting[place].store, found)
+    left = {place: part for place, part in enumerate(parts) if place not in places}
     if not left:
         edit.refuse(sites, "compute_inline: nothing would be left in the block around", help="keep what is read last")
-    body = work.stmt(replace(scope.stmt, block=replace(scope.block, body=seq(*left))))
-    edit.replace(scope.function, {scope.stmt: _finished(body, list(work.by_buffer))})
+    buffers = [inliner.store.buffer for inliner in waiting.values()]
+    reads: dict[int, set[Buffer]] = {place: _loaded(part) for place, part in left.items()}
+    reads |= {place: _loaded(inliner.store) for place, inliner in waiting.items()}
+    for place in places:
+        inliner = waiting.pop(place)
+        for reader in [reader for reader, seen in reads.items() if inliner.store.buffer in seen and reader != place]:
+            if reader in waiting:
+                store = waiting[reader].store
+                waiting[reader].store = replace(store, value=inliner.expr(store.value))
+            else:
+                left[reader] = inliner.stmt(left[reader])
+            reads[reader] = (reads[reader] | reads[place]) - {inliner.store.buffer}
+        del reads[place]
+    body = replace(scope.block, body=seq(*left.values()))
+    edit.replace(scope.function, {scope.stmt: _finished(replace(scope.stmt, block=body), buffers)})
+
+
+def _loaded(root: Node) -> set[Buffer]:
+    return {item.buffer for item in post_order(root) if isinstance(item, BufferLoad)}
 
 
 def _own_part(edit: Edit, site: BlockSite, scope: BlockSite, parts: Sequence[Stmt]) -> int:
@@ -205,20 +219,6 @@ class _Inliner(RegionRecomputer):
                 values[var] = index if index.dtype == var.dtype else cast(var.dtype, index)
         value = fresh_lets(self.store.value)
         return rewrite_expr(value, lambda part: values.get(part) if isinstance(part, Var) else None)
-
-
-class _Inliners(RegionRecomputer):
-    """Puts the values of several blocks in the place of loads; no value loads what another one stores."""
-
-    def __init__(self, by_buffer: dict[Buffer, _Inliner]) -> None:
-        self.by_buffer = by_buffer
-
-    def expr(self, expr: PrimExpr) -> PrimExpr:
-        """An expression with loads replaced."""
-        loads = [item.buffer for item in post_order(expr) if isinstance(item, BufferLoad)]
-        for buffer in dict.fromkeys(buffer for buffer in loads if buffer in self.by_buffer):
-            expr = self.by_buffer[buffer].expr(expr)
-        return expr
 
 
 def _finished(work: Stmt, buffers: Sequence[Buffer]) -> Stmt:
