@@ -11,7 +11,7 @@ from tests.backend.llvm.batch import Case, check, noise
 
 from eutectic import topi
 
-TESTS = ("test_rules_elementwise.py", "test_rules_products.py", "test_rules_reductions.py")
+TESTS = (*(f"test_rules_{kind}.py" for kind in ("elementwise", "products", "reductions")), "test_blocked_layouts.py")
 # Names that are no operators.
 NO_OPERATORS = {"image": "a module", "nn": "a module", "checked": "tested in test_checked_values.py"}
 

@@ -56,8 +56,10 @@ def reindex(sch: Schedule, draw: Draw) -> None:
 
 
 def factor(sch: Schedule, draw: Draw) -> None:
-    _, loops = steps._loops(sch, draw)
+    block, loops = steps._loops(sch, draw)
     sch.rfactor(steps._one(loops, draw), draw(st.integers(-2, 2)))
+    if draw(st.booleans()):
+        sch.tree_reduce(block)
 
 
 STEPS = (move, move, move, reindex, steps.split, steps.fuse, steps.reorder, steps.kind, steps.copies, steps.inline)

@@ -55,6 +55,7 @@ def compute_inline(edit: Edit, block: BlockLike | Sequence[BlockLike], name_valu
         _inline_all(edit, [edit.block(rv) for rv in block], name_values)
         return
     site = edit.block(block)  # type: ignore[arg-type]  # not several
+    elementwise(edit, site)
     scope = scope_of(edit, site)
     inliner = _inliner(edit, site, scope, known_accesses(edit, scope), name_values)
     work = inliner.stmt(replaced(scope.stmt, taken_out(edit, site)))

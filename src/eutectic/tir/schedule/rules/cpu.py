@@ -95,7 +95,10 @@ def _scheduled(sch: Schedule, group: Group, processor: Processor) -> Schedule:
 
 
 def _blocks(sch: Schedule) -> Sequence[BlockRV]:
-    return sch.get_child_blocks(sch.get_block("root"))
+    """The blocks in the root of the function."""
+    root = sch.func.body
+    assert isinstance(root, BlockRealize)
+    return sch.get_child_blocks(sch.get_block(root.block.name_hint))
 
 
 def _outermost_by_threads(sch: Schedule, blocks: Sequence[BlockLike]) -> Schedule:
