@@ -206,7 +206,7 @@ STEPS: tuple[Callable[[Schedule, Draw], None], ...] = (
     *(in_place, in_place, ahead, joined, joined),
     *(layout, layout, block_layout, blockize, blockize, tensorize, pad_product, split_padding, partition),
 )
-REORDERING = (*STEPS, moves.factor, moves.factor)  # sums of floats are then others
+REORDERING = (*STEPS, moves.factor, moves.factor, moves.halves)  # sums of floats are then others
 done: Counter[str] = Counter()
 
 
@@ -264,7 +264,7 @@ def check_natively(name: str, data: st.DataObject) -> None:
 
 def test_no_primitive_is_left_out():
     """Each is among the steps; those that only look are used by these."""
-    used = {name for step in (*STEPS, moves.factor) for name in step.__code__.co_names} & PRIMITIVES.keys()
+    used = {name for step in (*STEPS, moves.factor, moves.halves) for name in step.__code__.co_names} & PRIMITIVES.keys()
     used |= {"parallel", "vectorize", "unroll", "compute_inline", "reverse_compute_inline", "cache_read"}  # by name
     used |= {"cache_write", "compute_at", "reverse_compute_at", "get_block", "get_loops"}
     looking = {"get_child_blocks", "get_producers", "get_output_blocks", "can_decompose_padding"}
