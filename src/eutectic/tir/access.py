@@ -8,11 +8,11 @@ whole axis is taken.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from eutectic.arith.proofs import simplify
 from eutectic.ir.dtype import is_float
-from eutectic.ir.node import Node, fields_of
+from eutectic.ir.node import Node, children, fields_of
 from eutectic.ir.prim_expr import (
     Add,
     Broadcast,
@@ -36,6 +36,7 @@ from eutectic.ir.prim_expr import (
     mul,
     sub,
 )
+from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.support.errors import WellFormedError
 from eutectic.tir.block import Block, BlockRealize
@@ -46,6 +47,7 @@ from eutectic.tir.stmt import Allocate, AttrStmt, BufferStore, DeclBuffer, For, 
 
 Interval: TypeAlias = tuple[PrimExpr, PrimExpr]  # both ends belong to it
 Domains: TypeAlias = dict[Var, "Interval | None"]
+_MOST_PARTS: Final = 100  # of bounds, beyond which they are taken to be those of the buffer
 
 
 def block_access(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
@@ -231,11 +233,22 @@ def _scaled(a: Interval | None, b: Interval | None) -> Interval | None:
 def _union(a: Interval | None, b: Interval | None) -> Interval | None:
     if a is None or b is None:
         return None
-    low, high = _chosen(a[0], b[0], smaller=True), _chosen(a[1], b[1], smaller=False)
-    undecided = not any(low is end for end in (a[0], b[0])) or not any(high is end for end in (a[1], b[1]))
-    if undecided and any(is_float(n.dtype) for end in (low, high) for n in post_order(end) if isinstance(n, PrimExpr)):
-        return None  # positions computed from floats, as in resizing an image: nobody reasons about such bounds
-    return low, high
+    if a[0] is b[0] and a[1] is b[1]:
+        return a
+    if _is_too_much(a) or _is_too_much(b):
+        return a if all(map(structural_equal, a, b)) else None
+    return _chosen(a[0], b[0], smaller=True), _chosen(a[1], b[1], smaller=False)
+
+
+def _is_too_much(ends: Interval) -> bool:
+    """Whether nobody reasons about bounds: they are computed from floats, as in resizing an image, or very long."""
+    sizes: dict[int, int] = {}  # with what is shared counted as often as it occurs
+    for end in ends:
+        for part in post_order(end):
+            sizes[id(part)] = 1 + sum(sizes.get(id(child), 0) for child in children(part))
+            if isinstance(part, PrimExpr) and is_float(part.dtype):
+                return True
+    return any(sizes[id(end)] > _MOST_PARTS for end in ends)
 
 
 def _chosen(a: PrimExpr, b: PrimExpr, *, smaller: bool) -> PrimExpr:

@@ -43,7 +43,8 @@ class _Inlining:
         self.stages = {id(stage.output): stage for stage in stages}
         self.place = {key: place for place, key in enumerate(self.stages)}
         self.key = list(self.stages)
-        self.local = {id(buffer) for buffer in intermediates}
+        places = _read_for_places(stages)  # what is computed there is computed once, not wherever it says a place
+        self.local = {id(buffer) for buffer in intermediates if buffer not in places}
         self.loads = {key: _by_buffer(stage) for key, stage in self.stages.items()}
         self.readers: dict[int, set[int]] = {}
         for key in self.stages:
@@ -109,6 +110,13 @@ class _Inlining:
                 if self.place[source] not in self.waiting:
                     self.waiting.add(self.place[source])
                     heapq.heappush(self.todo, self.place[source])
+
+
+def _read_for_places(stages: Sequence[Stage]) -> set[Buffer]:
+    """Buffers of which elements are indices of others."""
+    indices = [index for stage in stages for load in stage.reads() for index in load.indices]
+    parts = (part for index in indices for part in post_order(index))
+    return {part.buffer for part in parts if isinstance(part, BufferLoad)}
 
 
 def _by_buffer(stage: Stage) -> dict[int, list[BufferLoad]]:
