@@ -264,7 +264,9 @@ def check_natively(name: str, data: st.DataObject) -> None:
 
 def test_no_primitive_is_left_out():
     """Each is among the steps; those that only look are used by these."""
-    used = {name for step in (*STEPS, moves.factor, moves.halves) for name in step.__code__.co_names} & PRIMITIVES.keys()
+    used = {
+        name for step in (*STEPS, moves.factor, moves.halves) for name in step.__code__.co_names
+    } & PRIMITIVES.keys()
     used |= {"parallel", "vectorize", "unroll", "compute_inline", "reverse_compute_inline", "cache_read"}  # by name
     used |= {"cache_write", "compute_at", "reverse_compute_at", "get_block", "get_loops"}
     looking = {"get_child_blocks", "get_producers", "get_output_blocks", "can_decompose_padding"}
