@@ -8,6 +8,7 @@ from eutectic.tir.function import PrimFunc
 
 SCHEDULED: Final = "tir.is_scheduled"
 LOWERED: Final = "tir.is_lowered"
+TRACE: Final = "tir.schedule_trace"  # what the default schedule did, line by line
 
 
 def is_lowered(func: PrimFunc) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import ml_dtypes
 import numpy as np
@@ -219,6 +219,11 @@ def if_then_else(cond: Operand | bool, t: Operand, f: Operand) -> PrimExpr:
     if isinstance(condition, IntImm):
         return yes if condition.value else no
     return Call(yes.dtype, _IF_THEN_ELSE, (condition, yes, no))
+
+
+def is_if_then_else(node: object) -> TypeGuard[Call]:
+    """Whether a node is a call of `if_then_else`."""
+    return isinstance(node, Call) and node.op is _IF_THEN_ELSE
 
 
 def _pair(a: Operand, b: Operand) -> tuple[Operand, Operand]:

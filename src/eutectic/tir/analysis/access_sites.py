@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from eutectic.arith import Interval, exact_bounds
-from eutectic.arith.bounds import intrinsic_name
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.prim_expr import (
     And,
@@ -33,6 +32,7 @@ from eutectic.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
 from eutectic.tir.expr import Let
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.iter_var import IterVar
+from eutectic.tir.op import is_if_then_else
 from eutectic.tir.statement_mutator import operands_of, with_values
 from eutectic.tir.stmt import (
     Allocate,
@@ -322,7 +322,7 @@ def _in_turn(
             return
         case LogicalBinary():
             branches = [(parts[1], isinstance(expr, And))]
-        case Call() if intrinsic_name(expr) == "tir.if_then_else":
+        case Call() if is_if_then_else(expr):
             branches = [(parts[1], True), (parts[2], False)]
         case _:
             yield from ((part, scope, seen) for part in parts)

@@ -10,6 +10,7 @@ from eutectic.ir.visit import post_order
 from eutectic.support.deep import deep
 from eutectic.tir.block import Block
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.op import is_if_then_else
 from eutectic.tir.stmt import BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
 
 
@@ -55,6 +56,6 @@ def _expression(expr: Node) -> int:
     count = 0
     for part in post_order(expr):
         if isinstance(part, (BinaryExpr, Call)) and is_float(element_dtype(part.dtype)):
-            named = isinstance(part, Call) and str(getattr(part.op, "name", "")) == "tir.if_then_else"
+            named = is_if_then_else(part)
             count += 0 if named else lanes_of(part.dtype)
     return count

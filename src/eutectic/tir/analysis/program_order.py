@@ -20,13 +20,13 @@ def shared(a: Access, b: Access) -> tuple[tuple[Stmt, ...], int, int]:
     around = (*a.above, a.stmt)[:count]
     if not around or not isinstance(around[-1], SeqStmt):
         return around, -1, -1
-    return around, part_of(around[-1], a), part_of(around[-1], b)
+    return around, part_of(around[-1].seq, a), part_of(around[-1].seq, b)
 
 
-def part_of(around: SeqStmt, access: Access) -> int:
-    """Which part of a sequence an access is in."""
+def part_of(parts: Sequence[Stmt], access: Access) -> int:
+    """Which of some statements an access is in; -1 when it is in none."""
     line = (*access.above, access.stmt)
-    return next((k for k, part in enumerate(around.seq) if any(part is item for item in line)), -1)
+    return next((k for k, part in enumerate(parts) if any(part is item for item in line)), -1)
 
 
 def fixed_loops(around: Sequence[Stmt]) -> dict[Var, PrimExpr]:
@@ -58,5 +58,7 @@ def between(found: Accesses, a: Access, b: Access) -> list[Access]:
     if not isinstance(last, SeqStmt) or first < 0:
         return list(found.items)
     return [
-        item for item in found.items if any(x is last for x in item.above) and first <= part_of(last, item) <= second
+        item
+        for item in found.items
+        if any(x is last for x in item.above) and first <= part_of(last.seq, item) <= second
     ]

@@ -10,6 +10,7 @@ from eutectic.ir.transform import PassContext
 from eutectic.tir.analysis.index_facts import IndexFacts
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.op import is_if_then_else
 from eutectic.tir.statement_mutator import updated
 from eutectic.tir.stmt import BufferStore, For, IfThenElse, Stmt, seq
 from eutectic.tir.substitute import Substituter
@@ -54,7 +55,7 @@ class _Simplifying(Substituter):
                 return updated(expr, indices=self.indices(expr.indices))
             case Select():
                 return self.choice(expr, expr.condition, expr.true_value, expr.false_value)
-            case Call() if getattr(expr.op, "name", "") == "tir.if_then_else":
+            case Call() if is_if_then_else(expr):
                 return self.choice(expr, *expr.args)
             case _:
                 return None

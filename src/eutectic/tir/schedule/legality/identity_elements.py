@@ -25,7 +25,7 @@ from eutectic.ir.prim_expr import (
 )
 from eutectic.support.deep import deep
 from eutectic.tir.buffer import BufferLoad
-from eutectic.tir.op import max_value
+from eutectic.tir.op import is_if_then_else, max_value
 from eutectic.tir.schedule.legality.combiner import combiner_of
 from eutectic.tir.stmt import BufferStore
 
@@ -115,7 +115,7 @@ def _at(expr: PrimExpr, axes: Collection[Var], kind: str) -> _Known:
             return _joined(expr, _at(expr.a, axes, kind), _at(expr.b, axes, kind))
         case Select():
             return _either(_at(expr.true_value, axes, kind), _at(expr.false_value, axes, kind))
-        case Call() if getattr(expr.op, "name", "") == "tir.if_then_else":
+        case Call() if is_if_then_else(expr):
             return _either(_at(expr.args[1], axes, kind), _at(expr.args[2], axes, kind))
         case _:
             return None

@@ -8,7 +8,6 @@ from eutectic.arith.analyzer import Analyzer
 from eutectic.arith.interval import Interval
 from eutectic.ir.prim_expr import (
     NE,
-    Call,
     PrimExpr,
     Select,
     Var,
@@ -22,6 +21,7 @@ from eutectic.tir.analysis.index_facts import reads_memory
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.legality.elementwise import elementwise
@@ -77,7 +77,7 @@ def padding_of(edit: Edit, site: BlockSite, around: LoopSite) -> Padding:
     """
     store = elementwise(edit, site)
     name, value = site.block.name_hint, store.value
-    if isinstance(value, Call) and getattr(value.op, "name", "") == "tir.if_then_else":
+    if is_if_then_else(value):
         condition, inner, border = value.args
     elif isinstance(value, Select):
         condition, inner, border = value.condition, value.true_value, value.false_value

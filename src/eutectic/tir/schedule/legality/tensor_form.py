@@ -26,6 +26,7 @@ from eutectic.tir.analysis.index_facts import expressions, statements
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.op import is_if_then_else
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt
 from eutectic.tir.well_formed import verify_well_formed
 
@@ -95,7 +96,7 @@ def _require_nest(desc: PrimFunc, what: str) -> None:
 def _require_plain(item: PrimExpr, what: str) -> None:
     if not isinstance(item, _PLAIN) or is_opaque(item):
         _fail(what, f"computes {item.script()}, which is no plain operation")
-    if isinstance(item, Call) and isinstance(item.op, Op) and item.op.name == "tir.if_then_else":
+    if is_if_then_else(item):
         _fail(what, "has a value that is computed only where a condition holds", "use tir.Select")
     if isinstance(item, BufferLoad) and (item.predicate is not None or not all(map(is_affine, item.indices))):
         _fail(what, f"reads {item.buffer.name} with a predicate, or at indices that are not affine")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from eutectic.arith.bounds import intrinsic_name
-from eutectic.ir.prim_expr import LT, Call, IntImm, PrimExpr, add, floordiv, mul, sub
+from eutectic.ir.prim_expr import LT, IntImm, PrimExpr, add, floordiv, mul, sub
 from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.index_facts import expressions, loops_of, statements
 from eutectic.tir.analysis.linear import linear
 from eutectic.tir.block import BlockRealize
+from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.state import LoopSite
 from eutectic.tir.statement_mutator import with_values
@@ -44,8 +44,7 @@ def _conditions(loop: For) -> Iterator[PrimExpr]:
 
 def _choices(body: Stmt) -> list[PrimExpr]:
     """Conditions of `if_then_else` in a block."""
-    calls = [item for item in expressions(body) if isinstance(item, Call)]
-    return [call.args[0] for call in calls if intrinsic_name(call) == "tir.if_then_else"]
+    return [item.args[0] for item in expressions(body) if is_if_then_else(item)]
 
 
 def _same(site: LoopSite, a: PrimExpr, b: PrimExpr) -> bool:

@@ -8,7 +8,7 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import Var
 from eutectic.tir.analysis.accesses import Access, accesses_of
 from eutectic.tir.analysis.dependence import context_of, late, region_of, whole, writes_all
-from eutectic.tir.analysis.program_order import written_before
+from eutectic.tir.analysis.program_order import part_of, written_before
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.iter_var import IterVar, Range
@@ -60,12 +60,12 @@ def cache_read(
     consumers = [site, *(edit.block(rv) for rv in consumer_blocks or ())]
     parts = parts_of(scope.block.body)
     first = min(part_of_scope(edit, scope, parts, consumer) for consumer in consumers)
-    later = [item for item in found.of(buffer.data) if _index(parts, item) >= first]
+    later = [item for item in found.of(buffer.data) if part_of(parts, item) >= first]
     require_one_name(edit, site, scope, buffer, later)
     if any(item.is_write for item in later):
         message = f"cache_read: buffer {buffer.name} is written where the copy would be read"
         edit.refuse(site, message, help="the copy would not see what is written")
-    _require_whole(edit, site, scope, buffer, [i for i in found.of(buffer.data) if _index(parts, i) < first])
+    _require_whole(edit, site, scope, buffer, [i for i in found.of(buffer.data) if part_of(parts, i) < first])
     cache = like(buffer, f"{buffer.name}_{storage_scope.replace('.', '_')}", storage_scope)
     copy, copier = _copy(edit, scope.function, buffer, cache, cache.name)
     chosen: Sequence[Stmt] = [c.stmt for c in consumers] if consumer_blocks is not None else parts[first:]
@@ -114,7 +114,7 @@ def cache_write(
     found = known_accesses(edit, scope)
     parts = parts_of(scope.block.body)
     place = part_of_scope(edit, scope, parts, site)
-    inside = [item for item in found.of(buffer.data) if _index(parts, item) == place]
+    inside = [item for item in found.of(buffer.data) if part_of(parts, item) == place]
     require_one_name(edit, site, scope, buffer, inside)
     _require_whole(edit, site, scope, buffer, inside, always=True)
     for read in (item for item in inside if not item.is_write):
@@ -142,11 +142,6 @@ def part_of_scope(edit: Edit, scope: BlockSite, parts: Sequence[Stmt], site: Blo
         message = f"{edit.name}: block {site.block.name_hint} is not in the same scope as the others"
         edit.refuse([scope, site], message, help="choose consumers directly in one block")
     return found
-
-
-def _index(parts: Sequence[Stmt], item: Access) -> int:
-    line = (*item.above, item.stmt)
-    return next((k for k, part in enumerate(parts) if any(part is x for x in line)), -1)
 
 
 def _inside(part: Stmt, changes: dict[Stmt, Stmt]) -> dict[Stmt, Stmt]:

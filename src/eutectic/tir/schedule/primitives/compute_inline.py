@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from eutectic.arith.bounds import intrinsic_name
 from eutectic.ir.node import Node, children, replace
-from eutectic.ir.prim_expr import Call, LogicalBinary, PrimExpr, Var, cast, lanes_of
+from eutectic.ir.prim_expr import LogicalBinary, PrimExpr, Var, cast, lanes_of
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order
 from eutectic.tir.analysis.accesses import Access, Accesses
@@ -15,6 +13,7 @@ from eutectic.tir.analysis.program_order import between, shared, written_before
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
+from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike
 from eutectic.tir.schedule.legality.elementwise import axes_from_indices, elementwise
@@ -26,8 +25,6 @@ from eutectic.tir.schedule.state import BlockSite, replaced
 from eutectic.tir.statement_mutator import rewrite_expr
 from eutectic.tir.stmt import BufferStore, For, SeqStmt, Stmt, parts_of, seq
 from eutectic.tir.substitute import fresh_lets
-
-IF: Final = "tir.if_then_else"
 
 
 @primitive
@@ -233,8 +230,4 @@ def _finished(work: Stmt, buffers: Sequence[Buffer]) -> Stmt:
 
 def _may_guard(expr: PrimExpr) -> bool:
     """Whether a part of an expression could be left out when it is computed."""
-    return any(isinstance(item, LogicalBinary) or _is_if(item) for item in post_order(expr))
-
-
-def _is_if(item: Node) -> bool:
-    return isinstance(item, Call) and intrinsic_name(item) == IF
+    return any(isinstance(item, LogicalBinary) or is_if_then_else(item) for item in post_order(expr))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eutectic.arith.sets import Region, covers
 from eutectic.ir.node import replace
-from eutectic.ir.prim_expr import And, Call, Or, PrimExpr, Var
+from eutectic.ir.prim_expr import And, Or, PrimExpr, Var
 from eutectic.ir.visit import post_order
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.accesses import Access, accesses_of, same_indices
@@ -16,6 +16,7 @@ from eutectic.tir.analysis.dependence import TRUE, context_of, region_of, whole,
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.iter_var import IterVar, Range
+from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.handles import BlockLike, BlockRV
@@ -142,7 +143,7 @@ def _may_skip(expr: PrimExpr, buffer: Buffer) -> bool:
     """Whether an expression computes an operand that reads a buffer only where another one has some value."""
     if isinstance(expr, And | Or):
         rest: Sequence[PrimExpr] = (expr.b,)
-    elif isinstance(expr, Call) and getattr(expr.op, "name", "") == "tir.if_then_else":
+    elif is_if_then_else(expr):
         rest = expr.args[1:]
     else:
         return False

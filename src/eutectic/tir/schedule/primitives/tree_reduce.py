@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add
 from eutectic.tir.access import block_access
-from eutectic.tir.analysis.accesses import Access
 from eutectic.tir.analysis.dependence import TRUE, context_of, writes_once
+from eutectic.tir.analysis.program_order import part_of
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.iter_var import IterVar, Range
@@ -121,20 +120,15 @@ def _require_own_elements(edit: Edit, row: _Row) -> None:
     used = known_accesses(edit, scope).of(buffer.data)
     own = [item for item in used if item.stmt is row.site.block.body]
     parts = parts_of(scope.block.body)
-    place = _part(parts, own[0])
+    place = part_of(parts, own[0])
     others = [item for item in used if item not in own]
-    if any(item.buffer is not buffer for item in used) or any(_part(parts, item) >= place for item in others):
+    if any(item.buffer is not buffer for item in used) or any(part_of(parts, item) >= place for item in others):
         message = f"tree_reduce: buffer {buffer.name} is used by others than block {name} in its loops or after them"
         edit.refuse(row.site, message, help="only partial results that nobody else needs can be combined in place")
     reads = [item for item in own if not item.is_write]
     if not writes_once(reads[0], given=context_of(scope.above)):
         message = f"tree_reduce: it is not proved that block {name} reads each element of {buffer.name} once"
         edit.refuse(row.site, message, help="every axis of the block must be an index of the partial results")
-
-
-def _part(parts: Sequence[Stmt], item: Access) -> int:
-    line = {id(stmt) for stmt in (*item.above, item.stmt)}
-    return next(k for k, part in enumerate(parts) if id(part) in line)
 
 
 def _half(edit: Edit, row: _Row, half: int) -> tuple[Stmt, Block]:

@@ -11,6 +11,7 @@ from eutectic.ir.visit import rewrite
 from eutectic.tir.block import Block
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.stmt import BufferStore, DeclBuffer, Stmt
+from eutectic.tir.substitute import updated_data
 
 
 def like(buffer: Buffer, name: str, scope: str) -> Buffer:
@@ -21,23 +22,7 @@ def like(buffer: Buffer, name: str, scope: str) -> Buffer:
 def in_scope(buffer: Buffer, scope: str) -> Buffer:
     """A buffer in every other way like one, in other memory."""
     data = Var(buffer.data.name, "handle", type_annotation=PointerType(PrimType(buffer.dtype), scope))
-    return replace_data(buffer, data)
-
-
-def replace_data(buffer: Buffer, data: Var) -> Buffer:
-    """A buffer in every other way like one, with other data."""
-    return Buffer(
-        buffer.name,
-        buffer.shape,
-        buffer.dtype,
-        data,
-        buffer.strides,
-        buffer.elem_offset,
-        None,
-        buffer.data_alignment,
-        buffer.offset_factor,
-        buffer.axis_separators,
-    )
+    return updated_data(buffer, data)
 
 
 def with_buffers(stmt: Stmt, buffers: Mapping[Buffer, Buffer]) -> Stmt:

@@ -101,7 +101,7 @@ class Move:
         assert isinstance(last, SeqStmt)
         low, high = sorted(self.parts)
         inside = [item for item in self.found.items if any(x is last for x in item.above) and not self.own(item)]
-        return [item for item in inside if low <= part_of(last, item) <= high]
+        return [item for item in inside if low <= part_of(last.seq, item) <= high]
 
 
 @dataclass(frozen=True, slots=True)

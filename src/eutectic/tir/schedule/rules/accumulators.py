@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from eutectic.ir.prim_expr import PrimExpr, Var, add, mul
-from eutectic.tir.block import BlockRealize
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.schedule.handles import LoopRV
-from eutectic.tir.schedule.rules.nest import Nest, loops_by_variable, reorder
+from eutectic.tir.schedule.rules.nest import Nest, loops_by_variable, realize_of, reorder
 from eutectic.tir.schedule.rules.walk import Span, Walk
 from eutectic.tir.schedule.schedule import Schedule
 
@@ -50,7 +49,7 @@ class Accumulators(Nest):
             self.store_spans = [spans[loops[var]] if var in loops else None for var in values]
             super().__init__(sch, walk)
             found = loops_by_variable(sch, self.store)
-            wanted = [found[axis.loop] for axis in epilogue.spatial if axis.loop is not None]
+            wanted = [found[axis.loop] for axis in epilogue.spatial]
             units = [found[var] for var in epilogue.units if var in found]
             reorder(sch, [*wanted[:depth], *units, *wanted[depth:]])
             self.store_shared = wanted[:depth]
@@ -72,7 +71,9 @@ class Accumulators(Nest):
             bound = _bound(sch, block)
             kept = [k for k, var in enumerate(bound) if var is not None and var not in loops and var not in units]
             self._terms = [bound[k] for k in kept] or self._terms
-            sch.transform_block_layout(block, _map([loops.get(var, -1) for var in bound], _groups(walk), kept))
+            sch.transform_block_layout(
+                block, _map([-1 if var is None else loops.get(var, -1) for var in bound], _groups(walk), kept)
+            )
 
     def _read_again(self, sch: Schedule, walk: Walk) -> None:
         """The loops after the axes were put together: one for each shared axis, span, and axis of the reduction."""
@@ -82,7 +83,7 @@ class Accumulators(Nest):
         self.shared, self.units = loops[:depth], []
         kept = {var: loop for var, loop in zip(self._terms, loops[depth + count :], strict=True) if var is not None}
         self.reduce_units = [loop for var, loop in kept.items() if var in walk.stage.reduce_units]
-        order = [kept[axis.loop] for span in walk.reduce for axis in span.axes if axis.loop is not None]
+        order = [kept[axis.loop] for span in walk.reduce for axis in span.axes]
         reorder(sch, [*loops[: depth + count], *self.reduce_units, *order])
         self.loops = dict(zip(walk.spatial, loops[depth : depth + count], strict=True))
         self.loops |= {span: self._one(span, kept) for span in walk.reduce}
@@ -121,6 +122,4 @@ def _map(places: Sequence[int], groups: Groups, kept: Sequence[int] = ()) -> Ind
 
 def _bound(sch: Schedule, block: str) -> list[Var | None]:
     """The loop that each axis of a block is bound to."""
-    stmt = sch.get_sref(sch.get_block(block)).stmt
-    assert isinstance(stmt, BlockRealize)
-    return [value if isinstance(value, Var) else None for value in stmt.iter_values]
+    return [value if isinstance(value, Var) else None for value in realize_of(sch, block).iter_values]

@@ -12,7 +12,7 @@ from eutectic.support.errors import ScheduleError
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.function_attributes import SCHEDULED, is_lowered
+from eutectic.tir.function_attributes import SCHEDULED, TRACE, is_lowered
 from eutectic.tir.schedule.handles import BlockLike, BlockRV
 from eutectic.tir.schedule.rules.elementwise import Elementwise
 from eutectic.tir.schedule.rules.epilogues import with_epilogues
@@ -29,7 +29,6 @@ from eutectic.tir.schedule.rules.walk import Walk, walk_of
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import For, ForKind
 
-TRACE: Final = "tir.schedule_trace"
 RULES: Final[tuple[Rule[Any, Any], ...]] = (Elementwise(), LaneReduction(), RegisterTile())
 
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from eutectic.ir.dtype import item_bytes
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.guards import change_points
 from eutectic.tir.schedule.rules.nest import Nest, joined, reorder, run_by_threads, tiles
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.walk import Span, Walk
-from eutectic.tir.schedule.rules.work import is_small, operations
+from eutectic.tir.schedule.rules.work import is_small, lanes_of, operations
 from eutectic.tir.schedule.schedule import Schedule
 
 _COSTLY: Final = 20  # operations from which on one vector at a time is enough to be busy
@@ -57,7 +56,7 @@ class Elementwise:
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """How wide vectors are, and whether threads share the work."""
         value = axes.walk.stage.value
-        lanes = processor.lanes(8 * max(item_bytes(axes.walk.store.buffer.dtype), 4))
+        lanes = lanes_of(axes.walk.store.buffer.dtype, processor)
         width = lanes if operations(value) >= _COSTLY else 2 * lanes
         return {"width": width, "threads": not is_small(axes.walk.spatial, value)}
 

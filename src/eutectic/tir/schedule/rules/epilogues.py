@@ -9,7 +9,8 @@ from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
 from eutectic.tir.buffer import Buffer, BufferLoad
-from eutectic.tir.schedule.rules.stage import Stage, loads, substitute
+from eutectic.tir.schedule.rules.stage import Stage, loads
+from eutectic.tir.statement_mutator import with_values
 
 
 def with_epilogues(stages: Sequence[Stage], intermediates: Collection[Buffer]) -> list[Stage]:
@@ -43,8 +44,8 @@ def _joined(stage: Stage, reader: Stage) -> Stage | None:
     spatial = tuple(next(axis for axis in reader.spatial if table.get(axis.var) is own.var) for own in stage.spatial)
     if not all(structural_equal(a.extent, b.extent) for a, b in zip(stage.spatial, spatial, strict=True)):
         return None
-    indices = tuple(substitute(index, table) for index in reader.indices)
-    value = substitute(reader.value, table)
+    indices = tuple(with_values(index, table) for index in reader.indices)
+    value = with_values(reader.value, table)
     epilogue = Stage(reader.name, spatial, (), reader.output, indices, value, units=reader.units)
     return replace(stage, epilogue=epilogue)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from eutectic.ir.node import Node
-from eutectic.ir.prim_expr import GE, GT, LE, LT, Call, IntImm, PrimExpr, Select, Var
+from eutectic.ir.prim_expr import GE, GT, LE, LT, IntImm, PrimExpr, Select, Var
 from eutectic.ir.visit import post_order
 from eutectic.tir.analysis.linear import linear
+from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.rules.walk import Span
 
 _MOST_PARTS: Final = 4
@@ -28,9 +29,7 @@ def change_points(expr: PrimExpr, span: Span) -> tuple[int, ...]:
 
 
 def _is_guard(node: Node) -> bool:
-    if isinstance(node, Call):
-        return str(getattr(node.op, "name", "")) == "tir.if_then_else"
-    return isinstance(node, Select)
+    return is_if_then_else(node) or isinstance(node, Select)
 
 
 def _change(node: Node, var: Var) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import Var
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.legality.combiner import combiner_of
@@ -15,6 +14,7 @@ from eutectic.tir.schedule.rules.register_tile import contiguous_result
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis
 from eutectic.tir.schedule.rules.walk import Span, Walk
+from eutectic.tir.schedule.rules.work import lanes_of
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import BufferStore
 
@@ -51,7 +51,7 @@ class LaneReduction:
             or combiner_of(BufferStore(stage.output, stage.value, stage.indices)) is None
         ):
             return None
-        lanes = processor.lanes(8 * max(item_bytes(stage.output.dtype), 4))
+        lanes = lanes_of(stage.output.dtype, processor)
         terms = _terms(walk)
         if terms is None or (terms.size is not None and terms.size < lanes):
             return None
@@ -137,7 +137,7 @@ class LaneNest(Nest):
 
 
 def _of(loops: Mapping[Var, LoopRV], axes: Sequence[Axis]) -> list[LoopRV]:
-    return [loops[axis.loop] for axis in axes if axis.loop is not None]
+    return [loops[axis.loop] for axis in axes]
 
 
 def _spatial(loops: Mapping[Var, LoopRV], axes: Sequence[Axis], units: Sequence[Var]) -> list[LoopRV]:

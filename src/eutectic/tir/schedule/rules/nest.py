@@ -32,16 +32,16 @@ class Nest:
         self.sch, self.walk, self.block = sch, walk, walk.stage.name
         stage = walk.stage
         loops = loops_by_variable(sch, self.block)
-        self.shared = [loops[axis.loop] for axis in walk.shared if axis.loop is not None]
+        self.shared = [loops[axis.loop] for axis in walk.shared]
         self.units = [loops[var] for var in stage.units if var in loops]
-        axes = [loops[axis.loop] for span in walk.spatial for axis in span.axes if axis.loop is not None]
-        terms = [loops[axis.loop] for span in walk.reduce for axis in span.axes if axis.loop is not None]
+        axes = [loops[axis.loop] for span in walk.spatial for axis in span.axes]
+        terms = [loops[axis.loop] for span in walk.reduce for axis in span.axes]
         self.reduce_units = [loops[var] for var in stage.reduce_units]
         reorder(sch, [*self.shared, *self.units, *axes, *self.reduce_units, *terms])
         self.loops = {span: self._one(span, loops) for span in (*walk.spatial, *walk.reduce)}
 
     def _one(self, span: Span, loops: Mapping[Var, LoopRV]) -> LoopRV:
-        parts = [loops[axis.loop] for axis in span.axes if axis.loop is not None]
+        parts = [loops[axis.loop] for axis in span.axes]
         return parts[0] if len(parts) == 1 else self.sch.fuse(*parts)
 
     @property
@@ -127,9 +127,14 @@ def tiles(nest: Nest, loop: LoopRV, span: Span, width: int, inner: Sequence[Loop
 
 def has_no_remainder(sch: Schedule, block: str) -> bool:
     """Whether a block runs at all points of its loops, as it does when all tiles are whole."""
+    return realize_of(sch, block).always_runs
+
+
+def realize_of(sch: Schedule, block: str) -> BlockRealize:
+    """A block with the values of its axes."""
     stmt = sch.get_sref(sch.get_block(block)).stmt
     assert isinstance(stmt, BlockRealize)
-    return stmt.always_runs
+    return stmt
 
 
 def copies(sch: Schedule, loops: Sequence[LoopRV], *blocks: str) -> list[tuple[str, ...]]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eutectic.ir.prim_expr import PrimExpr, Var
-from eutectic.tir.block import Block, BlockRealize
+from eutectic.tir.block import Block
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.schedule.handles import BlockRV
+from eutectic.tir.schedule.rules.nest import realize_of
 from eutectic.tir.schedule.rules.stage import loads
 from eutectic.tir.schedule.schedule import Schedule
 
@@ -35,12 +36,12 @@ def operand_copy(sch: Schedule, reader: str, operand: Buffer) -> OperandCopy:
         reader: Name of the block.
         operand: What it reads.
     """
-    before = _realize(sch, reader).block
+    before = realize_of(sch, reader).block
     number = next(k for k, region in enumerate(before.reads) if region.buffer is operand)
     copy = sch.reindex(reader, ("read", number))
     block = sch.get(copy)
     assert isinstance(block, Block)
-    after = _realize(sch, reader)
+    after = realize_of(sch, reader)
     load = next(load for load in loads(after.block.body) if load.buffer is block.writes[0].buffer)
     bound = {axis.var: value for axis, value in zip(after.block.iter_vars, after.iter_values, strict=True)}
     values = [bound.get(index) if isinstance(index, Var) else None for index in load.indices]
@@ -54,9 +55,3 @@ def turned(order: Sequence[int], rank: int) -> IndexMap:
         return [indices[k] for k in order]
 
     return IndexMap.from_func(function, rank)
-
-
-def _realize(sch: Schedule, name: str) -> BlockRealize:
-    stmt = sch.get_sref(sch.get_block(name)).stmt
-    assert isinstance(stmt, BlockRealize)
-    return stmt

@@ -8,14 +8,16 @@ from dataclasses import replace
 from typing import Final
 
 from eutectic.ir.node import Node
-from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.analysis.index_facts import looks_at_indices
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
-from eutectic.tir.schedule.rules.stage import Stage, loads, substitute
+from eutectic.tir.op import is_if_then_else
+from eutectic.tir.schedule.rules.stage import Stage, loads
 from eutectic.tir.schedule.rules.work import operations
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.substitute import fresh_lets
 
 _MOST_CHEAP: Final = 6  # operations that are rather done twice than stored
@@ -58,7 +60,7 @@ class _Inlining:
         """The stages that a stage reads."""
         return self.loads[key].keys() & self.place.keys()
 
-    def run(self) -> list[Stage]:
+    def run(self) -> None:
         """Inline until nothing is left to inline, always the first stage that can be.
 
         Stages in a row that go into one reader, as the parts of a long concatenation do, are put there at once.
@@ -78,7 +80,6 @@ class _Inlining:
                 if len(self.readers[key]) > 1:
                     self.inline(row)
                     row = []
-        return list(self.stages.values())
 
     def may_inline(self, key: int) -> bool:
         """Whether a stage goes into all of its readers."""
@@ -145,8 +146,7 @@ def _key(load: BufferLoad) -> StructuralKey:
 
 
 def _has_guard(expr: PrimExpr) -> bool:
-    names = (str(getattr(part.op, "name", "")) for part in post_order(expr) if isinstance(part, Call))
-    return "tir.if_then_else" in names
+    return any(map(is_if_then_else, post_order(expr)))
 
 
 def _plain_indices(expr: PrimExpr) -> bool:
@@ -156,12 +156,8 @@ def _plain_indices(expr: PrimExpr) -> bool:
 
 def _inlined(stages: Sequence[Stage], reader: Stage) -> Stage:
     """The reader with loads of the stages' outputs replaced by their values; the stages do not read each other."""
-    value = _replace(stages, reader.value)
-    epilogue = reader.epilogue
-    if epilogue is not None:
-        epilogue = replace(epilogue, value=_replace(stages, epilogue.value))
     init = None if reader.init is None else _replace(stages, reader.init)
-    return replace(reader, value=value, init=init, epilogue=epilogue)
+    return replace(reader, value=_replace(stages, reader.value), init=init)
 
 
 def _replace(stages: Sequence[Stage], expr: PrimExpr) -> PrimExpr:
@@ -176,7 +172,7 @@ def _replace(stages: Sequence[Stage], expr: PrimExpr) -> PrimExpr:
     for buffer, stage in by_output.items():
         if buffer not in mine:
             continue
-        shared = _several(mine[buffer]) and operations(stage.value) > 0 and not guarded
+        shared = len(mine[buffer]) > 1 and operations(stage.value) > 0 and not guarded
         guarded = guarded or _has_guard(stage.value)
         values: dict[StructuralKey, PrimExpr] = {}
         for load in mine[buffer]:
@@ -203,13 +199,9 @@ def _replace(stages: Sequence[Stage], expr: PrimExpr) -> PrimExpr:
     return made
 
 
-def _several(found: Sequence[BufferLoad]) -> bool:
-    return len(found) > 1
-
-
 def _value_at(stage: Stage, load: BufferLoad) -> PrimExpr:
     table: dict[Var, PrimExpr] = {}
     for mine, theirs in zip(stage.indices, load.indices, strict=True):
         if isinstance(mine, Var):
             table[mine] = theirs
-    return fresh_lets(substitute(stage.value, table))
+    return fresh_lets(with_values(stage.value, table))

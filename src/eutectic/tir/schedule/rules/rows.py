@@ -11,7 +11,7 @@ from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
 from eutectic.tir.buffer import Buffer
-from eutectic.tir.schedule.rules.stage import Axis, Stage
+from eutectic.tir.schedule.rules.stage import Stage
 
 _MOST_ROW_BYTES: Final = 1 << 20  # of a row's values that are kept by each thread
 
@@ -67,11 +67,7 @@ def _together(stages: Sequence[Stage], later: Sequence[Stage], intermediates: Co
 
 def _same(first: Stage, other: Stage, depth: int) -> bool:
     pairs = zip(first.spatial[:depth], other.spatial[:depth], strict=True)
-    return all(structural_equal(a.extent, b.extent) and _dtype(a) == _dtype(b) for a, b in pairs)
-
-
-def _dtype(axis: Axis) -> str:
-    return "" if axis.loop is None else axis.loop.dtype
+    return all(structural_equal(a.extent, b.extent) and a.loop.dtype == b.loop.dtype for a, b in pairs)
 
 
 def _size(stage: Stage, depth: int) -> int:

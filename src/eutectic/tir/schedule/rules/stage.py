@@ -12,6 +12,7 @@ from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, ForKind, Stmt, parts_of
 
 _SPATIAL: Final = "data_par"
@@ -30,7 +31,7 @@ class Axis:
 
     var: Var
     extent: PrimExpr
-    loop: Var | None = None
+    loop: Var
 
     @property
     def size(self) -> int | None:
@@ -82,24 +83,10 @@ class Stage:
             exprs.append(self.epilogue.value)
         return [load for expr in exprs for load in loads(expr) if load.buffer is not self.output]
 
-    def accumulator(self) -> BufferLoad:
-        """The load that stands for the accumulator."""
-        return BufferLoad(self.output, self.indices)
-
 
 def loads(expr: Node) -> list[BufferLoad]:
     """Loads in an expression, each node once."""
     return [part for part in post_order(expr) if isinstance(part, BufferLoad)]
-
-
-def substitute(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
-    """An expression with variables replaced."""
-    if not values:
-        return expr
-    table = {id(var): value for var, value in values.items()}
-    made = rewrite(expr, lambda node: table.get(id(node)))
-    assert isinstance(made, PrimExpr)
-    return made
 
 
 def stages_of(func: PrimFunc) -> tuple[list[Stage], tuple[Buffer, ...]] | None:
@@ -172,11 +159,11 @@ def _from_block(block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, 
         return None
     if block.alloc_buffers or block.match_buffers or (init is None) != (not _reads_itself(body)):
         return None
-    indices = tuple(_bare(substitute(index, units)) for index in body.indices)
+    indices = tuple(_bare(with_values(index, units)) for index in body.indices)
     if not _is_bijection(indices, spatial):
         return None
-    start = None if init is None else _with_bare_indices(substitute(init.value, units))
-    value = _with_bare_indices(substitute(body.value, units))
+    start = None if init is None else _with_bare_indices(with_values(init.value, units))
+    value = _with_bare_indices(with_values(body.value, units))
     bound = {axis.loop for axis in (*spatial, *reduce)} | {*reduce_units}
     loops = (tuple(loop for loop in extents if loop not in bound), tuple(reduce_units))
     axes = (tuple(spatial), tuple(reduce))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, mul
 from eutectic.ir.visit import post_order
@@ -83,11 +82,6 @@ class Walk:
     after: tuple[Access, ...]
     store: Access
 
-    @cached_property
-    def accesses(self) -> tuple[Access, ...]:
-        """All of them."""
-        return (*self.reads, *self.after, self.store)
-
 
 def walk_of(stage: Stage, depth: int = 0) -> Walk:
     """How a stage walks through memory.
@@ -114,7 +108,7 @@ def walk_of(stage: Stage, depth: int = 0) -> Walk:
     fixed = _mentioned(values) | {var for item in reads + after if item.form is None for var in _variables(item)}
     known = [item for item in (*reads, *after, store) if item.form is not None]
 
-    is_one = len({axis.loop.dtype for axis in axes if axis.loop is not None}) < 2  # others cannot be put together
+    is_one = len({axis.loop.dtype for axis in axes}) < 2  # others cannot be put together
 
     def spans(group: Sequence[Axis]) -> tuple[Span, ...]:
         made: list[Span] = []

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from eutectic.ir.dtype import item_bytes
 from eutectic.ir.node import Node, children
 from eutectic.ir.prim_expr import BinaryExpr, Call, PrimExpr, Select
 from eutectic.ir.visit import post_order
 from eutectic.tir.buffer import BufferLoad
+from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.walk import Span
 
 _FREE: Final = (
@@ -47,3 +49,8 @@ def is_small(spans: Sequence[Span], value: PrimExpr) -> bool:
     """Whether one thread computes a value at all points of spans before others would have begun."""
     total = points(spans)
     return total is not None and total * max(1, operations(value) // 4) < _SMALL
+
+
+def lanes_of(dtype: str, processor: Processor) -> int:
+    """Elements in a vector; narrow ones are computed with in 32 bits."""
+    return processor.lanes(8 * max(item_bytes(dtype), 4))
