@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -33,6 +33,7 @@ from eutectic.runtime.team import available_threads
 from eutectic.support.config import default_threads
 from eutectic.support.errors import CodegenError, EutecticError, FrontendError, PassError
 from eutectic.support.heap import give_back
+from eutectic.support.timeline import Timeline
 from eutectic.target import Target
 from eutectic.tir.transform.check_bounds import checked_module
 
@@ -80,7 +81,6 @@ def compile(
         FrontendError: the model cannot be imported; lists everything unsupported at once.
         EutecticError: another stage refused it.
     """
-    start = time.perf_counter()
     check_precision(precision)
     threads = threads if threads is not None else default_threads()
     if threads is not None and threads < 1:
@@ -88,26 +88,26 @@ def compile(
     asked = target if target is not None else Target.current()
     chosen, notes = default_target() if asked is None else (_checked(Target(asked)), [])
     plan = before_loops(passes_for(asked, precision) if pipeline is None else _pipeline(pipeline), chosen)
-    steps = _Steps(progress, len(plan))
-    mod, signature = _import(model, inputs, kwargs, dynamic_shapes, steps)
     with PassContext(remarks=True, verify=verify, validate=validate) as ctx:
+        steps = _Steps(progress, len(plan), ctx.timeline)
+        with steps.step("import"):
+            mod, signature = _import(model, inputs, kwargs, dynamic_shapes)
         lowered = steps.run(plan, mod, ctx)
-        steps.begin("load")
-        align = aligned_constants(lowered)
-        lowered = align(lowered)
-        libraries = libraries_for(lowered, threads)
-        executable = link(lowered, libraries, "main", NativeBuilder(chosen, threads))
-        steps.done()
+        with steps.step("load"):
+            align = aligned_constants(lowered)
+            lowered = align(lowered)
+            libraries = libraries_for(lowered, threads)
+            executable = link(lowered, libraries, "main", NativeBuilder(chosen, threads))
     stages = Stages(ctx.records, lowered)
     partitioned, kept = libraries.shelf.put(align(stages.partitioned)), libraries.shelf.put(lowered)
     notes += [f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks)]
-    seconds = time.perf_counter() - start
+    passes = tuple(ctx.timeline.outermost())
     report = CompileReport(
         regions=region_records(stages, chosen),
         unfused=unfused_records(stages, ctx.remarks),
         notes=tuple(notes),
-        seconds=seconds,
-        passes=tuple(steps.times),
+        seconds=sum(seconds for _, seconds in passes),
+        passes=passes,
         host_operators=host_records(executable.program),
     )
 
@@ -142,15 +142,13 @@ def _pipeline(given: str | Pass) -> Pipeline:
 
 
 def _import(
-    model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, steps: _Steps
+    model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
 ) -> tuple[IRModule, Signature]:
     """The model as a module with `main`, and how to call it."""
-    steps.begin("import")
     if isinstance(model, IRModule):
         main = model.get("main")
         if not isinstance(main, Function):
             raise FrontendError("the module has no graph function main", help='name the entry function "main"')
-        steps.done()
         names = [param.name_hint for param in main.params]
         return checked_module(model), array_signature(names, main.ret_struct_info or ObjectStructInfo())
     if find_spec("torch") is None:
@@ -166,7 +164,6 @@ def _import(
 
     program = export_model(model, inputs, kwargs, dynamic_shapes)
     mod = from_exported_program(program)
-    steps.done()
     return mod, signature_of(program)
 
 
@@ -177,31 +174,36 @@ def libraries_for(mod: IRModule, threads: int | None) -> Libraries:
 
 
 class _Steps:
-    """Runs passes and reports progress and seconds."""
+    """The steps of a compilation, each announced and timed."""
 
-    def __init__(self, progress: Progress | None, passes: int) -> None:
-        self._progress, self._count, self._total = progress, 0, 2 + passes
-        self._name, self._start = "", 0.0
-        self.times: list[tuple[str, float]] = []
+    def __init__(self, progress: Progress | None, passes: int, timeline: Timeline) -> None:
+        self._progress, self._timeline = progress, timeline
+        self._count, self._total = 0, 2 + passes
 
-    def begin(self, name: str) -> None:
-        self._name, self._start = name, time.perf_counter()
-        if self._progress is not None:
-            self._progress(name, self._count, self._total)
-
-    def done(self) -> None:
-        self._count += 1
-        self.times.append((self._name, time.perf_counter() - self._start))
-        if self._progress is not None:
-            self._progress(self._name, self._count, self._total)
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """A step that is no pass."""
+        with self._announced(name), self._timeline.step(name):
+            yield
 
     def run(self, plan: Pipeline, mod: IRModule, ctx: PassContext) -> IRModule:
-        for step in members_to_run(plan, ctx):
-            self.begin(step.info.name)
-            try:
-                mod = step(mod)
-            except EutecticError as error:
-                error.with_note(f"while compiling, in step {step.info.name}")
-                raise
-            self.done()
+        """The passes of a pipeline, which the context times."""
+        for member in members_to_run(plan, ctx):
+            with self._announced(member.info.name):
+                try:
+                    mod = member(mod)
+                except EutecticError as error:
+                    error.with_note(f"while compiling, in step {member.info.name}")
+                    raise
         return mod
+
+    @contextmanager
+    def _announced(self, name: str) -> Iterator[None]:
+        self._tell(name)
+        yield
+        self._count += 1
+        self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        if self._progress is not None:
+            self._progress(name, self._count, self._total)

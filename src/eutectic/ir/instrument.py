@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
+
+from eutectic.support.timeline import Timeline
 
 
 class PassInstrument:
@@ -40,22 +41,20 @@ class PassTimingInstrument(PassInstrument):
     """Seconds per pass, nested passes indented under the one that ran them."""
 
     def __init__(self) -> None:
-        self.rows: list[list[Any]] = []
-        self._open: list[tuple[int, float]] = []
+        self.timeline = Timeline()
 
     def run_before_pass(self, mod: Any, info: Any) -> None:
         """Start the clock of the pass."""
-        self.rows.append([len(self._open), info.name, 0.0])
-        self._open.append((len(self.rows) - 1, time.perf_counter()))
+        self.timeline.begin(info.name)
 
     def run_after_pass(self, mod: Any, info: Any) -> None:
         """Stop the clock of the pass."""
-        row, start = self._open.pop()
-        self.rows[row][2] = time.perf_counter() - start
+        self.timeline.end()
 
     def render(self) -> str:
         """One line per pass: name and milliseconds."""
-        return "\n".join(f"{'  ' * depth}{name}: {seconds * 1e3:.3f} ms" for depth, name, seconds in self.rows)
+        steps = self.timeline.steps
+        return "\n".join(f"{'  ' * step.depth}{step.name}: {step.seconds * 1e3:.3f} ms" for step in steps)
 
 
 class PrintAfterAll(PassInstrument):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -21,6 +20,7 @@ from eutectic.support.deep import carried
 from eutectic.support.errors import EutecticError, PassError
 from eutectic.support.registry import load_providers
 from eutectic.support.spelling import did_you_mean
+from eutectic.support.timeline import Timeline
 
 _KEYS: Final[dict[str, Any]] = {}
 
@@ -106,6 +106,7 @@ class PassContext:
         self.services = services or Services()
         self.remarks: list[Any] = []
         self.records: list[PassRecord] = []
+        self.timeline = Timeline()
 
     @classmethod
     def current(cls) -> PassContext:
@@ -188,15 +189,15 @@ def run_pass(step: Pass, mod: IRModule, ctx: PassContext) -> IRModule:
         return mod
     for instrument in ctx.instruments:
         instrument.run_before_pass(mod, info)
-    start = time.perf_counter()
     try:
-        result = step.run(mod, ctx)
+        with ctx.timeline.step(info.name) as timed:
+            result = step.run(mod, ctx)
     except EutecticError as error:
         error.with_note(f"in pass {info.name}")
         raise
     if not isinstance(result, IRModule):
         raise PassError(f"pass {info.name} returned {type(result).__name__}, not an IRModule")
-    ctx.records.append(PassRecord(info.name, time.perf_counter() - start, mod, result))
+    ctx.records.append(PassRecord(info.name, timed.seconds, mod, result))
     if ctx.verify:
         for verifier in _VERIFIERS:
             verifier(result, info.name)

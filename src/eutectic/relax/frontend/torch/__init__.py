@@ -1,10 +1,11 @@
 """The way in from PyTorch: export a module, import the exported program, call the result like the module."""
 
+from eutectic.relax.frontend.core import Converter
 from eutectic.relax.frontend.torch.export import export_model
 from eutectic.relax.frontend.torch.exported_program import from_exported_program
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.signature import signature_of
-from eutectic.relax.frontend.torch.table import Context, Converter
+from eutectic.relax.frontend.torch.table import Context
 from eutectic.support.lazy import lazy
 
 __all__ = ["TABLE", "Context", "Converter", "export_model", "from_exported_program", "signature_of"]

@@ -16,6 +16,7 @@ from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.relax.base import Expr
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Tuple, Var, describe_info
+from eutectic.relax.frontend.core import dims_of
 from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, Rewritten
 from eutectic.relax.frontend.torch.decompose import decomposed, functional
 from eutectic.relax.frontend.torch.importer import Importer
@@ -23,7 +24,6 @@ from eutectic.relax.frontend.torch.kernels import Kernels
 from eutectic.relax.frontend.torch.params import Parameters
 from eutectic.relax.frontend.torch.spans import module_path
 from eutectic.relax.frontend.torch.symbols import Symbols
-from eutectic.relax.frontend.torch.table import dims_of
 from eutectic.relax.frontend.torch.training import refuse_training_operators
 from eutectic.support.errors import EutecticError, FrontendError, UnsupportedTypeError
 

@@ -14,11 +14,12 @@ from eutectic.arith import prove_equal, prove_unequal
 from eutectic.relax.base import Expr, ShapeExpr, StructInfo
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Var, describe_info
+from eutectic.relax.frontend.core import Refused
 from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.spans import span_of
 from eutectic.relax.frontend.torch.symbols import Symbols
-from eutectic.relax.frontend.torch.table import Context, Refused, key_of
+from eutectic.relax.frontend.torch.table import Context, key_of
 from eutectic.relax.frontend.torch.unsupported import Unsupported
 from eutectic.relax.op import checked
 from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, as_int
-from eutectic.relax.frontend.torch.table import Context, converts, dims_of, dtype_of, ndim_of
+from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of
+from eutectic.relax.frontend.torch.table import Context, converts
 from eutectic.relax.op import add, expand_dims, nn, reshape, squeeze
 
 _PLAIN: Final[dict[int, tuple[Callable[..., Call], str, str]]] = {

@@ -11,8 +11,9 @@ from eutectic.ir.dtype import is_float, to_numpy
 from eutectic.ir.prim_expr import IntImm
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import Constant
+from eutectic.relax.frontend.core import dims_of, number
 from eutectic.relax.frontend.torch.dtypes import to_array
-from eutectic.relax.frontend.torch.table import Context, converts, dims_of, number
+from eutectic.relax.frontend.torch.table import Context, converts
 from eutectic.relax.op import (
     add,
     arange,

@@ -14,7 +14,8 @@ from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax import op
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
-from eutectic.relax.frontend.torch.table import Context, converts, dims_of, dtype_of, number
+from eutectic.relax.frontend.core import dims_of, dtype_of, number
+from eutectic.relax.frontend.torch.table import Context, converts
 from eutectic.relax.op.numerics import integer_bounds
 
 _NARROW: Final = ("float16", "bfloat16")

@@ -10,8 +10,9 @@ import numpy as np
 from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Constant, as_int
+from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
 from eutectic.relax.frontend.torch.ops_shape import shaped, transposed
-from eutectic.relax.frontend.torch.table import Context, axis_of, converts, dims_of, dtype_of, ndim_of, number
+from eutectic.relax.frontend.torch.table import Context, axis_of, converts
 from eutectic.relax.op import (
     add,
     gather_elements,

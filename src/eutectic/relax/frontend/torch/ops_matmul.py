@@ -9,7 +9,8 @@ import numpy as np
 
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Constant, as_int
-from eutectic.relax.frontend.torch.table import Context, converts, dims_of, dtype_of, ndim_of, number
+from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
+from eutectic.relax.frontend.torch.table import Context, converts
 from eutectic.relax.op import (
     add,
     einsum,

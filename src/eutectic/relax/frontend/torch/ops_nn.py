@@ -9,15 +9,8 @@ import torch
 
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
-from eutectic.relax.frontend.torch.table import (
-    Context,
-    axis_of,
-    converts,
-    dims_of,
-    dtype_of,
-    ndim_of,
-    number,
-)
+from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
+from eutectic.relax.frontend.torch.table import Context, axis_of, converts
 from eutectic.relax.op import (
     abs,
     add,

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
-from eutectic.relax.frontend.torch.table import Context, converts, dims_of, ndim_of
+from eutectic.relax.frontend.core import dims_of, ndim_of
+from eutectic.relax.frontend.torch.table import Context, converts
 from eutectic.relax.op import expand_dims, image, nn, squeeze
 
 _MAX: Final = {1: nn.max_pool1d, 2: nn.max_pool2d, 3: nn.max_pool3d}

@@ -8,15 +8,8 @@ from typing import Any, Final
 
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, as_int
-from eutectic.relax.frontend.torch.table import (
-    Context,
-    axis_of,
-    converts,
-    dims_of,
-    dtype_of,
-    ndim_of,
-    number,
-)
+from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
+from eutectic.relax.frontend.torch.table import Context, axis_of, converts
 from eutectic.relax.op import (
     abs,
     add,

@@ -10,7 +10,8 @@ import numpy as np
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import Constant, as_int
-from eutectic.relax.frontend.torch.table import Context, axis_of, converts, dims_of, dtype_of, ndim_of
+from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of
+from eutectic.relax.frontend.torch.table import Context, axis_of, converts
 from eutectic.relax.op import (
     broadcast_to,
     concat,
