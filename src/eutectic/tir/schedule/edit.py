@@ -63,10 +63,10 @@ class Edit:
             ScheduleError: the handle is not one of this schedule, or the loop is gone.
         """
         name, key = self._key(rv, "loop")
-        found = self.state.index(name).loops.get(key)
-        if found is None:
+        site = self.state.index(name).loops.get(key)
+        if site is None:
             self.refuse(None, f"{self.name}: loop {key.name} is gone", help="ask for the loops of a block again")
-        return found
+        return site
 
     def block(self, rv: BlockLike) -> BlockSite:
         """The place of a block.
@@ -77,12 +77,12 @@ class Edit:
         if isinstance(rv, str):
             return self.named(rv, self.function)
         name, key = self._key(rv, "block")
-        found = self.state.index(name).with_key(key)
-        if len(found) != 1:
-            what = "is gone" if not found else f"is one of {len(found)} of that name, which have no axes"
+        sites = self.state.index(name).with_key(key)
+        if len(sites) != 1:
+            what = "is gone" if not sites else f"is one of {len(sites)} of that name, which have no axes"
             said = key if isinstance(key, str) else f"with axis {key.name}"
             self.refuse(None, f"{self.name}: block {said} {what}", help="get the block again, under a name of its own")
-        return found[0]
+        return sites[0]
 
     def site(self, rv: BlockRV | LoopRV) -> BlockSite | LoopSite:
         """The place of a block or a loop."""
@@ -95,27 +95,27 @@ class Edit:
             self.refuse(
                 None, f"{self.name}: the module has several functions: {known}", help="call work_on(name) first"
             )
-        found = [site for site in self.state.index(function).blocks if site.block.name_hint == name]
-        if len(found) > 1:
+        sites = [site for site in self.state.index(function).blocks if site.block.name_hint == name]
+        if len(sites) > 1:
             self.refuse(
-                found,
-                f"{self.name}: {len(found)} blocks of {function} are called {name}",
+                sites,
+                f"{self.name}: {len(sites)} blocks of {function} are called {name}",
                 help="give them names of their own",
             )
-        if not found:
+        if not sites:
             known_names = [site.block.name_hint for site in self.state.index(function).blocks]
             hint = did_you_mean(name, known_names)
             listed = ", ".join(dict.fromkeys(known_names)) or "none"
             self.refuse(None, f"{self.name}: no block of {function} is called {name}; it has: {listed}", help=hint)
-        return found[0]
+        return sites[0]
 
     def number(self, value: ExprRV | int) -> int:
         """A number, or what a handle of one stands for."""
         if isinstance(value, ExprRV):
-            found = self.bound.get(value)
-            if not isinstance(found, int):
+            number = self.bound.get(value)
+            if not isinstance(number, int):
                 self.refuse(None, f"{self.name}: the number is not one of this schedule")
-            return found
+            return number
         if isinstance(value, IntImm):
             return value.value
         if isinstance(value, bool) or not isinstance(value, int):
@@ -123,15 +123,15 @@ class Edit:
         return value
 
     def _key(self, rv: Any, what: str) -> tuple[str, Any]:
-        found = self.bound.get(rv) if isinstance(rv, BlockRV | LoopRV) else None
-        if not isinstance(found, tuple) or isinstance(rv, BlockRV) != (what == "block"):
-            given = type(rv).__name__
+        key = self.bound.get(rv) if isinstance(rv, BlockRV | LoopRV) else None
+        if not isinstance(key, tuple) or isinstance(rv, BlockRV) != (what == "block"):
+            received = type(rv).__name__
             self.refuse(
                 None,
-                f"{self.name}: expected a {what} of this schedule, got {given}",
+                f"{self.name}: expected a {what} of this schedule, got {received}",
                 help=f"such as sch.get_{what}(...)",
             )
-        return found
+        return key
 
     def free_block_name(self, function: str, name: str) -> str:
         """`name`, with a number when a block of the function has it."""
@@ -219,9 +219,9 @@ class Edit:
 
     def loop_rv(self, function: str, loop: For) -> LoopRV:
         """A new handle of a loop of the program."""
-        made = LoopRV()
-        self.bound[made] = (function, loop.loop_var)
-        return made
+        handle = LoopRV()
+        self.bound[handle] = (function, loop.loop_var)
+        return handle
 
     def block_rv(self, function: str, block: Block) -> BlockRV:
         """A new handle of a block of the program.
@@ -229,13 +229,13 @@ class Edit:
         Raises:
             ScheduleError: there are several blocks of its name, without axes to tell them apart.
         """
-        made = BlockRV()
-        self.bound[made] = (function, block_key(block))
-        self.block(made)
-        return made
+        handle = BlockRV()
+        self.bound[handle] = (function, block_key(block))
+        self.block(handle)
+        return handle
 
     def expr_rv(self, value: int) -> ExprRV:
         """A new handle of a number."""
-        made = ExprRV()
-        self.bound[made] = value
-        return made
+        handle = ExprRV()
+        self.bound[handle] = value
+        return handle

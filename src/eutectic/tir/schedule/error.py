@@ -58,9 +58,9 @@ def _mark(func: PrimFunc, name: str, stmt: Stmt, lines: Sequence[str]) -> Mark |
 
 def _renamed(func: PrimFunc, var: Var) -> PrimFunc:
     other = Var(_MARK, var.dtype)
-    made: Node = rewrite(func, lambda item: other if item is var else None)
-    assert isinstance(made, PrimFunc)
-    return made
+    renamed: Node = rewrite(func, lambda item: other if item is var else None)
+    assert isinstance(renamed, PrimFunc)
+    return renamed
 
 
 def _loop_mark(number: int, marked: str, line: str) -> Mark:

@@ -65,7 +65,7 @@ class Primitive(Generic[P, R]):
     def __call__(self, schedule: Performs, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run on a schedule."""
         try:
-            made: R = schedule.perform(self, args, kwargs)
+            result: R = schedule.perform(self, args, kwargs)
         except EutecticError:
             raise
         except RAW as error:
@@ -73,7 +73,7 @@ class Primitive(Generic[P, R]):
             if refusal is None:
                 raise
             raise refusal from error
-        return made
+        return result
 
 
 PRIMITIVES: Final[dict[str, Primitive[Any, Any]]] = {}
@@ -85,8 +85,8 @@ def primitive(function: Callable[Concatenate[Edit, P], R]) -> Primitive[P, R]:
     Raises:
         InternalError: the name is taken.
     """
-    made = Primitive(function)
-    if made.name in PRIMITIVES:
-        raise InternalError(f"schedule primitive {made.name} is declared twice")
-    PRIMITIVES[made.name] = made
-    return made
+    declared = Primitive(function)
+    if declared.name in PRIMITIVES:
+        raise InternalError(f"schedule primitive {declared.name} is declared twice")
+    PRIMITIVES[declared.name] = declared
+    return declared

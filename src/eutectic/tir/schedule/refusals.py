@@ -13,15 +13,15 @@ from eutectic.tir.stmt import Stmt
 
 
 def refuse_conflict(
-    edit: Edit, sites: Sequence[Site], found: Conflict | Stmt, message: str, *, help: str | None = None
+    edit: Edit, sites: Sequence[Site], conflict: Conflict | Stmt, message: str, *, help: str | None = None
 ) -> NoReturn:
     """Refuse because of a dependence, with the blocks that it is between underlined."""
     function = sites[0].function
-    if isinstance(found, Conflict):
-        blocks = [_block_of(edit, function, access.stmt) for access in (found.first, found.second)]
-        reason = found.said()
+    if isinstance(conflict, Conflict):
+        blocks = [_block_of(edit, function, access.stmt) for access in (conflict.first, conflict.second)]
+        reason = conflict.said()
     else:
-        blocks = [_block_of(edit, function, found)]
+        blocks = [_block_of(edit, function, conflict)]
         reason = "what a statement accesses is not known: it has effects, uses a pointer, or repeats under a condition"
     marked = [*sites, *(block for block in blocks if block is not None)]
     edit.refuse(marked, f"{message}: {reason}", help=help)
@@ -29,11 +29,11 @@ def refuse_conflict(
 
 def _block_of(edit: Edit, function: str, stmt: Stmt) -> BlockSite | None:
     """The innermost block around a statement."""
-    found = None
+    innermost = None
     for site in edit.state.index(function).blocks:
         if site.block.iter_vars and _holds(site.stmt, stmt):
-            found = site
-    return found
+            innermost = site
+    return innermost
 
 
 def _holds(block: BlockRealize, stmt: Stmt) -> bool:

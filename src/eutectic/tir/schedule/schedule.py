@@ -60,15 +60,15 @@ class Schedule(Primitives):
         error_render_level: str = "detail",
         enable_check: bool = True,
     ) -> None:
-        given = IRModule({"main": mod}) if isinstance(mod, PrimFunc) else mod
-        if not isinstance(given, IRModule):
+        module = IRModule({"main": mod}) if isinstance(mod, PrimFunc) else mod
+        if not isinstance(module, IRModule):
             raise ScheduleError(f"a schedule is of an IRModule or a PrimFunc, got {type(mod).__name__}")
         if error_render_level not in LEVELS:
             known = ", ".join(LEVELS)
             raise ScheduleError(f"error_render_level {error_render_level!r} is unknown; known: {known}")
         if isinstance(debug_mask, str) and debug_mask not in ("all", "none"):
             raise ScheduleError(f"debug_mask {debug_mask!r} is unknown; it is 'all', 'none' or a number")
-        self._state = ScheduleState(given.clone())
+        self._state = ScheduleState(module.clone())
         names = self._state.functions()
         if not names:
             raise ScheduleError("the module has no tensor function to be scheduled")
@@ -123,12 +123,12 @@ class Schedule(Primitives):
 
     def copy(self) -> Schedule:
         """A schedule in the same state, with the same handles; samples of both go on from different seeds."""
-        made = Schedule.__new__(Schedule)
-        made.__dict__.update(self.__dict__)
-        made._bound = dict(self._bound)
-        made._trace = self._trace.copy()
-        made.seed(self.fork_seed())
-        return made
+        copy = Schedule.__new__(Schedule)
+        copy.__dict__.update(self.__dict__)
+        copy._bound = dict(self._bound)
+        copy._trace = self._trace.copy()
+        copy.seed(self.fork_seed())
+        return copy
 
     def show(self, *args: Any, **options: Any) -> None:
         """Print the program and the trace."""
@@ -154,10 +154,10 @@ class Schedule(Primitives):
         Raises:
             ScheduleError: the handle is not one of this schedule, or what it stands for is gone.
         """
-        given = rand_var_or_sref
-        if isinstance(given, ExprRV):
-            return self._edit("get").number(given)
-        stmt = given.stmt if isinstance(given, Site) else self._edit("get").site(given).stmt
+        reference = rand_var_or_sref
+        if isinstance(reference, ExprRV):
+            return self._edit("get").number(reference)
+        stmt = reference.stmt if isinstance(reference, Site) else self._edit("get").site(reference).stmt
         if isinstance(stmt, BlockRealize):
             return stmt.block
         return stmt if isinstance(stmt, For) else None
@@ -168,13 +168,13 @@ class Schedule(Primitives):
         Raises:
             ScheduleError: it is not in the program.
         """
-        given = rand_var_or_stmt
-        if isinstance(given, BlockRV | LoopRV):
-            return self._edit("get_sref").site(given)
+        wanted = rand_var_or_stmt
+        if isinstance(wanted, BlockRV | LoopRV):
+            return self._edit("get_sref").site(wanted)
         for name in self._state.functions():
             index = self._state.index(name)
             for site in (*index.loops.values(), *index.blocks):
-                if given is site.stmt or (isinstance(site.stmt, BlockRealize) and site.stmt.block is given):
+                if wanted is site.stmt or (isinstance(site.stmt, BlockRealize) and site.stmt.block is wanted):
                     return site
         raise ScheduleError("get_sref: this statement is not in the program of the schedule")
 
@@ -191,15 +191,15 @@ class Schedule(Primitives):
         Raises:
             ScheduleError: the primitive refuses, or validation found a difference; nothing has changed then.
         """
-        given = primitive.signature.bind(*args, **kwargs)
-        given.apply_defaults()
+        call = primitive.signature.bind(*args, **kwargs)
+        call.apply_defaults()
         bound, steps = self._bound, len(self._trace)
         try:
-            for name, value in given.arguments.items():
+            for name, value in call.arguments.items():
                 if name in primitive.block_params:
-                    given.arguments[name] = self._found(value)
+                    call.arguments[name] = self._found(value)
             edit = self._edit(primitive.name)
-            made = primitive.function(edit, *given.args, **given.kwargs)
+            result = primitive.function(edit, *call.args, **call.kwargs)
             if edit.state is not self._state:
                 require_still_independent(edit)
                 require_reduction_init(edit, self._state)
@@ -209,20 +209,20 @@ class Schedule(Primitives):
             del self._trace.insts[steps:]
             raise
         self._state, self._bound, self._relies = edit.state, edit.bound, frozenset(edit.relies)
-        said = {k: v for k, v in given.arguments.items() if k != "decision" and k not in edit.unsaid}
+        said = {k: v for k, v in call.arguments.items() if k != "decision" and k not in edit.unsaid}
         arguments = tuple((k, edit.resolved.get(k, v)) for k, v in said.items())
-        self._trace.append(Instruction(primitive.name, arguments, tuple(handles_in(made)), edit.decision))
-        return made
+        self._trace.append(Instruction(primitive.name, arguments, tuple(handles_in(result)), edit.decision))
+        return result
 
     def __getattr__(self, name: str) -> Any:
         """A primitive that was declared outside of this package."""
-        found = PRIMITIVES.get(name)
-        if found is None:
+        primitive = PRIMITIVES.get(name)
+        if primitive is None:
             hint = did_you_mean(name, PRIMITIVES)
             raise AttributeError(
                 f"schedules have no primitive {name}" + (f"; {hint}" if hint else ""), name=name, obj=self
             )
-        return found.__get__(self, type(self))
+        return primitive.__get__(self, type(self))
 
     def _found(self, value: Any) -> Any:
         """Blocks in the place of their names."""

@@ -107,13 +107,13 @@ class ScheduleState:
 
     def function(self, name: str) -> PrimFunc:
         """A tensor function by name; whoever asks knows that there is one."""
-        found = self.mod[name]
-        assert isinstance(found, PrimFunc)
-        return found
+        func = self.mod[name]
+        assert isinstance(func, PrimFunc)
+        return func
 
     def functions(self) -> list[str]:
         """Names of the tensor functions."""
-        return [var.name_hint for var, made in self.mod.functions_items() if isinstance(made, PrimFunc)]
+        return [var.name_hint for var, func in self.mod.functions_items() if isinstance(func, PrimFunc)]
 
     def index(self, name: str) -> FunctionIndex:
         """Loops and blocks of a function."""
@@ -181,7 +181,7 @@ class Replacement(StmtMutator):
 def replaced(root: Stmt, changes: Mapping[Stmt, Stmt], blocks: Mapping[Block, Block] | None = None) -> Stmt:
     """`root` with statements and blocks replaced; all of them must be there."""
     work = Replacement(changes, blocks)
-    made = work.stmt(root)
+    new_root = work.stmt(root)
     if len(work.met) != len(changes) + len(blocks or {}):
         raise InternalError("a statement to be replaced is not in the program")
-    return made
+    return new_root

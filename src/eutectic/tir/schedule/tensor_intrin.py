@@ -99,11 +99,11 @@ class TensorIntrin:
         Raises:
             ScheduleError: there is none.
         """
-        found = _REGISTERED.get(name)
-        if found is None and name in CPU_INTRINSICS:
+        intrin = _REGISTERED.get(name)
+        if intrin is None and name in CPU_INTRINSICS:
             desc, impl = CPU_INTRINSICS[name]()
-            found = TensorIntrin.register(name, desc, impl, override=True)
-        if found is None and not allow_missing:
+            intrin = TensorIntrin.register(name, desc, impl, override=True)
+        if intrin is None and not allow_missing:
             hint = did_you_mean(name, {*_REGISTERED, *CPU_INTRINSICS}) or "make it known with tir.TensorIntrin.register"
             raise ScheduleError(f"no tensor intrinsic is called {name}", help=hint)
-        return found
+        return intrin

@@ -88,8 +88,8 @@ class Trace:
 
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool = False) -> Trace:
         """A trace in which one sampling instruction chose something else."""
-        made = Instruction(inst.kind, inst.arguments, inst.outputs, decision)
-        return Trace([made if item is inst else item for item in self._wanted(remove_postproc)])
+        changed = Instruction(inst.kind, inst.arguments, inst.outputs, decision)
+        return Trace([changed if item is inst else item for item in self._wanted(remove_postproc)])
 
     def _wanted(self, remove_postproc: bool) -> list[Instruction]:
         kinds = [inst.kind for inst in self.insts]
@@ -119,8 +119,8 @@ class Trace:
         names: dict[Handle, str] = {}
         insts, decisions = [], []
         for number, inst in enumerate(self._wanted(remove_postproc)):
-            given = [[name, _encoded(value, names)] for name, value in inst.arguments]
-            insts.append([inst.kind, given, [_named(rv, names) for rv in inst.outputs]])
+            arguments = [[name, _encoded(value, names)] for name, value in inst.arguments]
+            insts.append([inst.kind, arguments, [_named(rv, names) for rv in inst.outputs]])
             if inst.decision is not None:
                 decisions.append([number, _encoded(inst.decision, names)])
         return [insts, decisions]
@@ -143,19 +143,19 @@ class Trace:
         """
         known: dict[Handle, Handle] = {}
         for inst in self._wanted(remove_postproc):
-            given = {name: _mapped(value, known) for name, value in inst.arguments}
+            arguments = {name: _mapped(value, known) for name, value in inst.arguments}
             decision = inst.decision
             if decision_provider is not None and decision is not None:
-                decision = decision_provider(inst, given, decision)
+                decision = decision_provider(inst, arguments, decision)
             if decision is not None:
-                given["decision"] = decision
-            made = _call(sch, inst.kind, given)
-            if len(made) != len(inst.outputs):
+                arguments["decision"] = decision
+            results = _call(sch, inst.kind, arguments)
+            if len(results) != len(inst.outputs):
                 raise ScheduleError(
-                    f"{inst.kind} in the trace names {len(inst.outputs)} results, and gives {len(made)}",
+                    f"{inst.kind} in the trace names {len(inst.outputs)} results, and gives {len(results)}",
                     help="the trace was made on a program of another form",
                 )
-            known.update(zip(inst.outputs, made, strict=True))
+            known.update(zip(inst.outputs, results, strict=True))
 
     @staticmethod
     def apply_json_to_schedule(json_obj: Any, sch: Performs) -> None:
@@ -166,42 +166,43 @@ class Trace:
         """
         known: dict[str, Handle] = {}
         try:
-            made: Any = json.loads(json_obj) if isinstance(json_obj, str) else json_obj
-            insts, decisions = made
+            parsed: Any = json.loads(json_obj) if isinstance(json_obj, str) else json_obj
+            insts, decisions = parsed
             chosen = {int(number): decision for number, decision in decisions}
             steps = [
                 Instruction(
                     str(kind),
-                    tuple((str(name), _decoded(value, known)) for name, value in given),
+                    tuple((str(name), _decoded(value, known)) for name, value in arguments),
                     tuple(_handle(name, known) for name in outputs),
                     chosen.get(number),
                 )
-                for number, (kind, given, outputs) in enumerate(insts)
+                for number, (kind, arguments, outputs) in enumerate(insts)
             ]
         except (TypeError, ValueError) as error:
             raise ScheduleError("this is not the JSON form of a trace", help="as Trace.as_json gives it") from error
         Trace(steps).apply_to_schedule(sch)
 
 
-def _call(sch: Performs, kind: str, given: Mapping[str, Any]) -> list[Handle]:
-    found = PRIMITIVES.get(kind)
-    if found is None:
+def _call(sch: Performs, kind: str, arguments: Mapping[str, Any]) -> list[Handle]:
+    primitive = PRIMITIVES.get(kind)
+    if primitive is None:
         raise ScheduleError(f"no schedule primitive is called {kind}", help=did_you_mean(kind, PRIMITIVES))
-    args, kwargs = _split(found, given)
+    args, kwargs = _split(primitive, arguments)
     try:
-        found.signature.bind(*args, **kwargs)
+        primitive.signature.bind(*args, **kwargs)
     except TypeError as error:
         raise ScheduleError(
-            f"{kind} in the trace cannot be called: {error}", help=f"it takes {', '.join(found.signature.parameters)}"
+            f"{kind} in the trace cannot be called: {error}",
+            help=f"it takes {', '.join(primitive.signature.parameters)}",
         ) from error
-    return handles_in(found(sch, *args, **kwargs))
+    return handles_in(primitive(sch, *args, **kwargs))
 
 
-def _split(found: Primitive[Any, Any], given: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _split(primitive: Primitive[Any, Any], arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    for name, value in given.items():
-        parameter = found.signature.parameters.get(name)
+    for name, value in arguments.items():
+        parameter = primitive.signature.parameters.get(name)
         if parameter is not None and parameter.kind is Parameter.VAR_POSITIONAL:
             args = list(value) if isinstance(value, list | tuple) else [value]
         else:

@@ -35,14 +35,14 @@ def trace_from_python(lines: Sequence[str]) -> Trace:
 def _instruction(line: str, known: dict[str, Handle]) -> Instruction:
     call, targets = _parts(line)
     kind = call.func.attr  # type: ignore[attr-defined]  # checked by _parts
-    found = PRIMITIVES.get(kind)
-    if found is None:
+    primitive = PRIMITIVES.get(kind)
+    if primitive is None:
         raise ScheduleError(f"no schedule primitive is called {kind}: {line}", help=did_you_mean(kind, PRIMITIVES))
-    parameters = found.signature.parameters.values()
+    parameters = primitive.signature.parameters.values()
     rest = next((p.name for p in parameters if p.kind is Parameter.VAR_POSITIONAL), None)
-    given: list[tuple[str, Any]] = []
+    arguments: list[tuple[str, Any]] = []
     if rest is not None:
-        given.append((rest, tuple(_value(item, line, known) for item in call.args)))
+        arguments.append((rest, tuple(_value(item, line, known) for item in call.args)))
     elif call.args:
         raise _refusal(line, "the arguments of this primitive are given by name")
     decision = None
@@ -51,9 +51,9 @@ def _instruction(line: str, known: dict[str, Handle]) -> Instruction:
         if keyword.arg == "decision":
             decision = value
         else:
-            given.append((str(keyword.arg), value))
+            arguments.append((str(keyword.arg), value))
     outputs = tuple(_output(name, line, known) for name in targets)
-    return Instruction(kind, tuple(given), outputs, decision)
+    return Instruction(kind, tuple(arguments), outputs, decision)
 
 
 def _parts(line: str) -> tuple[ast.Call, list[str]]:

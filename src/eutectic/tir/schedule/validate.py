@@ -66,30 +66,30 @@ def _compare_on(
     before: PrimFunc, after: PrimFunc, step: str, cases: Sequence[tuple[str, tuple[int, ...]]], same: Same
 ) -> None:
     for kind, sizes in cases:
-        given = inputs(before, kind, sizes=sizes)
-        want = [np.copy(x) for x in given]
+        arrays = inputs(before, kind, sizes=sizes)
+        want = [np.copy(x) for x in arrays]
         try:
             run(before, *want)
         except InternalError:
             continue  # undefined for this input already
         for order in ("forward", "reverse"):
-            got = [np.copy(x) for x in given]
+            got = [np.copy(x) for x in arrays]
             try:
                 run(after, *got, order=order)
             except InternalError as error:
                 message = f"{step} makes the program do what is not defined"
-                _fail(before, after, given, kind, message, [error.message])
+                _fail(before, after, arrays, kind, message, [error.message])
             for buffer, a, b in zip(after.buffers, want, got, strict=True):
-                found = _difference(np.asarray(a), np.asarray(b), same)
-                if found is not None:
-                    message = f"{step} changes what the program computes: {buffer.name}{found}"
-                    _fail(before, after, given, kind, message, [])
+                difference = _difference(np.asarray(a), np.asarray(b), same)
+                if difference is not None:
+                    message = f"{step} changes what the program computes: {buffer.name}{difference}"
+                    _fail(before, after, arrays, kind, message, [])
 
 
 def _fail(
-    before: PrimFunc, after: PrimFunc, given: Sequence[Any], kind: str, message: str, notes: Sequence[str]
+    before: PrimFunc, after: PrimFunc, arrays: Sequence[Any], kind: str, message: str, notes: Sequence[str]
 ) -> NoReturn:
-    folder = save_reproducer(before, after, given)
+    folder = save_reproducer(before, after, arrays)
     raise ScheduleError(
         message,
         notes=[*notes, f"the inputs were {kind}", f"python {folder / 'reproduce.py'} shows it again"],
@@ -140,9 +140,9 @@ def in_float64(func: PrimFunc) -> PrimFunc | None:
         wide = f"float64x{lanes}" if lanes else "float64"
         return replace(item, dtype=wide) if is_float(name) and dtype != wide else None
 
-    made = rewrite(func, change)
-    assert isinstance(made, PrimFunc)
-    return made
+    widened = rewrite(func, change)
+    assert isinstance(widened, PrimFunc)
+    return widened
 
 
 def inputs(func: PrimFunc, kind: str, seed: int = 0, sizes: Sequence[int] = SIZES) -> list[Any]:
@@ -168,8 +168,8 @@ def _sizes(func: PrimFunc, sizes: Sequence[int]) -> Iterator[tuple[Var, int]]:
     scalars: list[PrimExpr] = []
     for item in func.buffers:
         scalars += [*item.shape, *item.strides] if isinstance(item, Buffer) else [item]
-    found = dict.fromkeys(part for scalar in scalars for part in post_order(scalar) if isinstance(part, Var))
-    for number, var in enumerate(found):
+    variables = dict.fromkeys(part for scalar in scalars for part in post_order(scalar) if isinstance(part, Var))
+    for number, var in enumerate(variables):
         yield var, sizes[number % len(sizes)]
 
 

@@ -25,9 +25,9 @@ def spans_from_digits(
     """
     digits: dict[Var, list[tuple[int, int | None, Interval]]] = {}
     for index, span in zip(indices, spans, strict=True):
-        found = None if index is None or span is None else _digit(index, axes)
-        if found is not None and span is not None and span[0].dtype == found[0].dtype:
-            digits.setdefault(found[0], []).append((found[1], found[2], span))
+        digit = None if index is None or span is None else _digit(index, axes)
+        if digit is not None and span is not None and span[0].dtype == digit[0].dtype:
+            digits.setdefault(digit[0], []).append((digit[1], digit[2], span))
     out: dict[Var, Interval] = {}
     for var, parts in digits.items():
         known: Interval | None = None

@@ -64,19 +64,19 @@ class Combiner:
 
         return rebuilt(self.value)
 
-    def first(self, given: PrimExpr) -> PrimExpr:
+    def first(self, initial: PrimExpr) -> PrimExpr:
         """What partial results begin with, so that it makes no difference how many there are.
 
         Args:
-            given: What the whole reduction begins with.
+            initial: What the whole reduction begins with.
         """
         dtype = self.result.dtype
         if self.kind == "sum":
             return as_prim(0, dtype)
         if self.kind == "prod":
             return as_prim(1, dtype)
-        if isinstance(given, IntImm | FloatImm):
-            return given  # the largest of several numbers stays the same when one of them is there again
+        if isinstance(initial, IntImm | FloatImm):
+            return initial  # the largest of several numbers stays the same when one of them is there again
         if is_float(dtype):
             return infinity(dtype) if self.kind == "min" else FloatImm(dtype, float("-inf"))
         return max_value(dtype) if self.kind == "min" else min_value(dtype)
@@ -92,18 +92,18 @@ def combiner_of(store: BufferStore) -> Combiner | None:
     if not (is_integer(store.buffer.dtype) or is_float(store.buffer.dtype)) or "x" in store.buffer.dtype:
         return None
     result = BufferLoad(store.buffer, store.indices)
-    found: tuple[str, PrimExpr] | None = None
+    match: tuple[str, PrimExpr] | None = None
     if isinstance(value, Add | Mul | Max | Min):
         sides = (value.a, value.b)
         term = next((b for a, b in (sides, sides[::-1]) if structural_equal(a, result)), None)
-        found = None if term is None else (_KINDS[type(value)], term)
+        match = None if term is None else (_KINDS[type(value)], term)
     elif isinstance(value, Select):
-        found = _selected(value, result)
-    if found is None or any(
-        isinstance(i, BufferLoad) and i.buffer.data is result.buffer.data for i in _parts(found[1])
+        match = _selected(value, result)
+    if match is None or any(
+        isinstance(i, BufferLoad) and i.buffer.data is result.buffer.data for i in _parts(match[1])
     ):
         return None
-    return Combiner(found[0], result, found[1], value)
+    return Combiner(match[0], result, match[1], value)
 
 
 def _parts(expr: PrimExpr) -> list[object]:

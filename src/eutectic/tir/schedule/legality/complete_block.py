@@ -42,14 +42,14 @@ class Complete:
         return [item for item in self.accesses.items if not item.is_write and item.buffer.data not in own]
 
 
-def require_complete(edit: Edit, site: BlockSite, loops: Sequence[For], given: PrimExpr) -> Complete:
+def require_complete(edit: Edit, site: BlockSite, loops: Sequence[For], context: PrimExpr) -> Complete:
     """A block whose spatial points can run in any order, as often as one likes.
 
     Args:
         edit: The call.
         site: The block; only loops and sequences are around it.
         loops: The loops around it that are to be replaced, outermost first.
-        given: What holds of the variables of other loops.
+        context: What holds of the variables of other loops.
 
     Raises:
         ScheduleError: it has axes that are neither spatial nor reduced, or reduced ones and no init; it reads what
@@ -62,14 +62,14 @@ def require_complete(edit: Edit, site: BlockSite, loops: Sequence[For], given: P
     if block.init is None and _reduced(block):
         message = f"{edit.name}: block {name} is a reduction without its initial values"
         edit.refuse(site, message, help="move it before decompose_reduction")
-    found = accesses_of(BlockRealize(tuple(axis.var for axis in block.iter_vars), TRUE, block), site.above)
-    results = {item.buffer for item in found.items if item.is_write and item.buffer.data not in found.private}
-    listed = tuple(dict.fromkeys(item.buffer for item in found.items if item.buffer in results))
+    accesses = accesses_of(BlockRealize(tuple(axis.var for axis in block.iter_vars), TRUE, block), site.above)
+    results = {item.buffer for item in accesses.items if item.is_write and item.buffer.data not in accesses.private}
+    listed = tuple(dict.fromkeys(item.buffer for item in accesses.items if item.buffer in results))
     for buffer in listed:
-        _require_own_elements(edit, site, found.of(buffer.data))
+        _require_own_elements(edit, site, accesses.of(buffer.data))
     if block.init is not None:
-        _require_order(edit, site, loops, given, found)
-    return Complete(found, listed)
+        _require_order(edit, site, loops, context, accesses)
+    return Complete(accesses, listed)
 
 
 def _reduced(block: Block) -> list[IterVar]:
@@ -98,11 +98,11 @@ def _require_own_elements(edit: Edit, site: BlockSite, used: Sequence[Access]) -
         p, q = first[axis.var], second[axis.var]
         different = logical_or(different, compare(NE, p, q))
         bounds += [in_bounds(v, (axis.dom.min, axis.dom.extent)) for v in (p, q)]
-    given = conjunction([*bounds, different])
+    context = conjunction([*bounds, different])
     writes = list({id(item.indices): item for item in used if item.is_write}.values())
     for k, a in enumerate(writes):
         for b in writes[k:]:
-            if spatial and may_meet(_always(a), _always(b), dict(first), dict(second), given):
+            if spatial and may_meet(_always(a), _always(b), dict(first), dict(second), context):
                 message = f"{edit.name}: two points of block {block.name_hint} could write one element of {name}"
                 edit.refuse(site, message, help="each element must belong to one point of the spatial axes")
 
@@ -112,20 +112,20 @@ def _always(access: Access) -> Access:
     return Access(access.buffer, access.indices, access.iters, (), access.is_write, access.stmt, access.above)
 
 
-def _require_order(edit: Edit, site: BlockSite, loops: Sequence[For], given: PrimExpr, found: Accesses) -> None:
+def _require_order(edit: Edit, site: BlockSite, loops: Sequence[For], context: PrimExpr, accesses: Accesses) -> None:
     """A reduction runs once through each point, for each spatial point in the order of its axes."""
     block, name = site.block, site.block.name_hint
     runs = Region(site.stmt.iter_values, {v.loop_var: (v.min, v.extent) for v in loops}, site.stmt.predicate)
     whole = Region.box([(axis.dom.min, axis.dom.extent) for axis in block.iter_vars if axis.dom is not None])
-    if not (is_injective(runs, given) and covers(whole, runs, given)):
+    if not (is_injective(runs, context) and covers(whole, runs, context)):
         message = f"{edit.name}: it is not proved that block {name} adds each point of the reduction once"
         edit.refuse(site, message, help="loops that repeat the reduction, or a predicate that is not affine, forbid it")
-    if not is_empty(_exchanged(site, loops, found), given):
+    if not is_empty(_exchanged(site, loops, accesses), context):
         message = f"{edit.name}: block {name} does not run through its reduction in the order of the axes"
         edit.refuse(site, message, help="the loops of the reduction would be one per axis; reorder them so before")
 
 
-def _exchanged(site: BlockSite, loops: Sequence[For], found: Accesses) -> Region:
+def _exchanged(site: BlockSite, loops: Sequence[For], accesses: Accesses) -> Region:
     """Two iterations for one spatial point, of which the later one has the earlier point of the reduction."""
     stmt = site.stmt
     names = [{v.loop_var: Var(v.loop_var.name, v.loop_var.dtype) for v in loops} for _ in range(2)]
@@ -136,7 +136,7 @@ def _exchanged(site: BlockSite, loops: Sequence[For], found: Accesses) -> Region
     pairs = list(zip(site.block.iter_vars, stmt.iter_values, strict=True))
     first, second = ([at(v, k) for axis, v in pairs if axis.iter_type == "comm_reduce"] for k in (0, 1))
     order = lexicographic(*([names[k][loop.loop_var] for loop in loops] for k in (0, 1)))
-    if _is_exchangeable(site.block, found):
+    if _is_exchangeable(site.block, accesses):
         begin = [axis.dom.min for axis in _reduced(site.block) if axis.dom is not None]
         turned = conjunction([compare(EQ, value, least) for value, least in zip(second, begin, strict=True)])
     else:
@@ -146,9 +146,9 @@ def _exchanged(site: BlockSite, loops: Sequence[For], found: Accesses) -> Region
     return Region((), iters, conjunction([at(stmt.predicate, 0), at(stmt.predicate, 1), *same, order, turned]))
 
 
-def _is_exchangeable(block: Block, found: Accesses) -> bool:
+def _is_exchangeable(block: Block, accesses: Accesses) -> bool:
     """Whether all updates of the results are of integers, so that their order makes no difference."""
     init: Stmt | None = block.init
-    inside = [item for item in found.items if item.is_write and item.buffer.data not in found.private]
+    inside = [item for item in accesses.items if item.is_write and item.buffer.data not in accesses.private]
     updates = [item for item in inside if item.stmt is not init and not any(x is init for x in item.above)]
     return all(item.update is not None for item in updates)

@@ -124,7 +124,7 @@ def _loops(edit: Edit, site: BlockSite) -> dict[Var, For]:
         edit.refuse(site, message, help="pad it before its loops are split or merged with others")
     by_var = {loop.loop_var: loop for loop in loops}
     analyzer = analyzer_for(site)
-    found: dict[Var, For] = {}
+    by_axis: dict[Var, For] = {}
     for axis, value in zip(block.iter_vars, site.stmt.iter_values, strict=True):
         loop = by_var.pop(value, None) if isinstance(value, Var) else None
         same = loop is not None and axis.dom is not None
@@ -132,95 +132,95 @@ def _loops(edit: Edit, site: BlockSite) -> dict[Var, For]:
             break
         if not analyzer.can_prove_equal(loop.extent, axis.dom.extent):
             break
-        found[axis.var] = loop
+        by_axis[axis.var] = loop
     bound = {loop.loop_var for loop in loops}
     free = not any(isinstance(x, Var) and x in bound for loop in loops for x in post_order(loop.extent))
-    if by_var or len(found) != len(block.iter_vars) or not free or any(x in bound for x in post_order(block)):
+    if by_var or len(by_axis) != len(block.iter_vars) or not free or any(x in bound for x in post_order(block)):
         message = f"pad_einsum: axes of block {name} have not one loop each, from zero on, over the same values"
         edit.refuse(site, message, help="pad it before its loops are split or fused")
-    return found
+    return by_axis
 
 
-def loads_of(edit: Edit, found: Einsum) -> list[BufferLoad]:
+def loads_of(edit: Edit, einsum: Einsum) -> list[BufferLoad]:
     """What the block reads besides its result."""
-    site, store, block = found.site, found.store, found.site.block
+    site, store, block = einsum.site, einsum.store, einsum.site.block
     require_one_name_each(edit, site)
     stores = [store, *([block.init] if isinstance(block.init, BufferStore) else [])]
-    _require_result(edit, found, stores)
+    _require_result(edit, einsum, stores)
     loads: list[BufferLoad] = []
     for value in (item.value for item in stores):
         for item in post_order(value, enter=lambda n: not isinstance(n, Buffer)):
             if is_opaque(item):
-                edit.refuse(site, f"pad_einsum: the value of block {found.name} has effects")
+                edit.refuse(site, f"pad_einsum: the value of block {einsum.name} has effects")
             if not isinstance(item, BufferLoad):
                 continue
             if item.buffer.data is store.buffer.data:
                 same = item.buffer is store.buffer and same_indices(item.indices, store.indices)
                 if not same or value is not store.value or block.init is None:
-                    message = f"pad_einsum: block {found.name} reads {item.buffer.name}, which it stores, elsewhere"
+                    message = f"pad_einsum: block {einsum.name} reads {item.buffer.name}, which it stores, elsewhere"
                     edit.refuse(site, message, help="only a reduction may read what it has stored, at the same place")
                 continue
-            _require_plain(edit, found, item.buffer, item.indices)
+            _require_plain(edit, einsum, item.buffer, item.indices)
             if item.predicate is not None:
-                edit.refuse(site, f"pad_einsum: block {found.name} reads {item.buffer.name} under a predicate")
+                edit.refuse(site, f"pad_einsum: block {einsum.name} reads {item.buffer.name} under a predicate")
             loads.append(item)
     return loads
 
 
-def _require_result(edit: Edit, found: Einsum, stores: Sequence[BufferStore]) -> None:
+def _require_result(edit: Edit, einsum: Einsum, stores: Sequence[BufferStore]) -> None:
     """Each point of the spatial axes has an element of its own, and the init stores that element."""
-    site, indices = found.site, found.store.indices
-    buffer = found.store.buffer
-    _require_plain(edit, found, buffer, indices)
+    site, indices = einsum.site, einsum.store.indices
+    buffer = einsum.store.buffer
+    _require_plain(edit, einsum, buffer, indices)
     used = [index for index in indices if isinstance(index, Var)]
     spatial = [axis for axis in site.block.iter_vars if axis.iter_type == "data_par"]
     missing = [a.var.name for a in spatial if a.var not in used and not (a.dom is not None and a.dom.is_point)]
-    raised = [a.var.name for a in spatial if a.var not in used and a.var in found.raised]
+    raised = [a.var.name for a in spatial if a.var not in used and a.var in einsum.raised]
     if missing or raised or len(set(used)) != len(used) or not set(used) <= {axis.var for axis in spatial}:
         listed = ", ".join(map(shown, indices))
-        message = f"pad_einsum: block {found.name} stores at [{listed}], not at each of its spatial axes once"
+        message = f"pad_einsum: block {einsum.name} stores at [{listed}], not at each of its spatial axes once"
         edit.refuse(site, message, help="each point of the spatial axes must have an element of its own")
     if any(item.buffer is not buffer or not same_indices(item.indices, indices) for item in stores):
-        edit.refuse(site, f"pad_einsum: the init of block {found.name} stores other elements than its body")
+        edit.refuse(site, f"pad_einsum: the init of block {einsum.name} stores other elements than its body")
 
 
-def _require_plain(edit: Edit, found: Einsum, buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
+def _require_plain(edit: Edit, einsum: Einsum, buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
     for index in indices:
-        if not (isinstance(index, IntImm) or (isinstance(index, Var) and index in found.loops)):
+        if not (isinstance(index, IntImm) or (isinstance(index, Var) and index in einsum.loops)):
             message = f"pad_einsum: index `{shown(index)}` of {buffer.name} is neither an axis nor a constant"
-            edit.refuse(found.site, message, help="reindex makes copies that are indexed by axes")
+            edit.refuse(einsum.site, message, help="reindex makes copies that are indexed by axes")
     if lanes_of(buffer.dtype) > 1:
-        edit.refuse(found.site, f"pad_einsum: the elements of {buffer.name} are vectors")
+        edit.refuse(einsum.site, f"pad_einsum: the elements of {buffer.name} are vectors")
 
 
-def require_in_bounds(edit: Edit, found: Einsum, buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
+def require_in_bounds(edit: Edit, einsum: Einsum, buffer: Buffer, indices: Sequence[PrimExpr]) -> None:
     """All elements that are copied exist, also when another axis has no points at all."""
-    analyzer = analyzer_for(found.site)
+    analyzer = analyzer_for(einsum.site)
     for index, size in zip(indices, buffer.shape, strict=True):
-        end = found.old_extent(index) if isinstance(index, Var) else add(index, 1)
+        end = einsum.old_extent(index) if isinstance(index, Var) else add(index, 1)
         begins = isinstance(index, Var) or (isinstance(index, IntImm) and index.value >= 0)
         if not begins or not analyzer.can_prove_greater_equal(size, end):
             message = (
-                f"pad_einsum: it is not proved that block {found.name} accesses {buffer.name} within its {shown(size)} "
-                f"elements along an axis: {shown(end)} are accessed"
+                f"pad_einsum: it is not proved that block {einsum.name} accesses {buffer.name} within its "
+                f"{shown(size)} elements along an axis: {shown(end)} are accessed"
             )
-            edit.refuse(found.site, message, help="what is copied must exist")
+            edit.refuse(einsum.site, message, help="what is copied must exist")
 
 
-def require_safe(edit: Edit, found: Einsum) -> None:
+def require_safe(edit: Edit, einsum: Einsum) -> None:
     """What is computed at new points cannot fail, and initial values are stored for all elements."""
-    block = found.site.block
-    for stmt in (found.store, block.init):
+    block = einsum.site.block
+    for stmt in (einsum.store, block.init):
         why = why_not_speculatable(stmt.value) if isinstance(stmt, BufferStore) else None
         if why is not None:
-            message = f"pad_einsum: block {found.name} cannot compute at points that it has not now: {why}"
-            edit.refuse(found.site, message, help="only what cannot fail may be computed there")
+            message = f"pad_einsum: block {einsum.name} cannot compute at points that it has not now: {why}"
+            edit.refuse(einsum.site, message, help="only what cannot fail may be computed there")
     empty = [
         axis.var.name
         for axis in block.iter_vars
-        if axis.iter_type == "comm_reduce" and not (found.loops[axis.var].static_extent or 0) > 0
+        if axis.iter_type == "comm_reduce" and not (einsum.loops[axis.var].static_extent or 0) > 0
     ]
-    chain = [item for item in found.site.within_scope if isinstance(item, For | SeqStmt)]
-    if empty and loop_after_init(found.site.stmt, chain) is None:
-        message = f"pad_einsum: block {found.name} stores nothing where axis {empty[0]} has no points"
-        edit.refuse(found.site, message, help="what is copied back must have been stored")
+    chain = [item for item in einsum.site.within_scope if isinstance(item, For | SeqStmt)]
+    if empty and loop_after_init(einsum.site.stmt, chain) is None:
+        message = f"pad_einsum: block {einsum.name} stores nothing where axis {empty[0]} has no points"
+        edit.refuse(einsum.site, message, help="what is copied back must have been stored")

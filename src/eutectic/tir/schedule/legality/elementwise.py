@@ -46,19 +46,19 @@ def axes_from_indices(edit: Edit, site: BlockSite, indices: Sequence[PrimExpr], 
     """
     block = site.block
     axes = {axis.var: axis for axis in block.iter_vars}
-    found = [index if isinstance(index, Var) and index in axes else None for index in indices]
-    given = [var for var in found if var is not None]
-    constant = all(var is not None or not list(_variables(index)) for var, index in zip(found, indices, strict=True))
+    by_index = [index if isinstance(index, Var) and index in axes else None for index in indices]
+    used = [var for var in by_index if var is not None]
+    constant = all(var is not None or not list(_variables(index)) for var, index in zip(by_index, indices, strict=True))
     missing = [
         axis.var.name
         for axis in block.iter_vars
-        if axis.var not in given and not (axis.dom is not None and axis.dom.is_point)
+        if axis.var not in used and not (axis.dom is not None and axis.dom.is_point)
     ]
-    if not constant or len(set(given)) != len(given) or missing:
+    if not constant or len(set(used)) != len(used) or missing:
         listed = ", ".join(shown(index) for index in indices)
         message = f"{edit.name}: the indices [{listed}] {what} block {block.name_hint} are not its axes, each once"
         edit.refuse(site, message, help="each index must be an axis of the block, and each axis an index")
-    return found
+    return by_index
 
 
 def _variables(expr: PrimExpr) -> list[Var]:

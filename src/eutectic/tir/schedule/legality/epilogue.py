@@ -35,7 +35,7 @@ class Epilogue:
         update: Its other store.
         store: The store of the epilogue.
         values: The axes of the epilogue in terms of those of the reduction.
-        found: All accesses in the scope.
+        accesses: All accesses in the scope.
         place: Where the epilogue can stand.
     """
 
@@ -46,7 +46,7 @@ class Epilogue:
     update: BufferStore
     store: BufferStore
     values: Mapping[Var, PrimExpr]
-    found: Accesses
+    accesses: Accesses
     place: Place
 
     @property
@@ -64,7 +64,7 @@ class Epilogue:
     def is_alone(self) -> bool:
         """Whether only the epilogue reads the sum."""
         own = (self.update, self.store)
-        return all(any(item.stmt is x for x in own) for item in self.found.of(self.result.data) if not item.is_write)
+        return all(any(item.stmt is x for x in own) for item in self.accesses.of(self.result.data) if not item.is_write)
 
     def in_reduction(self, expr: PrimExpr) -> PrimExpr:
         """An expression of the epilogue at the axes of the reduction."""
@@ -110,13 +110,13 @@ def epilogue_of(edit: Edit, reduction: BlockSite, block: BlockSite) -> Epilogue:
     for var, index in zip(axes, update.indices, strict=True):
         if var is not None:
             values[var] = index if index.dtype == var.dtype else cast(var.dtype, index)
-    found = known_accesses(edit, scope)
-    around = _shared(edit, reduction, block, found, update, store)
+    accesses = known_accesses(edit, scope)
+    around = _shared(edit, reduction, block, accesses, update, store)
     require_closed(edit, block, around)
     place = _place(edit, reduction, update, around)
-    _require_same_elements(edit, reduction, block, scope, found, store, place, around)
-    _require_available(edit, reduction, block, found, update, store)
-    return Epilogue(reduction, block, scope, init, update, store, values, found, place)
+    _require_same_elements(edit, reduction, block, scope, accesses, store, place, around)
+    _require_available(edit, reduction, block, accesses, update, store)
+    return Epilogue(reduction, block, scope, init, update, store, values, accesses, place)
 
 
 def reduction_of(edit: Edit, site: BlockSite) -> tuple[BufferStore, BufferStore]:
@@ -193,10 +193,10 @@ def _result_of(edit: Edit, reduction: BlockSite, block: BlockSite, store: Buffer
 
 
 def _shared(
-    edit: Edit, reduction: BlockSite, block: BlockSite, found: Accesses, update: BufferStore, store: BufferStore
+    edit: Edit, reduction: BlockSite, block: BlockSite, accesses: Accesses, update: BufferStore, store: BufferStore
 ) -> tuple[Stmt, ...]:
     """What is around both blocks; the reduction comes first in it, with all its loops."""
-    write, target = _write_of(found, update), _write_of(found, store)
+    write, target = _write_of(accesses, update), _write_of(accesses, store)
     around, first, second = shared(write, target)
     if not 0 <= first < second:
         message = f"{edit.name}: block {block.block.name_hint} does not follow block {reduction.block.name_hint}"
@@ -212,8 +212,8 @@ def _shared(
     return around
 
 
-def _write_of(found: Accesses, store: BufferStore) -> Access:
-    return next(item for item in found.items if item.stmt is store and item.is_write)
+def _write_of(accesses: Accesses, store: BufferStore) -> Access:
+    return next(item for item in accesses.items if item.stmt is store and item.is_write)
 
 
 def _place(edit: Edit, site: BlockSite, update: BufferStore, around: Sequence[Stmt]) -> Place:
@@ -282,7 +282,7 @@ def _require_same_elements(
     reduction: BlockSite,
     block: BlockSite,
     scope: BlockSite,
-    found: Accesses,
+    accesses: Accesses,
     store: BufferStore,
     place: Place,
     around: Sequence[Stmt],
@@ -290,17 +290,17 @@ def _require_same_elements(
     result = reduction.block.body
     assert isinstance(result, BufferStore)
     name, both = result.buffer.name, [reduction, block]
-    target, memory = _write_of(found, store), _write_of(found, result).buffer
-    read = next(item for item in found.items if item.stmt is store and item.buffer is memory)
-    fixed, given = fixed_loops(around), context_of([*scope.above, *around])
-    if not is_injective(place.elements, given):
+    target, memory = _write_of(accesses, store), _write_of(accesses, result).buffer
+    read = next(item for item in accesses.items if item.stmt is store and item.buffer is memory)
+    fixed, context = fixed_loops(around), context_of([*scope.above, *around])
+    if not is_injective(place.elements, context):
         message = f"{edit.name}: it is not proved that block {reduction.block.name_hint} completes each element once"
         edit.refuse(both, message, help="loops around the reduction must each choose other elements")
     equal = None not in read.indices and read.exact
     if not (
         equal
-        and covers(place.elements, region_of(read, fixed), given)
-        and covers(region_of(read, fixed), place.elements, given)
+        and covers(place.elements, region_of(read, fixed), context)
+        and covers(region_of(read, fixed), place.elements, context)
     ):
         if not block.stmt.always_runs:
             message = (
@@ -310,25 +310,25 @@ def _require_same_elements(
             edit.refuse(both, message, help="an epilogue must be applied to all that the reduction computes")
         message = f"{edit.name}: it is not proved that {_names(reduction, block)} run over the same elements of {name}"
         edit.refuse(both, message, help="each element that is computed must be read, and the other way round")
-    if not writes_once(target, fixed, given):
+    if not writes_once(target, fixed, context):
         message = f"{edit.name}: it is not proved that block {block.block.name_hint} stores each element once"
         edit.refuse(both, message, help="the last of several stores might be another one then")
 
 
 def _require_available(
-    edit: Edit, reduction: BlockSite, block: BlockSite, found: Accesses, update: BufferStore, store: BufferStore
+    edit: Edit, reduction: BlockSite, block: BlockSite, accesses: Accesses, update: BufferStore, store: BufferStore
 ) -> None:
     """Nothing that the epilogue reads or writes is touched on the way from the reduction to it."""
     names, both = (reduction.block.name_hint, block.block.name_hint), [reduction, block]
-    written = _write_of(found, update)
+    written = _write_of(accesses, update)
     result = written.buffer.data  # of the source, where the buffer is a name for a part of another one
     init = reduction.block.init
-    if any(item.is_write and item.stmt is not update and item.stmt is not init for item in found.of(result)):
+    if any(item.is_write and item.stmt is not update and item.stmt is not init for item in accesses.of(result)):
         message = f"{edit.name}: {update.buffer.name} is written by others than block {names[0]}"
         edit.refuse(both, message, help="give each computation a buffer of its own")
-    target = _write_of(found, store)
-    inputs = {item.buffer.data for item in found.items if item.stmt is store and not item.is_write} - {result}
-    for item in between(found, written, target):
+    target = _write_of(accesses, store)
+    inputs = {item.buffer.data for item in accesses.items if item.stmt is store and not item.is_write} - {result}
+    for item in between(accesses, written, target):
         data = item.buffer.data
         if item.stmt is store:
             continue

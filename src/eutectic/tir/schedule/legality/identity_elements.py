@@ -87,8 +87,8 @@ def identity_element(update: BufferStore, first: PrimExpr, axes: Sequence[Var]) 
         return "its initial value could be -0.0, which adding 0 makes 0.0"
     for axis in axes:
         # at a new point of one axis the others may be anywhere
-        found = _at(combiner.term, {axis}, combiner.kind)
-        if isinstance(found, str) or found is None or found != _number(combiner.kind, dtype):
+        value = _at(combiner.term, {axis}, combiner.kind)
+        if isinstance(value, str) or value is None or value != _number(combiner.kind, dtype):
             return f"its term {_SAID[combiner.kind]}, at new points of axis {axis.name}"
     return IdentityElement(combiner.kind, tuple(axes))
 
@@ -152,8 +152,8 @@ def _joined(expr: Add | Sub | Mul | Max | Min, a: _Known, b: _Known) -> _Known:
     small = all(abs(x) <= _EXACT and x == int(x) for x in (a, b) if math.isfinite(x))
     if not small or not (math.isfinite(a) and math.isfinite(b)):
         return None
-    found = a * b if isinstance(expr, Mul) else a + b if isinstance(expr, Add) else a - b
+    value = a * b if isinstance(expr, Mul) else a + b if isinstance(expr, Add) else a - b
     if not whole:
-        return found if abs(found) <= _EXACT else None
+        return value if abs(value) <= _EXACT else None
     low, high = integer_limits(expr.dtype)
-    return found if low <= found <= high else None
+    return value if low <= value <= high else None

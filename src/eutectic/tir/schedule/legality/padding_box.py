@@ -74,10 +74,10 @@ def box_of(condition: PrimExpr, axes: Mapping[Var, IterVar], analyzer: Analyzer)
     for part in conjuncts(condition):
         if not isinstance(part, Comparison) or not part.a.dtype.startswith("int") or reads_memory(part):
             return part
-        found = _bound(part, axes)
-        if found is None:
+        bound = _bound(part, axes)
+        if bound is None:
             return part
-        axis, factor, rest = found
+        axis, factor, rest = bound
         # factor * axis + rest >= 0, or == 0
         if factor > 0 or isinstance(part, EQ):
             turned = rest if factor > 0 else sub(IntImm(rest.dtype, 0), rest)

@@ -111,11 +111,11 @@ def _require_disjoint(edit: Edit, site: BlockSite, condition: PrimExpr) -> None:
     whole = BlockRealize(tuple(axis.var for axis in site.block.iter_vars), TRUE, site.block)
     write = next(item for item in accesses_of(whole, site.above).items if item.is_write)
     copied, filled = ({axis.var: Var(axis.var.name, axis.var.dtype) for axis in site.block.iter_vars} for _ in range(2))
-    given = [with_values(condition, copied), logical_not(with_values(condition, filled))]
+    conditions = [with_values(condition, copied), logical_not(with_values(condition, filled))]
     for axis in site.block.iter_vars:
         if axis.dom is not None:
-            given += [in_bounds(at[axis.var], (axis.dom.min, axis.dom.extent)) for at in (copied, filled)]
-    if may_meet(write, write, dict(copied), dict(filled), conjunction(given)):
+            conditions += [in_bounds(at[axis.var], (axis.dom.min, axis.dom.extent)) for at in (copied, filled)]
+    if may_meet(write, write, dict(copied), dict(filled), conjunction(conditions)):
         message = (
             f"{edit.name}: an element of {write.buffer.name} could be copied at one point of block "
             f"{site.block.name_hint}, and filled at another"
@@ -125,37 +125,37 @@ def _require_disjoint(edit: Edit, site: BlockSite, condition: PrimExpr) -> None:
 
 def knowing_sizes(edit: Edit, site: BlockSite) -> Analyzer:
     """An analyzer that knows the loops and axes around, and that sizes of the caller's buffers are not negative."""
-    found = analyzer_for(site)
+    analyzer = analyzer_for(site)
     func = edit.state.function(site.function)
     for size in _sizes(func):
-        found.bind(size, Interval(lo=0))
-    return found
+        analyzer.bind(size, Interval(lo=0))
+    return analyzer
 
 
 def _sizes(func: PrimFunc) -> list[Var]:
-    found = [size for buffer in func.buffer_map.values() for size in buffer.shape if isinstance(size, Var)]
-    return list(dict.fromkeys(found))
+    sizes = [size for buffer in func.buffer_map.values() for size in buffer.shape if isinstance(size, Var)]
+    return list(dict.fromkeys(sizes))
 
 
-def require_alone(edit: Edit, found: Padding) -> None:
+def require_alone(edit: Edit, padding: Padding) -> None:
     """Nothing else in the loop accesses what the block writes, and each thread writes elements of its own."""
-    site, around = found.site, found.around
+    site, around = padding.site, padding.around
     inside = accesses_of(around.stmt, around.above)
     if inside.opaque:
         message = f"{edit.name}: something in loop {around.stmt.loop_var.name} has effects"
         edit.refuse([site, around], message, help="only loops whose accesses are all indexed can be changed so")
-    write = next(item for item in inside.items if item.stmt is found.store and item.is_write)
+    write = next(item for item in inside.items if item.stmt is padding.store and item.is_write)
     for item in inside.of(write.buffer.data):
         if item is not write:
             message = (
                 f"{edit.name}: {write.buffer.name} is accessed in loop {around.stmt.loop_var.name} outside of block "
-                f"{found.name}"
+                f"{padding.name}"
             )
             edit.refuse([site, around], message, help="choose a loop with nothing else of this buffer in it")
-    line = [*around.above, *found.loops]
+    line = [*around.above, *padding.loops]
     for loop in (item for item in line if isinstance(item, For) and item.kind not in ("serial", "unrolled")):
         outside = any(item is loop for item in around.above)
-        if (outside or loop.kind == "thread_binding") and _races(edit, found, loop):
+        if (outside or loop.kind == "thread_binding") and _races(edit, padding, loop):
             message = (
                 f"{edit.name}: iterations of the {loop.kind} loop {loop.loop_var.name} could write one element of "
                 f"{write.buffer.name}"
@@ -164,24 +164,26 @@ def require_alone(edit: Edit, found: Padding) -> None:
             edit.refuse([site, where], message, help="one would fill what another has copied already")
 
 
-def _races(edit: Edit, found: Padding, loop: For) -> bool:
+def _races(edit: Edit, padding: Padding, loop: For) -> bool:
     """Whether two iterations of a loop that is run at once could write one element."""
-    site = edit.state.index(found.site.function).loops[loop.loop_var]
+    site = edit.state.index(padding.site.function).loops[loop.loop_var]
     known = accesses_of(loop, site.above)
-    write: Access = next(item for item in known.items if item.stmt is found.store and item.is_write)
+    write: Access = next(item for item in known.items if item.stmt is padding.store and item.is_write)
     if write.buffer.data in known.private:
         return False
     p, q = (Var(name, loop.loop_var.dtype) for name in "pq")
     bounds = (loop.min, loop.extent)
-    given = conjunction([context_of(site.above), in_bounds(p, bounds), in_bounds(q, bounds), compare(NE, p, q)])
-    return may_meet(write, write, {loop.loop_var: p}, {loop.loop_var: q}, given)
+    context = conjunction([context_of(site.above), in_bounds(p, bounds), in_bounds(q, bounds), compare(NE, p, q)])
+    return may_meet(write, write, {loop.loop_var: p}, {loop.loop_var: q}, context)
 
 
-def require_safe_border(edit: Edit, found: Padding) -> None:
+def require_safe_border(edit: Edit, padding: Padding) -> None:
     """The value of the border can be computed everywhere, and is the same before the loop."""
-    why = why_not_speculatable(found.border)
-    if any(isinstance(item, BufferLoad) for item in post_order(found.border)):
+    why = why_not_speculatable(padding.border)
+    if any(isinstance(item, BufferLoad) for item in post_order(padding.border)):
         why = "it reads memory"
     if why is not None:
-        message = f"{edit.name}: the value of the border in block {found.name} would be computed everywhere, but {why}"
-        edit.refuse(found.site, message, help="a constant can be stored anywhere")
+        message = (
+            f"{edit.name}: the value of the border in block {padding.name} would be computed everywhere, but {why}"
+        )
+        edit.refuse(padding.site, message, help="a constant can be stored anywhere")

@@ -113,15 +113,15 @@ def is_sum_from_zero(init: BufferStore, update: BufferStore) -> bool:
     return is_zero(init.value) and isinstance(value, Add) and bias_of(value, update.buffer) is not None
 
 
-def not_fusible(found: Epilogue) -> str | None:
+def not_fusible(epilogue: Epilogue) -> str | None:
     """Why the epilogue has no form at every step; None when it has one."""
-    result, target = found.result, found.store.buffer
-    if not is_sum_from_zero(found.init, found.update):
+    result, target = epilogue.result, epilogue.store.buffer
+    if not is_sum_from_zero(epilogue.init, epilogue.update):
         return f"{result.name} is not a sum that begins with zero"
     if result.dtype != target.dtype:
         return f"{result.name} is {result.dtype} and {target.name} is {target.dtype}"
-    if not found.is_local:
+    if not epilogue.is_local:
         return f"{result.name} lives longer than the block around, and would not be written"
-    if steps_of(found.store.value, result) is None:
+    if steps_of(epilogue.store.value, result) is None:
         return "it is not a bias, a relu of a sum with or without a bias, or a clip"
     return None

@@ -30,11 +30,11 @@ def permutation_conflict(
         Two accesses that could come in one order before and in the other one after; a statement whose accesses are
         not known; or None: all dependences keep their direction.
     """
-    found = accesses_of(loops[0])
-    if found.opaque:
-        return found.opaque[0]
+    accesses = accesses_of(loops[0])
+    if accesses.opaque:
+        return accesses.opaque[0]
     points = _Points(loops, order, above)
-    for a, b in pairs(found):
+    for a, b in pairs(accesses):
         if not points.stay(a, b) and any(points.turn(*pair) for pair in ((a, b), (b, a))):
             return Conflict(a, b)
     return None
@@ -68,7 +68,7 @@ class _Points:
     def turn(self, earlier: Access, later: Access) -> bool:
         """Whether the access that came first could come last; False is proved."""
         first, second = self.first, self.second
-        return any(may_meet(earlier, later, first, second, given) for given in self._cases(self.loops, self.order))
+        return any(may_meet(earlier, later, first, second, case) for case in self._cases(self.loops, self.order))
 
     def _apart(self, a: Access, b: Access) -> frozenset[Var]:
         """Loops that can be in different iterations when both access one element."""

@@ -96,8 +96,8 @@ def require_same_reduction_init(
     if unchanged or (first_points_of(old).terms_hold and first_points_of(new).terms_hold):
         return
     before, after = initial_elements(old, within), initial_elements(new)
-    given = context_of([item for item in new.above if item not in new.within_scope])
-    if covers(before, after, given) and covers(after, before, given):
+    context = context_of([item for item in new.above if item not in new.within_scope])
+    if covers(before, after, context) and covers(after, before, context):
         return
     name, mixed = new.block.name_hint, _said(old)
     message = (

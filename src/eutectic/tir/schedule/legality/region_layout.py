@@ -57,9 +57,9 @@ class Layouts:
         source, begin = self.source(place)
         strides = strides_of(source)
         inner = strides[len(strides) - len(wanted.shape) :]
-        for axis, (want, given) in enumerate(zip(wanted.strides, inner, strict=False)):
-            if not self.agrees(want, given):
-                self.refuse(place, f"has stride {shown(given)} on axis {axis}, and {name} is of stride {shown(want)}")
+        for axis, (want, actual) in enumerate(zip(wanted.strides, inner, strict=False)):
+            if not self.agrees(want, actual):
+                self.refuse(place, f"has stride {shown(actual)} on axis {axis}, and {name} is of stride {shown(want)}")
         offset = offset_of(source, begin)
         if wanted.elem_offset is not None and not self.agrees(wanted.elem_offset, offset):
             self.refuse(place, f"begins at element {shown(offset)}, and {name} at {shown(wanted.elem_offset)}")
@@ -78,9 +78,9 @@ class Layouts:
         """Refuse a region whose elements are not where a pointer to the first one says."""
         if not wanted.strides:
             step = 1
-            for size, given in reversed(list(zip(wanted.shape, strides, strict=True))):
+            for size, stride in reversed(list(zip(wanted.shape, strides, strict=True))):
                 assert isinstance(size, IntImm)
-                if size.value > 1 and not self.agrees(IntImm(given.dtype, step), given):
+                if size.value > 1 and not self.agrees(IntImm(stride.dtype, step), stride):
                     self.refuse(place, f"has gaps between its rows, and {wanted.name} is used through a pointer")
                 step *= size.value
         bytes_off = mul(offset, item_bytes(wanted.dtype))
@@ -91,15 +91,15 @@ class Layouts:
                 f"{wanted.name} does",
             )
 
-    def agrees(self, wanted: PrimExpr, given: PrimExpr) -> bool:
+    def agrees(self, wanted: PrimExpr, actual: PrimExpr) -> bool:
         """Whether a stride or offset is, or can be made, another one."""
         if isinstance(wanted, Var) and wanted not in self.values:
-            self.values[wanted] = given
+            self.values[wanted] = actual
             return True
         known = with_values(wanted, self.values)
-        if isinstance(known, IntImm) and isinstance(given, IntImm):
-            return known.value == given.value
-        return known.dtype == given.dtype and self.analyzer.can_prove_equal(known, given)
+        if isinstance(known, IntImm) and isinstance(actual, IntImm):
+            return known.value == actual.value
+        return known.dtype == actual.dtype and self.analyzer.can_prove_equal(known, actual)
 
     def is_multiple(self, value: PrimExpr, factor: int) -> bool:
         """Whether a number is proved to be a multiple of another one."""

@@ -27,8 +27,8 @@ def scope_of(edit: Edit, site: BlockSite) -> BlockSite:
         edit.refuse(
             site, f"{edit.name}: block {site.block.name_hint} has no block around it", help="choose a block inside"
         )
-    found = site.site_of(scope)
-    return BlockSite(found.function, scope, found.above)
+    place = site.site_of(scope)
+    return BlockSite(place.function, scope, place.above)
 
 
 def known_accesses(edit: Edit, scope: BlockSite) -> Accesses:
@@ -37,12 +37,12 @@ def known_accesses(edit: Edit, scope: BlockSite) -> Accesses:
     Raises:
         ScheduleError: something in the scope has effects or uses memory through a pointer.
     """
-    found = accesses_of(scope.stmt, scope.above)
-    if found.opaque:
+    accesses = accesses_of(scope.stmt, scope.above)
+    if accesses.opaque:
         name = scope.block.name_hint
         message = f"{edit.name}: what is accessed in block {name} is not known: it has effects, or uses a pointer"
         edit.refuse(scope, message, help="only programs whose accesses are all indexed can be transformed so")
-    return found
+    return accesses
 
 
 def local_buffer(edit: Edit, site: BlockSite, scope: BlockSite, buffer: Buffer) -> None:

@@ -21,17 +21,17 @@ def require_scope(edit: Edit, site: Site, scope: str) -> None:
         edit.refuse(site, f"{edit.name}: {scope!r} is no scope", help="use global, shared, local, warp or wmma.*")
 
 
-def require_shared(edit: Edit, site: Site, found: Accesses, buffer: Buffer, scope: str) -> None:
+def require_shared(edit: Edit, site: Site, accesses: Accesses, buffer: Buffer, scope: str) -> None:
     """Refuse memory that threads have each for themselves, for a buffer that several of them access.
 
     Args:
         edit: The call.
         site: What is underlined.
-        found: What is accessed where the buffer exists.
+        accesses: What is accessed where the buffer exists.
         buffer: The buffer.
         scope: Kind of memory that it is to be in.
     """
-    for access in found.of(buffer.data):
+    for access in accesses.of(buffer.data):
         for loop in (item for item in access.above if isinstance(item, For)):
             bound = loop.thread_binding
             if bound is not None and are_apart(scope, bound.thread_tag):

@@ -18,13 +18,13 @@ def analyzer_for(site: Site, *more: For, keep_units: bool = False) -> Analyzer:
         more: Loops inside of it.
         keep_units: Whether the variable of a loop of one iteration is not taken for a constant.
     """
-    found = Analyzer()
+    analyzer = Analyzer()
     for stmt in (*site.above, *more):
         if isinstance(stmt, For):
             extent = IntImm(stmt.loop_var.dtype, 2) if keep_units and stmt.static_extent == 1 else stmt.extent
-            found.bind(stmt.loop_var, Range(min=stmt.min, extent=extent))
+            analyzer.bind(stmt.loop_var, Range(min=stmt.min, extent=extent))
         elif isinstance(stmt, BlockRealize):
             for axis in stmt.block.iter_vars:
                 if axis.dom is not None:
-                    found.bind(axis.var, axis.dom)
-    return found
+                    analyzer.bind(axis.var, axis.dom)
+    return analyzer

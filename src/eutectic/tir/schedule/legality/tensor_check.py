@@ -36,15 +36,15 @@ def agreement(name: str, desc: PrimFunc, impl: PrimFunc) -> bool:
     exact, ran = True, False
     for seed in _SEEDS:
         for kind in KINDS:
-            given = _values(desc, kind, seed)
-            want = _placed(desc, given)
+            arrays = _values(desc, kind, seed)
+            want = _placed(desc, arrays)
             try:
                 run(desc, *want)
             except InternalError:
                 continue  # undefined for this input already
             ran = True
             for order in ("forward", "reverse"):
-                got = _run(name, impl, given, order)
+                got = _run(name, impl, arrays, order)
                 for buffer, a, b in zip(buffers_of(desc), want, got, strict=True):
                     exact &= _same(name, buffer, kind, a, b)
     if not ran:
@@ -53,8 +53,8 @@ def agreement(name: str, desc: PrimFunc, impl: PrimFunc) -> bool:
     return exact
 
 
-def _run(name: str, impl: PrimFunc, given: list[Any], order: str) -> list[Any]:
-    got = _placed(impl, given)
+def _run(name: str, impl: PrimFunc, arrays: list[Any], order: str) -> list[Any]:
+    got = _placed(impl, arrays)
     try:
         run(impl, *got, order=order, check=True)
     except (CodegenError, CallError) as error:
@@ -99,10 +99,10 @@ def _array(buffer: Buffer, kind: str, rng: np.random.Generator) -> Any:
     return rng.integers(low, high, shape, dtype=to_numpy(buffer.dtype), endpoint=True)
 
 
-def _placed(func: PrimFunc, given: list[Any]) -> list[Any]:
+def _placed(func: PrimFunc, arrays: list[Any]) -> list[Any]:
     """Copies of arrays, with the strides that the buffers of a function have, and gaps where they may have any."""
     known: dict[Var, int] = {}
-    return [_laid_out(buffer, array, known) for buffer, array in zip(buffers_of(func), given, strict=True)]
+    return [_laid_out(buffer, array, known) for buffer, array in zip(buffers_of(func), arrays, strict=True)]
 
 
 def _laid_out(buffer: Buffer, array: Any, known: dict[Var, int]) -> Any:
@@ -119,6 +119,6 @@ def _laid_out(buffer: Buffer, array: Any, known: dict[Var, int]) -> Any:
         step *= size
     span = 1 + sum((size - 1) * by for size, by in zip(array.shape, strides, strict=True))
     memory = np.zeros(span, array.dtype)
-    made = np.lib.stride_tricks.as_strided(memory, array.shape, [by * array.itemsize for by in strides])
-    made[...] = array
-    return made
+    view = np.lib.stride_tricks.as_strided(memory, array.shape, [by * array.itemsize for by in strides])
+    view[...] = array
+    return view

@@ -67,8 +67,8 @@ def require_description(desc: PrimFunc) -> None:
     _require_nest(desc, what)
     for item in expressions(root.body):
         _require_plain(item, what)
-    found = accesses_of(desc.body)
-    _require_all_elements(desc, found, what)
+    accesses = accesses_of(desc.body)
+    _require_all_elements(desc, accesses, what)
 
 
 def _require_nest(desc: PrimFunc, what: str) -> None:
@@ -102,9 +102,9 @@ def _require_plain(item: PrimExpr, what: str) -> None:
         _fail(what, f"reads {item.buffer.name} with a predicate, or at indices that are not affine")
 
 
-def _require_all_elements(desc: PrimFunc, found: Accesses, what: str) -> None:
+def _require_all_elements(desc: PrimFunc, accesses: Accesses, what: str) -> None:
     for buffer in buffers_of(desc):
-        used = [item for item in found.of(buffer.data) if item.exact and None not in item.indices]
+        used = [item for item in accesses.of(buffer.data) if item.exact and None not in item.indices]
         if any(item.buffer is not buffer for item in used):
             _fail(what, f"accesses the memory of {buffer.name} under another name")
         if not any(covers(region_of(item), whole(buffer)) for item in used):
@@ -149,13 +149,13 @@ def written_data(impl: PrimFunc) -> set[Var]:
     Raises:
         ScheduleError: nothing is known or stated.
     """
-    found = accesses_of(impl.body)
+    accesses = accesses_of(impl.body)
     root = root_of(impl)
     stated = {region.buffer.data for region in root.writes} if root is not None else set()
-    if found.opaque and not stated:
+    if accesses.opaque and not stated:
         what = "the implementation of a tensor intrinsic"
         _fail(what, "has effects that are not known, and does not state what it writes", "add T.writes(...)")
-    return set(found.written) | stated
+    return set(accesses.written) | stated
 
 
 def pointers_used(impl: PrimFunc) -> set[Var]:

@@ -121,10 +121,10 @@ class Matcher:
             raise MismatchError(f"{mine.name} is {mine.dtype} where {wanted.name} is {wanted.dtype}")
         if leading < 0 or (known is not None and known.buffer is not mine):
             raise MismatchError(f"{mine.name} is accessed where {wanted.name} is described")
-        found = [with_values(index, self.here) for index in indices]
+        actual = [with_values(index, self.here) for index in indices]
         asked = [None] * leading + [with_values(index, self.there) for index in others]
         begins: list[PrimExpr] = []
-        for axis, (index, other) in enumerate(zip(found, asked, strict=True)):
+        for axis, (index, other) in enumerate(zip(actual, asked, strict=True)):
             target = IntImm(index.dtype, 0) if other is None else _in_dtype(other, index.dtype)
             begin = known.begin[axis] if known is not None else self.begin_of(index, target)
             if reads_memory(index) or not self.analyzer.can_prove_equal(index, add(begin, target)):
@@ -163,18 +163,18 @@ class Matcher:
             same = mine.op is wanted.op or (
                 isinstance(mine.op, Op) and isinstance(wanted.op, Op) and mine.op.name == wanted.op.name
             )
-        given, asked = operands_of(mine), operands_of(wanted)
-        if not same or len(given) != len(asked):
+        operands, asked = operands_of(mine), operands_of(wanted)
+        if not same or len(operands) != len(asked):
             raise MismatchError(f"{shown(mine)} is computed where {shown(wanted)} is described")
         before = dict(self.places)
         try:
-            for a, b in zip(given, asked, strict=True):
+            for a, b in zip(operands, asked, strict=True):
                 self.value(a, b)
         except MismatchError:
             if not (isinstance(wanted, _EITHER_WAY) and is_integer(wanted.dtype)):
                 raise
             self.places = before
-            for a, b in zip(reversed(given), asked, strict=True):
+            for a, b in zip(reversed(operands), asked, strict=True):
                 self.value(a, b)
 
 

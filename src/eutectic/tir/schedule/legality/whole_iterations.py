@@ -38,8 +38,8 @@ def _conditions(loop: For) -> Iterator[PrimExpr]:
         if isinstance(stmt, BlockRealize):
             bound = {axis.var: value for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True)}
             chosen = [with_values(part, bound) for part in _choices(stmt.block.body)]
-            found = (*conjuncts(stmt.predicate), *(part for item in chosen for part in conjuncts(item)))
-            yield from (part for part in found if loop.loop_var in variables(part))
+            conditions = (*conjuncts(stmt.predicate), *(part for item in chosen for part in conjuncts(item)))
+            yield from (part for part in conditions if loop.loop_var in variables(part))
 
 
 def _choices(body: Stmt) -> list[PrimExpr]:

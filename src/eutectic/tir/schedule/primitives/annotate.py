@@ -33,9 +33,9 @@ def annotate(edit: Edit, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val:
     """
     site = edit.site(block_or_loop)
     value = _plain(edit, ann_val)
-    found = objection(ann_key, value, "block" if isinstance(site, BlockSite) else "loop")
-    if found is not None:
-        edit.refuse(site, f"annotate: {found.message}", help=found.help)
+    problem = objection(ann_key, value, "block" if isinstance(site, BlockSite) else "loop")
+    if problem is not None:
+        edit.refuse(site, f"annotate: {problem.message}", help=problem.help)
     _set_annotations(edit, site, merge_attrs(_annotations(site), {ann_key: value}))
 
 
@@ -52,15 +52,15 @@ def unannotate(edit: Edit, block_or_loop: BlockRV | LoopRV, ann_key: str) -> Non
         ScheduleError: the loop or block is gone, or has no such hint.
     """
     site = edit.site(block_or_loop)
-    found = _annotations(site)
-    if ann_key not in found:
-        keys = ", ".join(found.keys()) or "none"
+    hints = _annotations(site)
+    if ann_key not in hints:
+        keys = ", ".join(hints.keys()) or "none"
         edit.refuse(
             site,
             f"unannotate: there is no annotation {ann_key}; there are: {keys}",
-            help=did_you_mean(ann_key, found.keys()),
+            help=did_you_mean(ann_key, hints.keys()),
         )
-    _set_annotations(edit, site, drop_attr(found, ann_key))
+    _set_annotations(edit, site, drop_attr(hints, ann_key))
 
 
 @primitive
@@ -95,10 +95,10 @@ def storage_align(edit: Edit, block: BlockLike, buffer_index: int, axis: int, fa
     if buffer.strides:
         message = f"storage_align: buffer {buffer.name} has strides of its own, which lowering keeps"
         edit.refuse(site, message, help="cache_write it first, and align the cache")
-    found = _annotations(site)
+    hints = _annotations(site)
     wanted = (buffer_index, axis % rank, factor, offset)
-    listed = tuple(item for item in found.get(ALIGNMENT, ()) if tuple(item[:2]) != wanted[:2])
-    _set_annotations(edit, site, merge_attrs(found, {ALIGNMENT: (*listed, wanted)}))
+    listed = tuple(item for item in hints.get(ALIGNMENT, ()) if tuple(item[:2]) != wanted[:2])
+    _set_annotations(edit, site, merge_attrs(hints, {ALIGNMENT: (*listed, wanted)}))
 
 
 def _annotations(site: BlockSite | LoopSite) -> DictAttrs:

@@ -52,6 +52,6 @@ def add_unit_loop(edit: Edit, block_or_loop: BlockRV | LoopRV) -> LoopRV:
     site = edit.site(block_or_loop)
     if not site.above:
         edit.refuse(site, "add_unit_loop: the root of a function has nothing around it", help="choose a block inside")
-    made = For(Var("u", "int32"), IntImm("int32", 0), IntImm("int32", 1), "serial", site.stmt)
-    edit.replace(site.function, {site.stmt: made})
-    return edit.loop_rv(site.function, made)
+    loop = For(Var("u", "int32"), IntImm("int32", 0), IntImm("int32", 1), "serial", site.stmt)
+    edit.replace(site.function, {site.stmt: loop})
+    return edit.loop_rv(site.function, loop)

@@ -56,16 +56,16 @@ def cache_read(
     site = edit.block(block)
     buffer = read_buffer(edit, site, read_buffer_index)
     scope = scope_for(edit, site, storage_scope)
-    found = known_accesses(edit, scope)
+    accesses = known_accesses(edit, scope)
     consumers = [site, *(edit.block(rv) for rv in consumer_blocks or ())]
     parts = parts_of(scope.block.body)
     first = min(part_of_scope(edit, scope, parts, consumer) for consumer in consumers)
-    later = [item for item in found.of(buffer.data) if part_of(parts, item) >= first]
+    later = [item for item in accesses.of(buffer.data) if part_of(parts, item) >= first]
     require_one_name(edit, site, scope, buffer, later)
     if any(item.is_write for item in later):
         message = f"cache_read: buffer {buffer.name} is written where the copy would be read"
         edit.refuse(site, message, help="the copy would not see what is written")
-    _require_whole(edit, site, scope, buffer, [i for i in found.of(buffer.data) if part_of(parts, i) < first])
+    _require_whole(edit, site, scope, buffer, [i for i in accesses.of(buffer.data) if part_of(parts, i) < first])
     cache = like(buffer, f"{buffer.name}_{storage_scope.replace('.', '_')}", storage_scope)
     copy, copier = _copy(edit, scope.function, buffer, cache, cache.name)
     chosen: Sequence[Stmt] = [c.stmt for c in consumers] if consumer_blocks is not None else parts[first:]
@@ -111,10 +111,10 @@ def cache_write(
         edit.refuse(site, "cache_write: consumer_blocks are not taken", help="cache_read for the consumers afterwards")
     buffer = written_buffer(edit, site, write_buffer_index)
     scope = scope_for(edit, site, storage_scope)
-    found = known_accesses(edit, scope)
+    accesses = known_accesses(edit, scope)
     parts = parts_of(scope.block.body)
     place = part_of_scope(edit, scope, parts, site)
-    inside = [item for item in found.of(buffer.data) if part_of(parts, item) == place]
+    inside = [item for item in accesses.of(buffer.data) if part_of(parts, item) == place]
     require_one_name(edit, site, scope, buffer, inside)
     _require_whole(edit, site, scope, buffer, inside, always=True)
     for read in (item for item in inside if not item.is_write):
@@ -137,11 +137,11 @@ def scope_for(edit: Edit, site: BlockSite, storage_scope: str) -> BlockSite:
 def part_of_scope(edit: Edit, scope: BlockSite, parts: Sequence[Stmt], site: BlockSite) -> int:
     """Which part of the body of a scope a block is in."""
     line = (*site.above, site.stmt)
-    found = next((number for number, part in enumerate(parts) if any(part is item for item in line)), None)
-    if found is None:
+    place = next((number for number, part in enumerate(parts) if any(part is item for item in line)), None)
+    if place is None:
         message = f"{edit.name}: block {site.block.name_hint} is not in the same scope as the others"
         edit.refuse([scope, site], message, help="choose consumers directly in one block")
-    return found
+    return place
 
 
 def _inside(part: Stmt, changes: dict[Stmt, Stmt]) -> dict[Stmt, Stmt]:
@@ -170,8 +170,8 @@ def _require_whole(
     func = edit.state.function(scope.function)
     if not always and any(buffer is param for param in func.buffer_map.values()):
         return
-    given = context_of([*scope.above, scope.stmt])
-    if not any(item.is_write and writes_all(item, whole(buffer), None, given) for item in items):
+    context = context_of([*scope.above, scope.stmt])
+    if not any(item.is_write and writes_all(item, whole(buffer), None, context) for item in items):
         message = f"{edit.name}: it is not proved that all of {buffer.name} is written before it would be copied"
         help = "the copy is of the whole buffer, which one block must write: copy before loop_partition"
         edit.refuse(site, message, help=help)
@@ -192,8 +192,8 @@ def _is_before(write: Access, read: Access, scope: BlockSite) -> bool:
     if not in_init or read_in_init:
         return False
     loops = [item for item in around if isinstance(item, For)]
-    given = context_of([*scope.above])
-    return writes_all(write, region_of(read), None, given) and not late(write, read, loops, scope.above)
+    context = context_of([*scope.above])
+    return writes_all(write, region_of(read), None, context) and not late(write, read, loops, scope.above)
 
 
 def _copy(edit: Edit, function: str, source: Buffer, target: Buffer, name: str) -> tuple[Stmt, Block]:
@@ -218,6 +218,6 @@ def _copy(edit: Edit, function: str, source: Buffer, target: Buffer, name: str) 
 def insert_cache(edit: Edit, site: BlockSite, scope: BlockSite, body: Stmt, cache: Buffer) -> None:
     """Give the scope its new body, with memory for the copy."""
     block = replace(scope.block, body=body, alloc_buffers=(*scope.block.alloc_buffers, cache))
-    made = replace(scope.stmt, block=with_recomputed_regions(block))
-    require_shared(edit, site, accesses_of(made), cache, cache.scope())
-    edit.replace(scope.function, {scope.stmt: made})
+    new_scope = replace(scope.stmt, block=with_recomputed_regions(block))
+    require_shared(edit, site, accesses_of(new_scope), cache, cache.scope())
+    edit.replace(scope.function, {scope.stmt: new_scope})

@@ -92,9 +92,9 @@ def cache_inplace(edit: Edit, block: BlockLike, read_buffer_index: int, storage_
     used = accesses_of(parts[place], (*scope.above, scope.stmt)).of(buffer.data)
     require_one_name(edit, site, scope, buffer, used)
     _require_updates(edit, site, buffer, used)
-    given = _known_of(scope)
-    tile = _tile(edit, site, scope, buffer, used, given)
-    _require_all_updated(edit, site, buffer, tile, used, given)
+    context = _known_of(scope)
+    tile = _tile(edit, site, scope, buffer, used, context)
+    _require_all_updated(edit, site, buffer, tile, used, context)
     cache = like(buffer, f"{buffer.name}_{storage_scope.replace('.', '_')}", storage_scope)
     name = edit.free_block_name(scope.function, cache.name)
     load, loader = _copy(buffer, cache, tile, edit.free_block_name(scope.function, f"{name}_load"))
@@ -131,7 +131,7 @@ def _known_of(scope: BlockSite) -> PrimExpr:
 
 
 def _tile(
-    edit: Edit, site: BlockSite, scope: BlockSite, buffer: Buffer, used: Sequence[Access], given: PrimExpr
+    edit: Edit, site: BlockSite, scope: BlockSite, buffer: Buffer, used: Sequence[Access], context: PrimExpr
 ) -> _Tile:
     """The box around all accesses, without what is outside of the buffer."""
     analyzer = analyzer_for(scope)
@@ -141,9 +141,9 @@ def _tile(
     spans = [span_of(item.indices, item, {}) for item in used]
     ends: list[Interval] = []
     for number in range(len(buffer.shape)):
-        found = [span[number] for span in spans]
-        known = [item for item in found if item is not None]
-        if len(known) < len(found) or not known:
+        intervals = [span[number] for span in spans]
+        known = [item for item in intervals if item is not None]
+        if len(known) < len(intervals) or not known:
             message = f"cache_inplace: which elements of {buffer.name} are updated is not known along axis {number}"
             edit.refuse(site, message, help="indices must be affine, in loops with affine bounds")
         whole = known[0]
@@ -161,17 +161,17 @@ def _tile(
     for index, extent in zip(box.indices, buffer.shape, strict=True):
         for condition in (compare(LE, 0, index), compare(LT, index, extent)):
             outside = Region((), box.region.iters, logical_not(condition))
-            if not is_empty(outside, given):
+            if not is_empty(outside, context):
                 inside = logical_and(inside, analyzer.simplify(condition))
     return replace(box, inside=inside)
 
 
 def _require_all_updated(
-    edit: Edit, site: BlockSite, buffer: Buffer, tile: _Tile, used: Sequence[Access], given: PrimExpr
+    edit: Edit, site: BlockSite, buffer: Buffer, tile: _Tile, used: Sequence[Access], context: PrimExpr
 ) -> None:
     """The tile is what is updated, no less and no more."""
-    outside = [item for item in used if None in item.indices or not covers(tile.region, region_of(item), given)]
-    complete = any(item.is_write and writes_all(item, tile.region, None, given) for item in used)
+    outside = [item for item in used if None in item.indices or not covers(tile.region, region_of(item), context)]
+    complete = any(item.is_write and writes_all(item, tile.region, None, context) for item in used)
     if outside or not complete:
         message = (
             f"cache_inplace: it is not proved that block {site.block.name_hint} updates all of a tile of {buffer.name}"

@@ -67,13 +67,13 @@ def compute_at(edit: Edit, block: BlockLike, loop: LoopRV, preserve_unit_loops: 
     if not move.parts[0] < move.parts[1]:
         message = f"compute_at: loop {_loop(move)} does not come after block {_block(move)}"
         edit.refuse(move.sites, message, help="choose a loop around the readers of its results")
-    form = require_complete(edit, move.block, move.old_loops, move.given)
+    form = require_complete(edit, move.block, move.old_loops, move.context)
     reads = _reads(edit, move, form)
     _require_inputs(edit, move)
     place = _place(edit, move, reads, index)
-    made, loops = nest_under(move, _wanted(move, form, reads), preserve_unit_loops)
-    require_known_points(edit, move, made, loops)
-    new = placed(edit, move, made, loops, place)
+    moved, loops = nest_under(move, _wanted(move, form, reads), preserve_unit_loops)
+    require_known_points(edit, move, moved, loops)
+    new = placed(edit, move, moved, loops, place)
     _require_cover(edit, move, form, new)
     edit.replace(move.scope.function, {move.scope.stmt: new.scope})
 
@@ -88,12 +88,12 @@ def _loop(move: Move) -> str:
 
 def _reads(edit: Edit, move: Move, form: Complete) -> list[Access]:
     """All reads of the results, which must be under the loop."""
-    found: list[Access] = []
+    reads: list[Access] = []
     for buffer in form.results:
         if buffer not in move.scope.block.alloc_buffers:
             message = f"compute_at: buffer {buffer.name} is not allocated in the block around {_block(move)}"
             edit.refuse(move.block, message, help="results that are needed outside stay where they are computed")
-        for item in move.found.of(buffer.data):
+        for item in move.accesses.of(buffer.data):
             if move.own(item):
                 continue
             sites = [*move.sites, *_block_of(edit, move, item)]
@@ -103,11 +103,11 @@ def _reads(edit: Edit, move: Move, form: Complete) -> list[Access]:
             if not move.under(item):
                 message = f"compute_at: buffer {buffer.name} is read outside of loop {_loop(move)}"
                 edit.refuse(sites, message, help="choose a loop around all readers")
-            found.append(item)
-    if not found:
+            reads.append(item)
+    if not reads:
         message = f"compute_at: nothing under loop {_loop(move)} reads what block {_block(move)} writes"
         edit.refuse(move.sites, message, help="choose a loop around the readers of its results")
-    return found
+    return reads
 
 
 def _block_of(edit: Edit, move: Move, access: Access) -> list[BlockSite]:
@@ -119,10 +119,10 @@ def _block_of(edit: Edit, move: Move, access: Access) -> list[BlockSite]:
 
 def _require_inputs(edit: Edit, move: Move) -> None:
     """What the block reads is not written until the end of the part that the loop is in."""
-    inputs = [item for item in move.found.items if move.own(item) and not item.is_write]
+    inputs = [item for item in move.accesses.items if move.own(item) and not item.is_write]
     for write in (item for item in move.between() if item.is_write):
         for read in inputs:
-            if may_meet(write, read, move.fixed, move.fixed, move.given):
+            if may_meet(write, read, move.fixed, move.fixed, move.context):
                 message = (
                     f"compute_at: buffer {read.buffer.name}, which block {_block(move)} reads, is written before "
                     f"the end of loop {_loop(move)}"
@@ -147,7 +147,7 @@ def _wanted(move: Move, form: Complete, reads: list[Access]) -> dict[Var, Interv
     analyzer = analyzer_for(move.loop, move.loop.stmt)
     fixed = fixed_loops([*move.loop.above, move.loop.stmt])
     axes = [axis.var for axis in move.block.block.iter_vars]
-    found: dict[Var, Interval] = {}
+    wanted: dict[Var, Interval] = {}
     unknown: set[Var] = set()
     for buffer in form.results:
         write = next(item for item in form.accesses.of(buffer.data) if item.is_write)
@@ -162,9 +162,9 @@ def _wanted(move: Move, form: Complete, reads: list[Access]) -> dict[Var, Interv
                 if part is None or part[0].dtype != solved[0].dtype:
                     unknown.add(solved[0])
                 else:
-                    known = found.get(solved[0])
-                    found[solved[0]] = part if known is None else joined(known, part, analyzer, union=True)
-    return {var: span for var, span in found.items() if var not in unknown}
+                    known = wanted.get(solved[0])
+                    wanted[solved[0]] = part if known is None else joined(known, part, analyzer, union=True)
+    return {var: span for var, span in wanted.items() if var not in unknown}
 
 
 def _shifted(span: Interval | None, by: PrimExpr) -> Interval | None:
@@ -173,24 +173,24 @@ def _shifted(span: Interval | None, by: PrimExpr) -> Interval | None:
 
 def _require_cover(edit: Edit, move: Move, form: Complete, new: Placed) -> None:
     """Under the loop all that is read was written before, and iterations that run at once do not meet."""
-    found = accesses_of(new.scope, move.scope.above)
+    accesses = accesses_of(new.scope, move.scope.above)
     outside = (*move.loop.above, new.loop)
-    fixed, given = fixed_loops(outside), context_of([*move.loop.above, move.loop.stmt])
+    fixed, context = fixed_loops(outside), context_of([*move.loop.above, move.loop.stmt])
     for buffer in form.results:
-        used = found.of(buffer.data)
+        used = accesses.of(buffer.data)
         writes = [item for item in used if item.is_write]
         proved: set[int] = set()
         for read in (item for item in used if not new.own(item)):
             region = region_of(_inside(read, buffer), fixed)
             known = None not in read.indices and id(read) not in proved
-            if not (known and any(writes_all(write, region, fixed, given) for write in writes)):
+            if not (known and any(writes_all(write, region, fixed, context) for write in writes)):
                 message = (
                     f"compute_at: it is not proved that block {_block(move)} would write all elements of "
                     f"{buffer.name} that are read under loop {_loop(move)}"
                 )
                 edit.refuse(move.sites, message, help="indices and predicates must be affine")
-        require_shared(edit, move.block, found, buffer, buffer.scope())
-    require_no_races(edit, move, new, found)
+        require_shared(edit, move.block, accesses, buffer, buffer.scope())
+    require_no_races(edit, move, new, accesses)
 
 
 def _inside(read: Access, buffer: Buffer) -> Access:

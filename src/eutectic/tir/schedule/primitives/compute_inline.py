@@ -59,12 +59,12 @@ def compute_inline(edit: Edit, block: BlockLike | Sequence[BlockLike], name_valu
     edit.replace(scope.function, {scope.stmt: _finished(work, [inliner.store.buffer])})
 
 
-def _inliner(edit: Edit, site: BlockSite, scope: BlockSite, found: Accesses, named: bool) -> _Inliner:
+def _inliner(edit: Edit, site: BlockSite, scope: BlockSite, accesses: Accesses, named: bool) -> _Inliner:
     """What puts the values of a block in the place of loads, when that is legal."""
     store = elementwise(edit, site)
     local_buffer(edit, site, scope, store.buffer)
     axes = axes_from_indices(edit, site, store.indices, "that it is stored at in")
-    _require_inlinable(edit, site, scope, store, found)
+    _require_inlinable(edit, site, scope, store, accesses)
     return _Inliner(store, axes, site.block, named)
 
 
@@ -73,12 +73,12 @@ def _inline_all(edit: Edit, sites: Sequence[BlockSite], named: bool) -> None:
     if not sites:
         edit.refuse(None, "compute_inline: no block is given")
     scope = scope_of(edit, sites[0])
-    found = known_accesses(edit, scope)
+    accesses = known_accesses(edit, scope)
     parts = parts_of(scope.block.body)
     places = {_own_part(edit, site, scope, parts): site for site in sites}
-    waiting = {place: _inliner(edit, site, scope, found, named) for place, site in places.items()}
+    waiting = {place: _inliner(edit, site, scope, accesses, named) for place, site in places.items()}
     for place, site in places.items():
-        _require_unchanged(edit, site, waiting[place].store, found)
+        _require_unchanged(edit, site, waiting[place].store, accesses)
     left = {place: part for place, part in enumerate(parts) if place not in places}
     if not left:
         edit.refuse(sites, "compute_inline: nothing would be left in the block around", help="keep what is read last")
@@ -117,11 +117,11 @@ def _own_part(edit: Edit, site: BlockSite, scope: BlockSite, parts: Sequence[Stm
     return place
 
 
-def _require_unchanged(edit: Edit, site: BlockSite, store: BufferStore, found: Accesses) -> None:
+def _require_unchanged(edit: Edit, site: BlockSite, store: BufferStore, accesses: Accesses) -> None:
     """What a block reads is not written from it on, so that it may be computed wherever its readers go."""
-    at = next(k for k, item in enumerate(found.items) if item.stmt is store and item.is_write)
-    inputs = {item.buffer.data for item in found.items if item.stmt is store and not item.is_write}
-    late = next((item for item in found.items[at:] if item.is_write and item.buffer.data in inputs), None)
+    at = next(k for k, item in enumerate(accesses.items) if item.stmt is store and item.is_write)
+    inputs = {item.buffer.data for item in accesses.items if item.stmt is store and not item.is_write}
+    late = next((item for item in accesses.items[at:] if item.is_write and item.buffer.data in inputs), None)
     if late is not None:
         message = (
             f"compute_inline: buffer {late.buffer.name}, which block {site.block.name_hint} reads, is written later"
@@ -129,14 +129,14 @@ def _require_unchanged(edit: Edit, site: BlockSite, store: BufferStore, found: A
         edit.refuse(site, message, help="inline it by itself")
 
 
-def _require_inlinable(edit: Edit, site: BlockSite, scope: BlockSite, store: BufferStore, found: Accesses) -> None:
+def _require_inlinable(edit: Edit, site: BlockSite, scope: BlockSite, store: BufferStore, accesses: Accesses) -> None:
     name, buffer = site.block.name_hint, store.buffer
-    used = found.of(buffer.data)
+    used = accesses.of(buffer.data)
     writes = [item for item in used if item.is_write]
     if len(writes) != 1 or any(item.buffer is not buffer for item in used):
         message = f"compute_inline: buffer {buffer.name} has other writers than block {name}, or another name"
         edit.refuse(site, message, help="only what one block computes can be inlined")
-    inputs = {item.buffer.data for item in found.items if item.stmt is store and not item.is_write}
+    inputs = {item.buffer.data for item in accesses.items if item.stmt is store and not item.is_write}
     for read in (item for item in used if not item.is_write):
         sites = [site, *_reader(edit, scope, read)]
         require_closed(edit, site, shared(writes[0], read)[0])
@@ -146,7 +146,7 @@ def _require_inlinable(edit: Edit, site: BlockSite, scope: BlockSite, store: Buf
                 "that is read"
             )
             edit.refuse(sites, message, help="a reader must come after the whole of what it reads")
-        for item in between(found, writes[0], read):
+        for item in between(accesses, writes[0], read):
             if item.is_write and item.buffer.data in inputs:
                 message = (
                     f"compute_inline: buffer {item.buffer.name}, which block {name} reads, is written before "
@@ -196,19 +196,19 @@ class _Inliner(RegionRecomputer):
                 names[place] = (Var(self.store.buffer.name, item.dtype), self._value(item))
             return names[place][0]
 
-        made = rewrite_expr(expr, change)
+        inlined = rewrite_expr(expr, change)
         for var, value in names.values():
-            made = Let(var, value, made)
-        return made
+            inlined = Let(var, value, inlined)
+        return inlined
 
     def _reads(self, expr: PrimExpr) -> list[BufferLoad]:
         """Loads of the buffer; none where a place depends on another load of it, or on what is named inside."""
         parts = list(post_order(expr))
         uses = (*(child for item in parts for child in children(item)), expr)  # a load that is shared is used twice
-        found = [item for item in uses if isinstance(item, BufferLoad) and item.buffer is self.store.buffer]
-        apart: set[int] = {id(item) for item in found} | {id(item.var) for item in parts if isinstance(item, Let)}
-        places = (part for load in found for index in load.indices for part in post_order(index))
-        return [] if any(id(part) in apart for part in places) else found
+        loads = [item for item in uses if isinstance(item, BufferLoad) and item.buffer is self.store.buffer]
+        apart: set[int] = {id(item) for item in loads} | {id(item.var) for item in parts if isinstance(item, Let)}
+        places = (part for load in loads for index in load.indices for part in post_order(index))
+        return [] if any(id(part) in apart for part in places) else loads
 
     def _value(self, load: BufferLoad) -> PrimExpr:
         values: dict[Var, PrimExpr] = dict(self.points)

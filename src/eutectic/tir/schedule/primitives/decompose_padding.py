@@ -68,24 +68,24 @@ def decompose_padding(edit: Edit, block: BlockLike, loop: LoopRV) -> BlockRV:
         for i in range(6): B[i] = 0
         for i in range(4): B[i + 1] = A[i]
     """
-    found = padding_of(edit, edit.block(block), edit.loop(loop))
-    require_alone(edit, found)
-    require_safe_border(edit, found)
-    filler = _filler(edit, found)
-    copier, loops = _copier(edit, found)
+    padding = padding_of(edit, edit.block(block), edit.loop(loop))
+    require_alone(edit, padding)
+    require_safe_border(edit, padding)
+    filler = _filler(edit, padding)
+    copier, loops = _copier(edit, padding)
     fill: Stmt = filler
-    for item in reversed(found.loops):
+    for item in reversed(padding.loops):
         fill = replace(item, body=fill, thread_binding=_tag(item))
     fill = substitute(fill, {}, rename=True)
     inner = fill
     while isinstance(inner, For):
         inner = inner.body
     assert isinstance(inner, BlockRealize)
-    edit.replace(found.site.function, {found.site.stmt: copier})
-    _trim(edit, found, loops)
-    again = edit.state.index(found.site.function).loops[found.around.stmt.loop_var].stmt
-    edit.replace(found.site.function, {again: seq(fill, again)})
-    return edit.block_rv(found.site.function, inner.block)
+    edit.replace(padding.site.function, {padding.site.stmt: copier})
+    _trim(edit, padding, loops)
+    again = edit.state.index(padding.site.function).loops[padding.around.stmt.loop_var].stmt
+    edit.replace(padding.site.function, {again: seq(fill, again)})
+    return edit.block_rv(padding.site.function, inner.block)
 
 
 class _Possible(Exception):
@@ -118,28 +118,28 @@ def can_decompose_padding(schedule: Performs, block: BlockLike, loop: LoopRV) ->
 # ---- what comes of it
 
 
-def _filler(edit: Edit, found: Padding) -> BlockRealize:
+def _filler(edit: Edit, padding: Padding) -> BlockRealize:
     """The block that fills, at the same points as the one there is; its axes are the old ones."""
-    block = found.site.block
-    name = edit.free_block_name(found.site.function, f"{found.name}_pad_const")
+    block = padding.site.block
+    name = edit.free_block_name(padding.site.function, f"{padding.name}_pad_const")
     fresh = [IterVar(axis.dom, Var(axis.var.name, axis.var.dtype), axis.iter_type) for axis in block.iter_vars]
     values: Mapping[Var, PrimExpr] = {old.var: new.var for old, new in zip(block.iter_vars, fresh, strict=True)}
-    body = substitute(replace(found.store, value=found.border), values)
-    made = Block(tuple(fresh), (), (), name, body)
-    return replace(found.site.stmt, block=_with_regions(made))
+    body = substitute(replace(padding.store, value=padding.border), values)
+    filler = Block(tuple(fresh), (), (), name, body)
+    return replace(padding.site.stmt, block=_with_regions(filler))
 
 
-def _copier(edit: Edit, found: Padding) -> tuple[BlockRealize, dict[Var, PrimExpr]]:
+def _copier(edit: Edit, padding: Padding) -> tuple[BlockRealize, dict[Var, PrimExpr]]:
     """The block that copies, and the number of iterations of the loops that are trimmed."""
-    site, analyzer = found.site, knowing_sizes(edit, found.site)
+    site, analyzer = padding.site, knowing_sizes(edit, padding.site)
     axes: list[IterVar] = []
     values: list[PrimExpr] = []
     moved: dict[Var, PrimExpr] = {}
     extents: dict[Var, PrimExpr] = {}
     conditions: list[PrimExpr] = []
     for axis, value in zip(site.block.iter_vars, site.stmt.iter_values, strict=True):
-        low, high = found.box.low.get(axis.var), found.box.high.get(axis.var)
-        loop = _own_loop(found, axis, value)
+        low, high = padding.box.low.get(axis.var), padding.box.high.get(axis.var)
+        loop = _own_loop(padding, axis, value)
         if low is None and high is None:
             axes.append(axis)
             values.append(value)
@@ -162,10 +162,10 @@ def _copier(edit: Edit, found: Padding) -> tuple[BlockRealize, dict[Var, PrimExp
         known = [part for part in conjuncts(site.stmt.predicate) if not analyzer.can_prove(part)]
     predicate = conjunction([*known, *(analyzer.simplify(item) for item in conditions)])
     body = BufferStore(
-        found.store.buffer,
-        _moved(found.inner, moved, analyzer),
-        tuple(analyzer.simplify(_moved(index, moved, analyzer)) for index in found.store.indices),
-        span=found.store.span,
+        padding.store.buffer,
+        _moved(padding.inner, moved, analyzer),
+        tuple(analyzer.simplify(_moved(index, moved, analyzer)) for index in padding.store.indices),
+        span=padding.store.span,
     )
     block = _with_regions(replace(site.block, iter_vars=tuple(axes), body=body))
     return BlockRealize(tuple(values), predicate, block), extents
@@ -176,21 +176,21 @@ def _bounds(value: PrimExpr, low: PrimExpr | None, high: PrimExpr | None) -> lis
     return at_least + ([] if high is None else [compare(LT, value, high)])
 
 
-def _own_loop(found: Padding, axis: IterVar, value: PrimExpr) -> For | None:
+def _own_loop(padding: Padding, axis: IterVar, value: PrimExpr) -> For | None:
     """The loop that runs through an axis and does nothing else, when it can be trimmed."""
-    loop = next((item for item in found.loops if item.loop_var is value), None)
+    loop = next((item for item in padding.loops if item.loop_var is value), None)
     if loop is None or axis.dom is None or loop.kind == "thread_binding":
         return None  # a thread must fill the elements that it copies
-    place = next(k for k, item in enumerate(found.site.above) if item is loop)
-    inner = found.site.above[place + 1 :]
+    place = next(k for k, item in enumerate(padding.site.above) if item is loop)
+    inner = padding.site.above[place + 1 :]
     if not all(isinstance(item, For) for item in inner):
         return None  # other statements run as often as before
-    site, var = found.site, loop.loop_var
+    site, var = padding.site, loop.loop_var
     used = [site.stmt.predicate, *(v for v in site.stmt.iter_values if v is not value)]
     used += [end for item in inner if isinstance(item, For) for end in (item.min, item.extent)]
     if any(var in variables(expr) for expr in used) or sum(v is value for v in site.stmt.iter_values) > 1:
         return None
-    analyzer = analyzer_for(found.site)
+    analyzer = analyzer_for(padding.site)
     same = analyzer.can_prove_equal(loop.min, axis.dom.min) and analyzer.can_prove_equal(loop.extent, axis.dom.extent)
     return loop if same else None
 
@@ -199,14 +199,14 @@ def _moved(expr: PrimExpr, moved: Mapping[Var, PrimExpr], analyzer: Analyzer) ->
     """An expression with axes that begin at zero; indices are simplified."""
     if not moved:
         return expr
-    made = with_values(expr, moved)
+    shifted = with_values(expr, moved)
 
     def change(item: PrimExpr) -> PrimExpr | None:
         if not isinstance(item, BufferLoad):
             return None
         return replace(item, indices=tuple(i if reads_memory(i) else analyzer.simplify(i) for i in item.indices))
 
-    return rewrite_expr(made, change)
+    return rewrite_expr(shifted, change)
 
 
 def _with_regions(block: Block) -> Block:
@@ -214,12 +214,12 @@ def _with_regions(block: Block) -> Block:
     return replace(block, reads=reads, writes=writes)
 
 
-def _trim(edit: Edit, found: Padding, extents: Mapping[Var, PrimExpr]) -> None:
-    for loop in reversed(found.loops):
+def _trim(edit: Edit, padding: Padding, extents: Mapping[Var, PrimExpr]) -> None:
+    for loop in reversed(padding.loops):
         if loop.loop_var in extents:
-            now = edit.state.index(found.site.function).loops[loop.loop_var].stmt
+            now = edit.state.index(padding.site.function).loops[loop.loop_var].stmt
             extent = extents[loop.loop_var]
-            edit.replace(found.site.function, {now: replace(now, min=IntImm(extent.dtype, 0), extent=extent)})
+            edit.replace(padding.site.function, {now: replace(now, min=IntImm(extent.dtype, 0), extent=extent)})
 
 
 def _tag(loop: For) -> str | None:

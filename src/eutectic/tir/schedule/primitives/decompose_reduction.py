@@ -53,9 +53,9 @@ def decompose_reduction(edit: Edit, block: BlockLike, loop: LoopRV) -> BlockRV:
     init = _legal(edit, site, around)
     inside = _inside(edit, site, around)
     first, loops, names = _reduction_init(edit, site, inside, init)
-    found = accesses_of(around.stmt, around.above)
-    _require_independent(edit, site, around, found, init)
-    _require_same_elements(edit, site, around, inside, found, init, names, first.predicate)
+    accesses = accesses_of(around.stmt, around.above)
+    _require_independent(edit, site, around, accesses, init)
+    _require_same_elements(edit, site, around, inside, accesses, init, names, first.predicate)
     update = replace(site.block, name_hint=f"{site.block.name_hint}_update", init=None)
     reads, writes = block_access(update)
     update = replace(update, reads=reads, writes=writes)
@@ -149,19 +149,19 @@ def _reduction_init(
     axes = [IterVar(axis.dom, Var(axis.var.name, axis.var.dtype), axis.iter_type) for axis, _ in spatial]
     inner = {old.var: new.var for (old, _), new in zip(spatial, axes, strict=True)}
     body = substitute(init, dict(inner), rename=True)
-    made = Block(tuple(axes), (), (), f"{site.block.name_hint}_init", body)
-    reads, writes = block_access(made)
-    made = replace(made, reads=reads, writes=writes)
-    return BlockRealize(tuple(renamed(value) for _, value in spatial), predicate, made), loops, names
+    block = Block(tuple(axes), (), (), f"{site.block.name_hint}_init", body)
+    reads, writes = block_access(block)
+    block = replace(block, reads=reads, writes=writes)
+    return BlockRealize(tuple(renamed(value) for _, value in spatial), predicate, block), loops, names
 
 
-def _require_independent(edit: Edit, site: BlockSite, around: LoopSite, found: Accesses, init: Stmt) -> None:
+def _require_independent(edit: Edit, site: BlockSite, around: LoopSite, accesses: Accesses, init: Stmt) -> None:
     """What the init writes is not touched by others in the loop, and what it reads is not written there."""
     name = site.block.name_hint
-    if found.opaque:
+    if accesses.opaque:
         edit.refuse([site, around], f"decompose_reduction: something in loop {around.stmt.loop_var.name} has effects")
     own = accesses_of(init, (*site.above, site.stmt))
-    for item in found.items:
+    for item in accesses.items:
         mine = any(x is site.stmt for x in item.above)
         if not mine and item.buffer.data in own.written:
             message = f"decompose_reduction: {item.buffer.name} is accessed in the loop outside of block {name}"
@@ -171,7 +171,7 @@ def _require_independent(edit: Edit, site: BlockSite, around: LoopSite, found: A
                 f"decompose_reduction: {item.buffer.name}, which the init of block {name} reads, is written in the loop"
             )
             edit.refuse([site, around], message)
-    if own.written & found.private:
+    if own.written & accesses.private:
         edit.refuse([site, around], f"decompose_reduction: block {name} writes a buffer that is allocated in the loop")
 
 
@@ -180,29 +180,29 @@ def _require_same_elements(
     site: BlockSite,
     around: LoopSite,
     inside: Sequence[For],
-    found: Accesses,
+    accesses: Accesses,
     init: Stmt,
     names: Mapping[Var, Var],
     predicate: PrimExpr,
 ) -> None:
     """The new block stores what the init does, each element once and before its updates."""
     stores = {id(stmt) for stmt, _ in walk(init) if isinstance(stmt, BufferStore)}
-    given = conjunction(
+    context = conjunction(
         [context_of(around.above), *(compare(GT, loop.extent, 0) for loop in inside if loop.loop_var not in names)]
     )
-    for write in (item for item in found.items if item.is_write and id(item.stmt) in stores):
+    for write in (item for item in accesses.items if item.is_write and id(item.stmt) in stores):
         name = write.buffer.name
-        if not write.exact or None in write.indices or not writes_once(write, given=given):
+        if not write.exact or None in write.indices or not writes_once(write, given=context):
             message = f"decompose_reduction: it is not proved that the init stores each element of {name} once"
             edit.refuse([site, around], message, help="loops that only repeat the reduction must stay outside")
-        for update in found.of(write.buffer.data):
+        for update in accesses.of(write.buffer.data):
             if id(update.stmt) not in stores and late(write, update, inside, around.above):
                 message = (
                     f"decompose_reduction: an element of {name} could be updated before its initial value is stored"
                 )
                 edit.refuse([site, around], message)
         new, old = _new_region(write, names, inside, predicate), region_of(write)
-        if not (covers(old, new, given) and covers(new, old, given)):
+        if not (covers(old, new, context) and covers(new, old, context)):
             message = (
                 f"decompose_reduction: it is not proved that the same elements of {name} are stored before the loop"
             )

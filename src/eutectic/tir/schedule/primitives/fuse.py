@@ -59,9 +59,9 @@ def fuse(edit: Edit, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV
         digit = rest if number == 0 else floormod(rest, loop.extent)
         values[loop.loop_var] = add(loop.min, digit)
         rest = floordiv(rest, loop.extent)
-    made = For(fresh, IntImm(dtype, 0), extent, kind, olds[-1].body, span=olds[0].span)
-    body = reindexed(olds[-1].body, values, first, [made], preserve_unit_iters)
-    edit.replace(first.function, {olds[0]: replace(made, body=body)})
+    fused = For(fresh, IntImm(dtype, 0), extent, kind, olds[-1].body, span=olds[0].span)
+    body = reindexed(olds[-1].body, values, first, [fused], preserve_unit_iters)
+    edit.replace(first.function, {olds[0]: replace(fused, body=body)})
     if any((first.function, loop.loop_var) in edit.relies for loop in olds):
         edit.relies.add((first.function, fresh))
-    return edit.loop_rv(first.function, made)
+    return edit.loop_rv(first.function, fused)

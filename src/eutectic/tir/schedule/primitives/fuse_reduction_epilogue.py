@@ -72,56 +72,58 @@ def fuse_reduction_epilogue(
     if mode != "exact" and reassociate:
         edit.refuse(None, f"fuse_reduction_epilogue: mode {mode!r} does not take reassociate")
     edit.unsaid |= {name for name, usual in (("mode", mode == "exact"), ("reassociate", not reassociate)) if usual}
-    found = epilogue_of(edit, reduction, block)
+    epilogue = epilogue_of(edit, reduction, block)
     if mode == "per_iteration":
         edit.keeps_results = edit.keeps_sums = False
-        _step_by_step(edit, found)
-    elif _begins_with_term(found, reassociate):
-        edit.keeps_results = is_integer(found.result.dtype)
-        term = bias_of(found.store.value, found.result)
+        _step_by_step(edit, epilogue)
+    elif _begins_with_term(epilogue, reassociate):
+        edit.keeps_results = is_integer(epilogue.result.dtype)
+        term = bias_of(epilogue.store.value, epilogue.result)
         assert term is not None
-        _without_epilogue(edit, found, _stored_in(found, found.in_reduction(term)), keep=False)
+        _without_epilogue(edit, epilogue, _stored_in(epilogue, epilogue.in_reduction(term)), keep=False)
     else:
-        _after_the_loops(edit, found)
+        _after_the_loops(edit, epilogue)
 
 
-def _begins_with_term(found: Epilogue, reassociate: bool) -> bool:
+def _begins_with_term(epilogue: Epilogue, reassociate: bool) -> bool:
     """Whether the sum may begin with what the epilogue adds."""
-    dtype = found.result.dtype
+    dtype = epilogue.result.dtype
     allowed = dtype in _REASSOCIATED if is_float(dtype) and reassociate else is_integer(dtype) and dtype != "bool"
-    added = is_sum_from_zero(found.init, found.update) and bias_of(found.store.value, found.result) is not None
-    return allowed and added and _goes_away(found)
+    added = (
+        is_sum_from_zero(epilogue.init, epilogue.update) and bias_of(epilogue.store.value, epilogue.result) is not None
+    )
+    return allowed and added and _goes_away(epilogue)
 
 
-def _goes_away(found: Epilogue) -> bool:
+def _goes_away(epilogue: Epilogue) -> bool:
     """Whether the buffer of the epilogue can hold the sum, and that of the sum can go away."""
-    result, target = found.result, found.store.buffer
-    aligned = "buffer_dim_align" in found.reduction.block.annotations  # a demand on the layout of the sum
+    result, target = epilogue.result, epilogue.store.buffer
+    aligned = "buffer_dim_align" in epilogue.reduction.block.annotations  # a demand on the layout of the sum
     alike = result.dtype == target.dtype and result.scope() == target.scope()
-    return alike and not aligned and found.is_local and found.is_alone
+    return alike and not aligned and epilogue.is_local and epilogue.is_alone
 
 
 # ---- the epilogue after the loops of the reduction
 
 
-def _after_the_loops(edit: Edit, found: Epilogue) -> None:
-    goes = _goes_away(found)
-    place = found.place
-    epilogue, reduction = found.block.block, found.reduction.block
+def _after_the_loops(edit: Edit, epilogue: Epilogue) -> None:
+    goes = _goes_away(epilogue)
+    place = epilogue.place
+    block, reduction = epilogue.block.block, epilogue.reduction.block
     if goes:
-        here = BufferLoad(found.store.buffer, found.store.indices)
-        value = _with_result(found.store.value, found.result, here)
-        epilogue = with_recomputed_regions(replace(epilogue, body=replace(found.store, value=value)))
-        reduction = _stored_in(found, found.init.value)
-    values = tuple(with_values(found.values[axis.var], place.values) for axis in epilogue.iter_vars)
-    moved: Stmt = BlockRealize(values, place.predicate, epilogue)
+        here = BufferLoad(epilogue.store.buffer, epilogue.store.indices)
+        value = _with_result(epilogue.store.value, epilogue.result, here)
+        block = with_recomputed_regions(replace(block, body=replace(epilogue.store, value=value)))
+        reduction = _stored_in(epilogue, epilogue.init.value)
+    values = tuple(with_values(epilogue.values[axis.var], place.values) for axis in block.iter_vars)
+    moved: Stmt = BlockRealize(values, place.predicate, block)
     for loop in reversed(place.loops):
         moved = replace(loop, body=moved)
-    work = replaced(found.scope.stmt, taken_out(edit, found.block))
+    work = replaced(epilogue.scope.stmt, taken_out(edit, epilogue.block))
     work = replaced(work, {place.after: seq(place.after, moved)})
     if goes:
-        work = replaced(work, {}, {found.reduction.block: reduction})
-    _finish(edit, found, work, keep=not goes)
+        work = replaced(work, {}, {epilogue.reduction.block: reduction})
+    _finish(edit, epilogue, work, keep=not goes)
 
 
 def _with_result(value: PrimExpr, result: Buffer, here: PrimExpr) -> PrimExpr:
@@ -132,43 +134,45 @@ def _with_result(value: PrimExpr, result: Buffer, here: PrimExpr) -> PrimExpr:
 # ---- the epilogue within the steps of the reduction
 
 
-def _step_by_step(edit: Edit, found: Epilogue) -> None:
-    why = not_fusible(found)
+def _step_by_step(edit: Edit, epilogue: Epilogue) -> None:
+    why = not_fusible(epilogue)
     if why is not None:
-        name = found.block.block.name_hint
+        name = epilogue.block.block.name_hint
         message = f"fuse_reduction_epilogue: block {name} has no form at every step: {why}"
-        edit.refuse([found.reduction, found.block], message, help='mode="exact" takes every epilogue of one element')
-    steps = steps_of(found.in_reduction(found.store.value), found.result)
+        edit.refuse(
+            [epilogue.reduction, epilogue.block], message, help='mode="exact" takes every epilogue of one element'
+        )
+    steps = steps_of(epilogue.in_reduction(epilogue.store.value), epilogue.result)
     assert steps is not None
-    _without_epilogue(edit, found, _stored_in(found, steps.first, steps.step), keep=True)
+    _without_epilogue(edit, epilogue, _stored_in(epilogue, steps.first, steps.step), keep=True)
 
 
-def _stored_in(found: Epilogue, first: PrimExpr, step: Callable[[PrimExpr], PrimExpr] = lambda x: x) -> Block:
+def _stored_in(epilogue: Epilogue, first: PrimExpr, step: Callable[[PrimExpr], PrimExpr] = lambda x: x) -> Block:
     """The reduction in the buffer of the epilogue.
 
     Args:
-        found: Both blocks.
+        epilogue: Both blocks.
         first: What it begins with.
         step: What becomes of each updated value.
     """
-    target = found.store.buffer
-    indices = tuple(found.in_reduction(index) for index in found.store.indices)
-    value = _with_result(found.update.value, found.result, BufferLoad(target, indices))
-    made = replace(
-        found.reduction.block,
-        init=BufferStore(target, first, indices, span=found.init.span),
-        body=BufferStore(target, step(value), indices, span=found.update.span),
+    target = epilogue.store.buffer
+    indices = tuple(epilogue.in_reduction(index) for index in epilogue.store.indices)
+    value = _with_result(epilogue.update.value, epilogue.result, BufferLoad(target, indices))
+    block = replace(
+        epilogue.reduction.block,
+        init=BufferStore(target, first, indices, span=epilogue.init.span),
+        body=BufferStore(target, step(value), indices, span=epilogue.update.span),
     )
-    return with_recomputed_regions(made)
+    return with_recomputed_regions(block)
 
 
-def _without_epilogue(edit: Edit, found: Epilogue, reduction: Block, *, keep: bool) -> None:
-    work = replaced(found.scope.stmt, taken_out(edit, found.block))
-    _finish(edit, found, replaced(work, {}, {found.reduction.block: reduction}), keep=keep)
+def _without_epilogue(edit: Edit, epilogue: Epilogue, reduction: Block, *, keep: bool) -> None:
+    work = replaced(epilogue.scope.stmt, taken_out(edit, epilogue.block))
+    _finish(edit, epilogue, replaced(work, {}, {epilogue.reduction.block: reduction}), keep=keep)
 
 
-def _finish(edit: Edit, found: Epilogue, work: Stmt, *, keep: bool) -> None:
+def _finish(edit: Edit, epilogue: Epilogue, work: Stmt, *, keep: bool) -> None:
     """Put the new scope in the place of the old one, with or without the buffer of the sum."""
     assert isinstance(work, BlockRealize)
-    block = work.block if keep else without_buffer(work.block, found.result)
-    edit.replace(found.scope.function, {found.scope.stmt: replace(work, block=with_recomputed_regions(block))})
+    block = work.block if keep else without_buffer(work.block, epilogue.result)
+    edit.replace(epilogue.scope.function, {epilogue.scope.stmt: replace(work, block=with_recomputed_regions(block))})

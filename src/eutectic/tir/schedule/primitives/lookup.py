@@ -64,8 +64,8 @@ def get_producers(edit: Edit, block: BlockLike) -> list[BlockRV]:
     """
     site = edit.block(block)
     read = accesses_of(site.stmt).read
-    found = [other for other in siblings(edit, site) if accesses_of(other.stmt).written & read]
-    return [edit.block_rv(site.function, other.block) for other in found]
+    producers = [other for other in siblings(edit, site) if accesses_of(other.stmt).written & read]
+    return [edit.block_rv(site.function, other.block) for other in producers]
 
 
 @primitive
@@ -78,8 +78,8 @@ def get_consumers(edit: Edit, block: BlockLike) -> list[BlockRV]:
     """
     site = edit.block(block)
     written = accesses_of(site.stmt).written
-    found = [other for other in siblings(edit, site) if accesses_of(other.stmt).read & written]
-    return [edit.block_rv(site.function, other.block) for other in found]
+    consumers = [other for other in siblings(edit, site) if accesses_of(other.stmt).read & written]
+    return [edit.block_rv(site.function, other.block) for other in consumers]
 
 
 @primitive
@@ -93,5 +93,5 @@ def get_output_blocks(edit: Edit, scope_block: BlockLike) -> list[BlockRV]:
     site = edit.block(scope_block)
     inside = child_blocks(edit, site)
     outer = accesses_of(site.stmt)
-    found = [child for child in inside if accesses_of(child.stmt).written - outer.private]
-    return [edit.block_rv(site.function, child.block) for child in found]
+    writers = [child for child in inside if accesses_of(child.stmt).written - outer.private]
+    return [edit.block_rv(site.function, child.block) for child in writers]

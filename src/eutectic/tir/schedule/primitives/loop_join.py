@@ -50,11 +50,11 @@ def loop_join(edit: Edit, *loops: LoopRV) -> LoopRV:
     first = sites[0].stmt
     if len({site.stmt.loop_var.dtype for site in sites}) > 1:
         edit.refuse(sites, "loop_join: the loops have different dtypes", help="join loops of one dtype")
-    made = _joined(sites, Var(f"{first.loop_var.name}_j", first.loop_var.dtype))
+    joined = _joined(sites, Var(f"{first.loop_var.name}_j", first.loop_var.dtype))
     others = {site.stmt for site in sites[1:]}
-    rest = [made if part is first else part for part in around.seq if part not in others]
+    rest = [joined if part is first else part for part in around.seq if part not in others]
     edit.replace(sites[0].function, {around: seq(*rest)})
-    return edit.loop_rv(sites[0].function, made)
+    return edit.loop_rv(sites[0].function, joined)
 
 
 def _sequence(edit: Edit, sites: Sequence[LoopSite]) -> SeqStmt:

@@ -92,9 +92,9 @@ def bind(edit: Edit, loop: LoopRV, thread_axis: str | IterVar) -> None:
     _require_free_axis(edit, site, str(tag))
     old = replace(old, kind="thread_binding", thread_binding=str(tag))
     own = _require_independent(edit, site, f"bound to {tag}", old)
-    found = accesses_of(old)
-    for access in found.items:
-        if access.buffer.data not in found.private | own and are_apart(access.buffer.scope(), str(tag)):
+    accesses = accesses_of(old)
+    for access in accesses.items:
+        if access.buffer.data not in accesses.private | own and are_apart(access.buffer.scope(), str(tag)):
             message = (
                 f"bind: threads of {tag} would not share buffer {access.buffer.name} in {access.buffer.scope()} memory"
             )
@@ -104,9 +104,9 @@ def bind(edit: Edit, loop: LoopRV, thread_axis: str | IterVar) -> None:
 
 def _at_once(edit: Edit, site: LoopSite, kind: str) -> None:
     old = _serial(edit, site)
-    made = replace(old, kind=kind)
-    _require_independent(edit, site, kind, made)
-    edit.replace(site.function, {old: made})
+    changed = replace(old, kind=kind)
+    _require_independent(edit, site, kind, changed)
+    edit.replace(site.function, {old: changed})
 
 
 def _serial(edit: Edit, site: LoopSite) -> For:
@@ -118,22 +118,22 @@ def _serial(edit: Edit, site: LoopSite) -> For:
     return loop
 
 
-def _require_independent(edit: Edit, site: LoopSite, becomes: str, made: For) -> frozenset[Var]:
+def _require_independent(edit: Edit, site: LoopSite, becomes: str, changed: For) -> frozenset[Var]:
     """Refuse a loop whose iterations depend on each other.
 
     Returns:
         Memory that each iteration has for itself, when that was needed.
     """
-    found = carried(site.stmt, site.above)
-    if found is None:
+    conflict = carried(site.stmt, site.above)
+    if conflict is None:
         return frozenset()
-    own = own_memory(made, site)
+    own = own_memory(changed, site)
     if own:
-        found = carried(site.stmt, site.above, own)
-    if found is not None:
+        conflict = carried(site.stmt, site.above, own)
+    if conflict is not None:
         name = site.stmt.loop_var.name
         message = f"{edit.name}: loop {name} cannot be {becomes}, its iterations depend on each other"
-        refuse_conflict(edit, [site], found, message, help="choose a loop over whose iterations nothing is carried")
+        refuse_conflict(edit, [site], conflict, message, help="choose a loop over whose iterations nothing is carried")
     edit.relies.add((site.function, site.stmt.loop_var))
     return own
 
@@ -148,8 +148,8 @@ def own_memory(loop: For, site: LoopSite) -> frozenset[Var]:
     if loop.kind == "vectorized":
         return frozenset()
     axis = loop.thread_binding
-    found = private_buffers(site.stmt, site.above)
-    return frozenset(buffer.data for buffer in found if axis is None or are_apart(buffer.scope(), axis.thread_tag))
+    buffers = private_buffers(site.stmt, site.above)
+    return frozenset(buffer.data for buffer in buffers if axis is None or are_apart(buffer.scope(), axis.thread_tag))
 
 
 def require_still_independent(edit: Edit) -> None:
@@ -159,14 +159,14 @@ def require_still_independent(edit: Edit) -> None:
         if site is None or site.stmt.kind == "serial":
             edit.relies.discard((function, var))
             continue
-        found = carried(site.stmt, site.above, own_memory(site.stmt, site))
-        if found is not None:
+        conflict = carried(site.stmt, site.above, own_memory(site.stmt, site))
+        if conflict is not None:
             message = (
                 f"{edit.name}: iterations of the {site.stmt.kind} loop {var.name}, which have memory of their own, "
                 "would depend on each other"
             )
             refuse_conflict(
-                edit, [site], found, message, help="do this before the loop is run at once, or outside of it"
+                edit, [site], conflict, message, help="do this before the loop is run at once, or outside of it"
             )
 
 

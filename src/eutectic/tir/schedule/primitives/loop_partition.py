@@ -79,7 +79,7 @@ def loop_partition(
     taken = {block.block.name_hint for block in edit.state.index(site.function).blocks}
     begin = old.min
     own = private_buffers(old, site.above)
-    made: list[For] = []
+    parts: list[For] = []
     copies: list[dict[Buffer, Buffer]] = []
     for number, extent in enumerate(extents):
         part = For(Var(f"{old.loop_var.name}_{number}", old.loop_var.dtype), begin, extent, "serial", old.body)
@@ -91,19 +91,19 @@ def loop_partition(
             body = with_buffers(copier.stmt(body), fresh)
             copies.append(fresh)
             _rely_on_copies(edit, site.function, copier)
-        made.append(replace(part, body=body, span=old.span))
+        parts.append(replace(part, body=body, span=old.span))
         begin = analyzer_for(site).simplify(add(begin, extent))
     before = _blocks_under(edit, site)
-    edit.replace(site.function, {old: seq(*made)})
+    edit.replace(site.function, {old: seq(*parts)})
     _allocate(edit, site.function, own, copies)
     loops = edit.state.index(site.function).loops
-    for part in made:
+    for part in parts:
         after = _blocks_under(edit, loops[part.loop_var])
         _require_reduction_init(edit, site, before, after)
         for whole, some in zip(before, after, strict=True):
             if some.block.init is not None:
                 require_same_reduction_init(edit, whole, some, {old.loop_var: (part.min, part.extent)})
-    return [edit.loop_rv(site.function, item) for item in made]
+    return [edit.loop_rv(site.function, item) for item in parts]
 
 
 def _allocate(edit: Edit, function: str, own: Sequence[Buffer], copies: Sequence[Mapping[Buffer, Buffer]]) -> None:
@@ -165,14 +165,14 @@ class _WithoutLateInits(RegionRecomputer):
         for axis in stmt.block.iter_vars:
             if axis.dom is not None:
                 self.analyzer.bind(axis.var, axis.dom)
-        made = super().visit_realize(stmt)
-        assert isinstance(made, BlockRealize)
-        block = made.block
+        realize = super().visit_realize(stmt)
+        assert isinstance(realize, BlockRealize)
+        block = realize.block
         if block.init is None or not any(
-            self.is_late(*pair) for pair in zip(block.iter_vars, made.iter_values, strict=True)
+            self.is_late(*pair) for pair in zip(block.iter_vars, realize.iter_values, strict=True)
         ):
-            return made
-        return replace(made, block=with_recomputed_regions(replace(block, init=None)))
+            return realize
+        return replace(realize, block=with_recomputed_regions(replace(block, init=None)))
 
     def is_late(self, axis: IterVar, value: PrimExpr) -> bool:
         """Whether an axis of a reduction is never at its first value."""
@@ -211,9 +211,9 @@ def _is_among(edit: Edit, site: LoopSite, count: PrimExpr) -> bool:
     """Whether a number of iterations is from none to all of a loop, whatever the sizes of buffers are."""
     sizes = {var for buffer in edit.state.function(site.function).buffer_map.values() for var in _sizes(buffer)}
     bounds = [compare(GE, var, 0) for var in variables(count) & sizes]
-    given = conjunction([context_of(site.above), *bounds])
+    context = conjunction([context_of(site.above), *bounds])
     wrong = (compare(LT, count, 0), compare(GT, count, site.stmt.extent))
-    return all(is_empty(Region((count,), {}), conjunction([given, condition])) for condition in wrong)
+    return all(is_empty(Region((count,), {}), conjunction([context, condition])) for condition in wrong)
 
 
 def _sizes(buffer: Buffer) -> set[Var]:
@@ -231,12 +231,12 @@ def _given_extents(edit: Edit, site: LoopSite, factors: Sequence[int | ExprRV | 
 
 def _legal_extents(edit: Edit, site: LoopSite, factors: Sequence[int | None]) -> list[PrimExpr]:
     loop = edit.require_plain(site)
-    given = [f for f in factors if f is not None]
-    name, dtype, total = loop.loop_var.name, loop.loop_var.dtype, sum(given)
-    if not factors or any(f <= 0 for f in given):
+    numbers = [f for f in factors if f is not None]
+    name, dtype, total = loop.loop_var.name, loop.loop_var.dtype, sum(numbers)
+    if not factors or any(f <= 0 for f in numbers):
         message = f"loop_partition: factors {list(factors)} are not all positive"
         edit.refuse(site, message, help="give at least one, all positive")
-    if len(factors) - len(given) > 1:
+    if len(factors) - len(numbers) > 1:
         message = f"loop_partition: two of the factors {list(factors)} are None"
         edit.refuse(site, message, help="leave out at most one")
     analyzer = analyzer_for(site)

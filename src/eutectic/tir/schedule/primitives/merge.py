@@ -48,24 +48,26 @@ def merge(edit: Edit, *loops: LoopRV) -> LoopRV:
     _require_alike(edit, sites, nests)
     for number, later in enumerate(nests):
         for earlier in nests[:number]:
-            found = displaced([s.stmt for s in earlier], [s.stmt for s in later], earlier[0].above)
-            if found is not None:
-                _refuse(edit, [earlier[-1], later[-1]], found)
+            conflict = displaced([s.stmt for s in earlier], [s.stmt for s in later], earlier[0].above)
+            if conflict is not None:
+                _refuse(edit, [earlier[-1], later[-1]], conflict)
     fresh = [Var(f"{site.stmt.loop_var.name}_m", site.stmt.loop_var.dtype) for site in nests[0]]
-    made = [For(v, s.stmt.min, s.stmt.extent, "serial", s.stmt.body) for v, s in zip(fresh, nests[0], strict=True)]
+    merged = [For(v, s.stmt.min, s.stmt.extent, "serial", s.stmt.body) for v, s in zip(fresh, nests[0], strict=True)]
     bodies = [
-        reindexed(nest[-1].stmt.body, {s.stmt.loop_var: v for s, v in zip(nest, fresh, strict=True)}, nests[0][0], made)
+        reindexed(
+            nest[-1].stmt.body, {s.stmt.loop_var: v for s, v in zip(nest, fresh, strict=True)}, nests[0][0], merged
+        )
         for nest in nests
     ]
     body: Stmt = seq(*bodies)
-    for loop in reversed(made):
+    for loop in reversed(merged):
         body = For(loop.loop_var, loop.min, loop.extent, "serial", body)
     tops = [nest[0].stmt for nest in nests]
     around = parent.stmt
     assert isinstance(around, SeqStmt)
     rest = [body if part is tops[0] else part for part in around.seq if part is tops[0] or part not in tops]
     edit.replace(parent.function, {around: seq(*rest)})
-    return edit.loop_rv(parent.function, made[-1])
+    return edit.loop_rv(parent.function, merged[-1])
 
 
 def _parent(edit: Edit, sites: Sequence[LoopSite]) -> Site:
@@ -124,7 +126,7 @@ def _require_alike(edit: Edit, sites: Sequence[LoopSite], nests: Sequence[Sequen
                 edit.refuse(list(row), message, help="merge loops that run over the same values")
 
 
-def _refuse(edit: Edit, sites: Sequence[LoopSite], found: Conflict | Stmt) -> None:
+def _refuse(edit: Edit, sites: Sequence[LoopSite], conflict: Conflict | Stmt) -> None:
     names = " and ".join(site.stmt.loop_var.name for site in sites)
     message = f"merge: iterations of {names} would come in another order than they depend on each other"
-    refuse_conflict(edit, sites, found, message, help="merge loops of which each iteration needs earlier ones only")
+    refuse_conflict(edit, sites, conflict, message, help="merge loops of which each iteration needs earlier ones only")

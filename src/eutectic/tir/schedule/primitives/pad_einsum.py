@@ -92,39 +92,39 @@ def pad_einsum(edit: Edit, block: BlockLike, padding: Sequence[int | ExprRV]) ->
         for i, j in T.grid(7, 7): C[i, j] = C_pad[i, j]
     """
     site = edit.block(block)
-    found = einsum_of(edit, site, [edit.number(number) for number in padding])
-    if not found.raised:
+    einsum = einsum_of(edit, site, [edit.number(number) for number in padding])
+    if not einsum.raised:
         return
-    loads = loads_of(edit, found)
-    require_safe(edit, found)
-    identity = _identity(edit, found)
+    loads = loads_of(edit, einsum)
+    require_safe(edit, einsum)
+    identity = _identity(edit, einsum)
     names: set[str] = set()
     copies = [
-        _Copy(load.buffer, load.indices, _larger(found, load.buffer, load.indices, names))
-        for load in _distinct(load for load in loads if found.is_raised(load.indices))
+        _Copy(load.buffer, load.indices, _larger(einsum, load.buffer, load.indices, names))
+        for load in _distinct(load for load in loads if einsum.is_raised(load.indices))
     ]
-    store, result = found.store, None
-    if found.is_raised(store.indices):
-        result = _Copy(store.buffer, store.indices, _larger(found, store.buffer, store.indices, names))
+    store, result = einsum.store, None
+    if einsum.is_raised(store.indices):
+        result = _Copy(store.buffer, store.indices, _larger(einsum, store.buffer, store.indices, names))
     for access in (*copies, *([] if result is None else [result])):
-        require_in_bounds(edit, found, access.buffer, access.indices)
-    _insert_copies(edit, found, copies, result, identity)
+        require_in_bounds(edit, einsum, access.buffer, access.indices)
+    _insert_copies(edit, einsum, copies, result, identity)
 
 
 # ---- what comes of it
 
 
-def _identity(edit: Edit, found: Einsum) -> IdentityElement | None:
+def _identity(edit: Edit, einsum: Einsum) -> IdentityElement | None:
     """What copies are filled with, when a reduction gets new points."""
-    block = found.site.block
-    axes = [a.var for a in block.iter_vars if a.iter_type == "comm_reduce" and a.var in found.raised]
+    block = einsum.site.block
+    axes = [a.var for a in block.iter_vars if a.iter_type == "comm_reduce" and a.var in einsum.raised]
     if not axes or not isinstance(block.init, BufferStore):
         return None
-    made = identity_element(found.store, block.init.value, axes)
-    if isinstance(made, str):
-        message = f"pad_einsum: new terms of the reduction {found.name} would change its result: {made}"
-        edit.refuse(found.site, message, help="give 1 for the axis, or make what is not padded a factor of its own")
-    return made
+    identity = identity_element(einsum.store, block.init.value, axes)
+    if isinstance(identity, str):
+        message = f"pad_einsum: new terms of the reduction {einsum.name} would change its result: {identity}"
+        edit.refuse(einsum.site, message, help="give 1 for the axis, or make what is not padded a factor of its own")
+    return identity
 
 
 def _distinct(loads: Iterable[BufferLoad]) -> list[BufferLoad]:
@@ -135,9 +135,9 @@ def _distinct(loads: Iterable[BufferLoad]) -> list[BufferLoad]:
     return out
 
 
-def _larger(found: Einsum, buffer: Buffer, indices: Sequence[PrimExpr], names: set[str]) -> Buffer:
+def _larger(einsum: Einsum, buffer: Buffer, indices: Sequence[PrimExpr], names: set[str]) -> Buffer:
     """A compact buffer with room for the new points."""
-    shape = [found.extent(index) if isinstance(index, Var) else IntImm(index.dtype, 1) for index in indices]
+    shape = [einsum.extent(index) if isinstance(index, Var) else IntImm(index.dtype, 1) for index in indices]
     name, number = f"{buffer.name}_pad", 0
     while name in names:
         number += 1
@@ -147,25 +147,25 @@ def _larger(found: Einsum, buffer: Buffer, indices: Sequence[PrimExpr], names: s
 
 
 def _insert_copies(
-    edit: Edit, found: Einsum, copies: Sequence[_Copy], result: _Copy | None, identity: IdentityElement | None
+    edit: Edit, einsum: Einsum, copies: Sequence[_Copy], result: _Copy | None, identity: IdentityElement | None
 ) -> None:
-    site, scope, function = found.site, found.scope, found.site.function
-    work = _work(found, copies, result)
-    before = [_padded(edit, found, copy, identity) for copy in copies]
-    after = [] if result is None else [_cut(edit, found, result)]
+    site, scope, function = einsum.site, einsum.scope, einsum.site.function
+    work = _work(einsum, copies, result)
+    before = [_padded(edit, einsum, copy, identity) for copy in copies]
+    after = [] if result is None else [_cut(edit, einsum, result)]
     parts = parts_of(scope.block.body)
     line = (*site.above, site.stmt)
     place = next(k for k, part in enumerate(parts) if any(part is item for item in line))
     part = replaced(parts[place], {site.stmt: work})
-    part = _Longer({loop.loop_var: found.extent(axis) for axis, loop in found.loops.items()}).stmt(part)
+    part = _Longer({loop.loop_var: einsum.extent(axis) for axis, loop in einsum.loops.items()}).stmt(part)
     body = seq(*parts[:place], *before, part, *after, *parts[place + 1 :])
     fresh = [copy.copy for copy in (*copies, *([] if result is None else [result]))]
     block = replace(scope.block, body=body, alloc_buffers=(*scope.block.alloc_buffers, *fresh))
-    made = replace(scope.stmt, block=with_recomputed_regions(block))
-    known = accesses_of(made, scope.above)
+    new_scope = replace(scope.stmt, block=with_recomputed_regions(block))
+    known = accesses_of(new_scope, scope.above)
     for buffer in fresh:
         require_shared(edit, site, known, buffer, buffer.scope())
-    edit.replace(function, {scope.stmt: made})
+    edit.replace(function, {scope.stmt: new_scope})
 
 
 class _Longer(StmtMutator):
@@ -176,14 +176,14 @@ class _Longer(StmtMutator):
 
     def visit_for(self, stmt: For) -> Stmt:
         """A loop."""
-        made = super().visit_for(stmt)
-        assert isinstance(made, For)
-        return updated(made, extent=self.extents.get(stmt.loop_var, made.extent))
+        loop = super().visit_for(stmt)
+        assert isinstance(loop, For)
+        return updated(loop, extent=self.extents.get(stmt.loop_var, loop.extent))
 
 
-def _work(found: Einsum, copies: Sequence[_Copy], result: _Copy | None) -> BlockRealize:
+def _work(einsum: Einsum, copies: Sequence[_Copy], result: _Copy | None) -> BlockRealize:
     """The block over more points of its axes, with the copies in the place of what it accesses."""
-    block = found.site.block
+    block = einsum.site.block
     known = [*copies, *([] if result is None else [result])]
 
     def change(item: PrimExpr) -> PrimExpr | None:
@@ -193,21 +193,21 @@ def _work(found: Einsum, copies: Sequence[_Copy], result: _Copy | None) -> Block
         return None if copy is None else BufferLoad(copy.copy, copy.places)
 
     def stored(stmt: BufferStore) -> BufferStore:
-        made = replace(stmt, value=rewrite_expr(stmt.value, change))
-        return made if result is None else replace(made, buffer=result.copy, indices=result.places)
+        store = replace(stmt, value=rewrite_expr(stmt.value, change))
+        return store if result is None else replace(store, buffer=result.copy, indices=result.places)
 
     axes = tuple(
         axis
-        if axis.var not in found.raised
-        else replace(axis, dom=Range(min=IntImm(axis.var.dtype, 0), extent=found.raised[axis.var]))
+        if axis.var not in einsum.raised
+        else replace(axis, dom=Range(min=IntImm(axis.var.dtype, 0), extent=einsum.raised[axis.var]))
         for axis in block.iter_vars
     )
     init = stored(block.init) if isinstance(block.init, BufferStore) else None
-    fresh = replace(block, iter_vars=axes, body=stored(found.store), init=init)
-    return replace(found.site.stmt, block=_with_regions(fresh))
+    fresh = replace(block, iter_vars=axes, body=stored(einsum.store), init=init)
+    return replace(einsum.site.stmt, block=_with_regions(fresh))
 
 
-def _padded(edit: Edit, found: Einsum, copy: _Copy, identity: IdentityElement | None) -> Stmt:
+def _padded(edit: Edit, einsum: Einsum, copy: _Copy, identity: IdentityElement | None) -> Stmt:
     """Loops around a block that fills a copy."""
     used = [index for index in copy.indices if isinstance(index, Var)]
     matters = identity is not None and any(index in identity.axes for index in used)
@@ -216,30 +216,30 @@ def _padded(edit: Edit, found: Einsum, copy: _Copy, identity: IdentityElement | 
     def value(at: tuple[PrimExpr, ...], source: tuple[PrimExpr, ...]) -> PrimExpr:
         inside = TRUE
         for place, index in zip(at, copy.indices, strict=True):
-            if isinstance(index, Var) and index in found.raised:
-                inside = logical_and(inside, compare(LT, place, found.old_extent(index)))
+            if isinstance(index, Var) and index in einsum.raised:
+                inside = logical_and(inside, compare(LT, place, einsum.old_extent(index)))
         return op.if_then_else(inside, BufferLoad(copy.buffer, source), fill)
 
-    sizes = [found.extent(i) if isinstance(i, Var) else IntImm(i.dtype, 1) for i in copy.indices]
-    return _nest(edit, found, copy, sizes, lambda at, source: BufferStore(copy.copy, value(at, source), at))
+    sizes = [einsum.extent(i) if isinstance(i, Var) else IntImm(i.dtype, 1) for i in copy.indices]
+    return _nest(edit, einsum, copy, sizes, lambda at, source: BufferStore(copy.copy, value(at, source), at))
 
 
-def _cut(edit: Edit, found: Einsum, copy: _Copy) -> Stmt:
+def _cut(edit: Edit, einsum: Einsum, copy: _Copy) -> Stmt:
     """Loops around a block that copies back what the block stored at its old points."""
-    sizes = [found.old_extent(i) if isinstance(i, Var) else IntImm(i.dtype, 1) for i in copy.indices]
+    sizes = [einsum.old_extent(i) if isinstance(i, Var) else IntImm(i.dtype, 1) for i in copy.indices]
     return _nest(
-        edit, found, copy, sizes, lambda at, source: BufferStore(copy.buffer, BufferLoad(copy.copy, at), source)
+        edit, einsum, copy, sizes, lambda at, source: BufferStore(copy.buffer, BufferLoad(copy.copy, at), source)
     )
 
 
-def _nest(edit: Edit, found: Einsum, copy: _Copy, sizes: Sequence[PrimExpr], body: _Body) -> Stmt:
+def _nest(edit: Edit, einsum: Einsum, copy: _Copy, sizes: Sequence[PrimExpr], body: _Body) -> Stmt:
     axes = [
         IterVar(Range(min=IntImm(size.dtype, 0), extent=size), Var(f"v{k}", size.dtype), "data_par")
         for k, size in enumerate(sizes)
     ]
     at = tuple(axis.var for axis in axes)
     source = tuple(place if isinstance(index, Var) else index for place, index in zip(at, copy.indices, strict=True))
-    name = edit.free_block_name(found.site.function, copy.copy.name)
+    name = edit.free_block_name(einsum.site.function, copy.copy.name)
     block = _with_regions(Block(tuple(axes), (), (), name, body(at, source)))
     loops = [Var(f"ax{k}", size.dtype) for k, size in enumerate(sizes)]
     stmt: Stmt = BlockRealize(tuple(loops), TRUE, block)

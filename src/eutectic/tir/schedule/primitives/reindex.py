@@ -87,26 +87,26 @@ def reindex(edit: Edit, block: BlockLike, buffer: Sequence[str | int]) -> BlockR
     if kind not in ("read", "write") or not isinstance(number, int) or len(buffer) != 2:
         edit.refuse(site, f"reindex: {buffer!r} is no buffer of a block", help='give ("read", 0) or ("write", 0)')
     chosen = (read_buffer if kind == "read" else written_buffer)(edit, site, number)
-    found = _target(edit, site, chosen)
+    target = _target(edit, site, chosen)
     copy = Buffer(
         f"{chosen.name}_reindex",
-        tuple(axis.dom.extent for axis in found.axes if axis.dom is not None),
+        tuple(axis.dom.extent for axis in target.axes if axis.dom is not None),
         chosen.dtype,
         scope=chosen.scope(),
     )
-    work = _Renaming(found, copy).block(site.block)
+    work = _Renaming(target, copy).block(site.block)
     work = with_recomputed_regions(work)
-    part = replaced(found.part, {}, {site.block: work})
+    part = replaced(target.part, {}, {site.block: work})
     if kind == "read":
-        _require_readable(edit, found)
+        _require_readable(edit, target)
     else:
-        _require_written(edit, found, part, copy)
-    nest, copier = _copier(edit, found, copy, kind == "read")
-    body = _with_part(found, seq(*((nest, part) if kind == "read" else (part, nest))))
-    scope = replace(found.scope.block, body=body, alloc_buffers=(*found.scope.block.alloc_buffers, copy))
-    made = replace(found.scope.stmt, block=with_recomputed_regions(scope))
-    require_shared(edit, site, accesses_of(made), copy, copy.scope())
-    edit.replace(site.function, {found.scope.stmt: made})
+        _require_written(edit, target, part, copy)
+    nest, copier = _copier(edit, target, copy, kind == "read")
+    body = _with_part(target, seq(*((nest, part) if kind == "read" else (part, nest))))
+    scope = replace(target.scope.block, body=body, alloc_buffers=(*target.scope.block.alloc_buffers, copy))
+    new_scope = replace(target.scope.stmt, block=with_recomputed_regions(scope))
+    require_shared(edit, site, accesses_of(new_scope), copy, copy.scope())
+    edit.replace(site.function, {target.scope.stmt: new_scope})
     return edit.block_rv(site.function, copier)
 
 
@@ -150,37 +150,37 @@ def _may_skip(expr: PrimExpr, buffer: Buffer) -> bool:
     return any(isinstance(i, BufferLoad) and i.buffer.data is buffer.data for e in rest for i in post_order(e))
 
 
-def _own(found: _Target, access: Access) -> bool:
-    return any(item is found.site.stmt for item in access.above)
+def _own(target: _Target, access: Access) -> bool:
+    return any(item is target.site.stmt for item in access.above)
 
 
-def _require_readable(edit: Edit, found: _Target) -> None:
+def _require_readable(edit: Edit, target: _Target) -> None:
     """The copy reads what the block reads, which nothing in the part writes."""
-    name, buffer = found.site.block.name_hint, found.buffer
-    used = accesses_of(found.part, (*found.scope.above, found.scope.stmt)).of(buffer.data)
+    name, buffer = target.site.block.name_hint, target.buffer
+    used = accesses_of(target.part, (*target.scope.above, target.scope.stmt)).of(buffer.data)
     if any(item.is_write for item in used):
         message = f"reindex: {buffer.name} is written in the part of the scope that block {name} is in"
-        edit.refuse(found.site, message, help="the copy would not see what is written there")
-    given = context_of([*found.scope.above, found.scope.stmt])
-    reads = [item for item in used if _own(found, item) and item.exact and None not in item.indices]
-    if not any(covers(region_of(read), found.box, given) for read in reads):
+        edit.refuse(target.site, message, help="the copy would not see what is written there")
+    context = context_of([*target.scope.above, target.scope.stmt])
+    reads = [item for item in used if _own(target, item) and item.exact and None not in item.indices]
+    if not any(covers(region_of(read), target.box, context) for read in reads):
         message = (
             f"reindex: it is not proved that block {name} reads all elements of {buffer.name} that would be copied"
         )
-        edit.refuse(found.site, message, help="the block must run at all points of its axes")
+        edit.refuse(target.site, message, help="the block must run at all points of its axes")
 
 
-def _require_written(edit: Edit, found: _Target, part: Stmt, copy: Buffer) -> None:
+def _require_written(edit: Edit, target: _Target, part: Stmt, copy: Buffer) -> None:
     """The block writes all of the copy, each element of the buffer at one point, and nobody else accesses it."""
-    name, buffer, site = found.site.block.name_hint, found.buffer, found.site
-    given = context_of([*found.scope.above, found.scope.stmt])
-    require_complete(edit, site, site.loops, given)
-    around = (*found.scope.above, found.scope.stmt)
-    if any(not _own(found, item) for item in accesses_of(found.part, around).of(buffer.data)):
+    name, buffer, site = target.site.block.name_hint, target.buffer, target.site
+    context = context_of([*target.scope.above, target.scope.stmt])
+    require_complete(edit, site, site.loops, context)
+    around = (*target.scope.above, target.scope.stmt)
+    if any(not _own(target, item) for item in accesses_of(target.part, around).of(buffer.data)):
         message = f"reindex: {buffer.name} is accessed by others in the part of the scope that block {name} is in"
         edit.refuse(site, message, help="they would not see what is written to the copy")
     writes = [item for item in accesses_of(part, around).of(copy.data) if item.is_write]
-    if not any(writes_all(write, whole(copy), given=given) for write in writes):
+    if not any(writes_all(write, whole(copy), given=context) for write in writes):
         message = (
             f"reindex: it is not proved that block {name} writes all elements of {buffer.name} that are copied back"
         )
@@ -190,38 +190,38 @@ def _require_written(edit: Edit, found: _Target, part: Stmt, copy: Buffer) -> No
 class _Renaming(StmtMutator):
     """Accesses of the copy in the place of those of the buffer."""
 
-    def __init__(self, found: _Target, copy: Buffer) -> None:
-        self.found, self.copy = found, copy
-        self.at = tuple(axis.var for axis in found.axes)
+    def __init__(self, target: _Target, copy: Buffer) -> None:
+        self.target, self.copy = target, copy
+        self.at = tuple(axis.var for axis in target.axes)
 
     def expr(self, expr: PrimExpr) -> PrimExpr:
         """An expression with loads replaced."""
 
         def change(item: PrimExpr) -> PrimExpr | None:
-            mine = isinstance(item, BufferLoad) and item.buffer is self.found.buffer
+            mine = isinstance(item, BufferLoad) and item.buffer is self.target.buffer
             return BufferLoad(self.copy, self.at) if mine else None
 
         return rewrite_expr(expr, change)
 
     def visit_store(self, stmt: BufferStore) -> Stmt:
         """A store."""
-        made = super().visit_store(stmt)
-        if isinstance(made, BufferStore) and made.buffer is self.found.buffer:
-            return updated(made, buffer=self.copy, indices=self.at)
-        return made
+        store = super().visit_store(stmt)
+        if isinstance(store, BufferStore) and store.buffer is self.target.buffer:
+            return updated(store, buffer=self.copy, indices=self.at)
+        return store
 
 
-def _copier(edit: Edit, found: _Target, copy: Buffer, is_read: bool) -> tuple[Stmt, Block]:
+def _copier(edit: Edit, target: _Target, copy: Buffer, is_read: bool) -> tuple[Stmt, Block]:
     """Loops around a block that copies at all points of the axes, and the block."""
-    axes = [IterVar(axis.dom, Var(f"v{k}", axis.var.dtype), "data_par") for k, axis in enumerate(found.axes)]
-    values: Mapping[Var, PrimExpr] = {old.var: new.var for old, new in zip(found.axes, axes, strict=True)}
+    axes = [IterVar(axis.dom, Var(f"v{k}", axis.var.dtype), "data_par") for k, axis in enumerate(target.axes)]
+    values: Mapping[Var, PrimExpr] = {old.var: new.var for old, new in zip(target.axes, axes, strict=True)}
     at = tuple(axis.var for axis in axes)
-    place = tuple(with_values(index, values) for index in found.indices)
+    place = tuple(with_values(index, values) for index in target.indices)
     if is_read:
-        store = BufferStore(copy, BufferLoad(found.buffer, place), at)
+        store = BufferStore(copy, BufferLoad(target.buffer, place), at)
     else:
-        store = BufferStore(found.buffer, BufferLoad(copy, at), place)
-    name = edit.free_block_name(found.site.function, copy.name)
+        store = BufferStore(target.buffer, BufferLoad(copy, at), place)
+    name = edit.free_block_name(target.site.function, copy.name)
     block = Block(tuple(axes), (), (), name, store)
     reads, writes = block_access(block)
     block = replace(block, reads=reads, writes=writes)
@@ -234,5 +234,5 @@ def _copier(edit: Edit, found: _Target, copy: Buffer, is_read: bool) -> tuple[St
     return stmt, block
 
 
-def _with_part(found: _Target, made: Stmt) -> Stmt:
-    return seq(*(made if part is found.part else part for part in parts_of(found.scope.block.body)))
+def _with_part(target: _Target, new_part: Stmt) -> Stmt:
+    return seq(*(new_part if part is target.part else part for part in parts_of(target.scope.block.body)))

@@ -45,24 +45,24 @@ def reorder(edit: Edit, *ordered_loops: LoopRV) -> None:
         return
     require_free_bounds(edit, nest)
     loops, wanted = [site.stmt for site in nest], [site.stmt for site in order]
-    found = order_conflict(loops, wanted, nest[0].above)
-    if found is not None:
+    conflict = order_conflict(loops, wanted, nest[0].above)
+    if conflict is not None:
         refuse_conflict(
             edit,
             nest,
-            found,
+            conflict,
             "reorder: the loops cannot change places",
             help="keep the order of the loops that carry the dependence; sums of floats are not reassociated",
         )
-    made = _rebuilt(wanted, loops[-1].body)
-    _check_concurrent(edit, nest, made)
-    edit.replace(nest[0].function, {loops[0]: made})
+    reordered = _rebuilt(wanted, loops[-1].body)
+    _check_concurrent(edit, nest, reordered)
+    edit.replace(nest[0].function, {loops[0]: reordered})
 
 
 def _new_order(nest: Sequence[LoopSite], sites: Sequence[LoopSite]) -> list[LoopSite]:
-    given = iter(sites)
+    remaining = iter(sites)
     chosen = {site.stmt for site in sites}
-    return [next(given) if site.stmt in chosen else site for site in nest]
+    return [next(remaining) if site.stmt in chosen else site for site in nest]
 
 
 def _rebuilt(loops: Sequence[For], body: Stmt) -> For:
@@ -72,13 +72,13 @@ def _rebuilt(loops: Sequence[For], body: Stmt) -> For:
     return body
 
 
-def _check_concurrent(edit: Edit, nest: Sequence[LoopSite], made: For) -> None:
+def _check_concurrent(edit: Edit, nest: Sequence[LoopSite], reordered: For) -> None:
     """Loops that run at once were proved free of dependences inside the loops that were around them then."""
     above = nest[0].above
-    loop: Stmt = made
+    loop: Stmt = reordered
     for _ in nest:
         assert isinstance(loop, For)
-        if loop.kind not in ("serial", "unrolled") and (found := carried(loop, above)) is not None:
+        if loop.kind not in ("serial", "unrolled") and (conflict := carried(loop, above)) is not None:
             what = f"reorder: iterations of the {loop.kind} loop {loop.loop_var.name} would depend on each other"
-            refuse_conflict(edit, nest, found, what, help=f"reorder before the loop becomes {loop.kind}")
+            refuse_conflict(edit, nest, conflict, what, help=f"reorder before the loop becomes {loop.kind}")
         above, loop = (*above, loop), loop.body

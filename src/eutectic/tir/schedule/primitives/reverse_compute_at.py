@@ -75,19 +75,19 @@ def reverse_compute_at(
     if not move.parts[1] < move.parts[0]:
         message = f"reverse_compute_at: loop {_loop(move)} does not come before block {_block(move)}"
         edit.refuse(move.sites, message, help="choose a loop around the blocks that it reads from")
-    form = require_complete(edit, move.block, move.old_loops, move.given)
+    form = require_complete(edit, move.block, move.old_loops, move.context)
     writes = _writes(edit, move)
     _require_untouched(edit, move)
     place = _place(edit, move, writes, index)
-    made, loops = nest_under(move, _ready(move, form, writes), preserve_unit_loops)
-    _require_same_points(edit, move, made, loops)
-    new = placed(edit, move, made, loops, place)
-    found = accesses_of(new.scope, move.scope.above)
-    _require_final(edit, move, new, found)
+    moved, loops = nest_under(move, _ready(move, form, writes), preserve_unit_loops)
+    _require_same_points(edit, move, moved, loops)
+    new = placed(edit, move, moved, loops, place)
+    accesses = accesses_of(new.scope, move.scope.above)
+    _require_final(edit, move, new, accesses)
     for buffer in form.results:
-        if buffer.data in found.private:
-            require_shared(edit, move.block, found, buffer, buffer.scope())
-    require_no_races(edit, move, new, found)
+        if buffer.data in accesses.private:
+            require_shared(edit, move.block, accesses, buffer, buffer.scope())
+    require_no_races(edit, move, new, accesses)
     edit.replace(move.scope.function, {move.scope.stmt: new.scope})
 
 
@@ -101,18 +101,18 @@ def _loop(move: Move) -> str:
 
 def _writes(edit: Edit, move: Move) -> list[Access]:
     """Writes under the loop of what the block reads."""
-    read = {item.buffer.data for item in move.found.items if move.own(item) and not item.is_write} - _results(move)
-    found = [item for item in move.found.items if item.is_write and item.buffer.data in read and move.under(item)]
-    if not found:
+    read = {item.buffer.data for item in move.accesses.items if move.own(item) and not item.is_write} - _results(move)
+    writes = [item for item in move.accesses.items if item.is_write and item.buffer.data in read and move.under(item)]
+    if not writes:
         message = f"reverse_compute_at: nothing under loop {_loop(move)} writes what block {_block(move)} reads"
         edit.refuse(move.sites, message, help="choose a loop around the blocks that it reads from")
-    return found
+    return writes
 
 
 def _results(move: Move) -> set[Var]:
     """Memory that the block writes and that is there after it."""
-    found = move.found
-    return {item.buffer.data for item in found.items if move.own(item) and item.is_write} - accesses_of(
+    accesses = move.accesses
+    return {item.buffer.data for item in accesses.items if move.own(item) and item.is_write} - accesses_of(
         move.block.stmt
     ).private
 
@@ -120,10 +120,10 @@ def _results(move: Move) -> set[Var]:
 def _require_untouched(edit: Edit, move: Move) -> None:
     """What the block writes is not accessed from the part with the loop on up to the block."""
     results = _results(move)
-    mine = [item for item in move.found.items if move.own(item) and item.is_write and item.buffer.data in results]
+    mine = [item for item in move.accesses.items if move.own(item) and item.is_write and item.buffer.data in results]
     for other in (item for item in move.between() if item.buffer.data in results):
         for write in mine:
-            if may_meet(other, write, move.fixed, move.fixed, move.given):
+            if may_meet(other, write, move.fixed, move.fixed, move.context):
                 message = (
                     f"reverse_compute_at: {write.buffer.name}, which block {_block(move)} writes, is accessed between "
                     f"loop {_loop(move)} and the block"
@@ -149,7 +149,7 @@ def _ready(move: Move, form: Complete, writes: Sequence[Access]) -> dict[Var, In
     analyzer = analyzer_for(move.loop, move.loop.stmt)
     fixed = fixed_loops([*move.loop.above, move.loop.stmt])
     axes = [axis.var for axis in move.block.block.iter_vars]
-    found: dict[Var, Interval] = {}
+    ready: dict[Var, Interval] = {}
     for read in form.inputs:
         written = [span_of(w.indices, w, fixed) for w in writes if w.buffer is read.buffer]
         if not written:
@@ -161,8 +161,8 @@ def _ready(move: Move, form: Complete, writes: Sequence[Access]) -> dict[Var, In
             if solved is not None and part is not None and part[0].dtype == solved[0].dtype:
                 parts.append((solved[0], (sub(part[0], solved[1]), sub(part[1], solved[1]))))
         for var, part in parts:
-            found[var] = joined(found[var], part, analyzer, union=False) if var in found else part
-    return found
+            ready[var] = joined(ready[var], part, analyzer, union=False) if var in ready else part
+    return ready
 
 
 def _all(ends: Sequence[Interval | None], analyzer: Analyzer) -> Interval | None:
@@ -173,10 +173,10 @@ def _all(ends: Sequence[Interval | None], analyzer: Analyzer) -> Interval | None
     return part
 
 
-def _require_same_points(edit: Edit, move: Move, made: BlockRealize, loops: list[For]) -> None:
-    require_known_points(edit, move, made, loops)
-    everywhere = points_of(made, [*move.new_loops, *loops])
-    if not covers(everywhere, points_of(move.block.stmt, move.old_loops), move.given):
+def _require_same_points(edit: Edit, move: Move, moved: BlockRealize, loops: list[For]) -> None:
+    require_known_points(edit, move, moved, loops)
+    everywhere = points_of(moved, [*move.new_loops, *loops])
+    if not covers(everywhere, points_of(move.block.stmt, move.old_loops), move.context):
         message = (
             f"reverse_compute_at: it is not proved that block {_block(move)} would run at all points of its axes "
             f"under loop {_loop(move)}"
@@ -188,11 +188,11 @@ def _require_same_points(edit: Edit, move: Move, made: BlockRealize, loops: list
         edit.refuse(move.sites, message, help=help)
 
 
-def _require_final(edit: Edit, move: Move, new: Placed, found: Accesses) -> None:
+def _require_final(edit: Edit, move: Move, new: Placed, accesses: Accesses) -> None:
     """No element that the block reads is written later than it reads it now, where it was written before."""
     inside = {id(item.stmt) for item in move.between() if item.is_write}
-    reads = [item for item in found.items if new.own(item) and not item.is_write]
-    for write in found.items:
+    reads = [item for item in accesses.items if new.own(item) and not item.is_write]
+    for write in accesses.items:
         if not write.is_write or id(write.stmt) not in inside:
             continue
         for read in (item for item in reads if item.buffer.data is write.buffer.data):
@@ -217,19 +217,19 @@ def _may_come_after(move: Move, write: Access, read: Access, loops: Sequence[For
         loops: The loops around both, when the write comes first in each iteration of these; None when it comes last.
     """
     if loops is None:
-        return may_meet(write, read, move.fixed, move.fixed, move.given)
+        return may_meet(write, read, move.fixed, move.fixed, move.context)
     iterations: list[dict[Var, PrimExpr]] = []
-    given = [move.given]
+    conditions = [move.context]
     for _ in range(2):
         at: dict[Var, PrimExpr] = {v.loop_var: Var(v.loop_var.name, v.loop_var.dtype) for v in loops}
         for loop in loops:
             low, extent = (_renamed(end, at) for end in (loop.min, loop.extent))
-            given.append(in_bounds(at[loop.loop_var], (low, extent)))
+            conditions.append(in_bounds(at[loop.loop_var], (low, extent)))
         iterations.append(at)
     one, other = ([at[loop.loop_var] for loop in loops] for at in iterations)
-    given.append(lexicographic(other, one))
+    conditions.append(lexicographic(other, one))
     fixed = move.fixed
-    return may_meet(write, read, {**fixed, **iterations[0]}, {**fixed, **iterations[1]}, conjunction(given))
+    return may_meet(write, read, {**fixed, **iterations[0]}, {**fixed, **iterations[1]}, conjunction(conditions))
 
 
 def _renamed(expr: PrimExpr, names: Mapping[Var, PrimExpr]) -> PrimExpr:

@@ -50,24 +50,24 @@ def reverse_compute_inline(edit: Edit, block: BlockLike) -> None:
     site = edit.block(block)
     store = elementwise(edit, site)
     scope = scope_of(edit, site)
-    found = known_accesses(edit, scope)
+    accesses = known_accesses(edit, scope)
     load = _input(edit, site, scope, store)
-    producer = _producer(edit, site, scope, load.buffer, found)
-    made = elementwise(edit, producer)
+    producer = _producer(edit, site, scope, load.buffer, accesses)
+    producer_store = elementwise(edit, producer)
     axes = axes_from_indices(edit, site, load.indices, f"that {load.buffer.name} is read at in")
     for one in (site, producer):
         require_one_name_each(edit, one)
-    _require_equal(edit, site, producer, scope, found, store, made)
+    _require_equal(edit, site, producer, scope, accesses, store, producer_store)
     values: dict[Var, PrimExpr] = {
         axis.var: axis.dom.min for axis in site.block.iter_vars if axis.var not in axes and axis.dom is not None
     }
-    for var, index in zip(axes, made.indices, strict=True):
+    for var, index in zip(axes, producer_store.indices, strict=True):
         if var is not None:
             values[var] = index if index.dtype == var.dtype else cast(var.dtype, index)
     fresh = BufferStore(
         store.buffer,
-        _substituted(store.value, values, load.buffer, made.value),
-        tuple(_substituted(index, values, load.buffer, made.value) for index in store.indices),
+        _substituted(store.value, values, load.buffer, producer_store.value),
+        tuple(_substituted(index, values, load.buffer, producer_store.value) for index in store.indices),
         span=store.span,
     )
     joined = with_recomputed_regions(replace(producer.block, body=fresh))
@@ -94,22 +94,22 @@ def _input(edit: Edit, site: BlockSite, scope: BlockSite, store: BufferStore) ->
     loads = [item for item in post_order(store.value) if isinstance(item, BufferLoad)]
     local = [load for load in loads if load.buffer in scope.block.alloc_buffers]
     buffers = list(dict.fromkeys(load.buffer for load in local))
-    found = [b for b in buffers if len(_producers(edit, site, b)) == 1]
-    if len(found) != 1:
-        names = ", ".join(b.name for b in found) or "none"
+    candidates = [b for b in buffers if len(_producers(edit, site, b)) == 1]
+    if len(candidates) != 1:
+        names = ", ".join(b.name for b in candidates) or "none"
         message = (
             f"reverse_compute_inline: block {site.block.name_hint} must read one buffer that one other block of the "
             f"scope computes; it reads {names}"
         )
         edit.refuse(site, message, help="inline producers until one is left")
-    local_buffer(edit, site, scope, found[0])
-    own = [load for load in local if load.buffer is found[0]]
+    local_buffer(edit, site, scope, candidates[0])
+    own = [load for load in local if load.buffer is candidates[0]]
     first = own[0]
     for other in own[1:]:
         if len(other.indices) != len(first.indices) or any(
             a is not b for a, b in zip(other.indices, first.indices, strict=True)
         ):
-            message = f"reverse_compute_inline: {found[0].name} is read at several places"
+            message = f"reverse_compute_inline: {candidates[0].name} is read at several places"
             edit.refuse(site, message, help="each element may be read at one place only")
     return first
 
@@ -121,9 +121,9 @@ def _producers(edit: Edit, site: BlockSite, buffer: Buffer) -> list[BlockSite]:
     return [other for other in siblings(edit, site) if writes(other)]
 
 
-def _producer(edit: Edit, site: BlockSite, scope: BlockSite, buffer: Buffer, found: Accesses) -> BlockSite:
+def _producer(edit: Edit, site: BlockSite, scope: BlockSite, buffer: Buffer, accesses: Accesses) -> BlockSite:
     producer = _producers(edit, site, buffer)[0]
-    used = found.of(buffer.data)
+    used = accesses.of(buffer.data)
     others = [item for item in used if not item.is_write and not any(x is site.stmt for x in item.above)]
     writes = [item for item in used if item.is_write]
     if others or len(writes) != 1 or any(item.buffer is not buffer for item in used):
@@ -137,40 +137,48 @@ def _require_equal(
     site: BlockSite,
     producer: BlockSite,
     scope: BlockSite,
-    found: Accesses,
+    accesses: Accesses,
     store: BufferStore,
-    made: BufferStore,
+    producer_store: BufferStore,
 ) -> None:
     names = f"blocks {producer.block.name_hint} and {site.block.name_hint}"
-    write = next(item for item in found.items if item.stmt is made and item.is_write)
-    read = next(item for item in found.items if item.stmt is store and item.buffer is made.buffer)
-    target = next(item for item in found.items if item.stmt is store and item.is_write)
+    write = next(item for item in accesses.items if item.stmt is producer_store and item.is_write)
+    read = next(item for item in accesses.items if item.stmt is store and item.buffer is producer_store.buffer)
+    target = next(item for item in accesses.items if item.stmt is store and item.is_write)
     around, first, second = shared(write, target)
     both = [producer, site]
     if not 0 <= first < second:
         edit.refuse(both, f"reverse_compute_inline: {names} do not follow each other in one sequence")
-    fixed, given = fixed_loops(around), context_of([*scope.above, *around])
+    fixed, context = fixed_loops(around), context_of([*scope.above, *around])
     equal = None not in write.indices and None not in read.indices and read.exact
     if not (
         equal
-        and writes_all(write, region_of(read, fixed), fixed, given)
-        and writes_all(read, region_of(write, fixed), fixed, given)
+        and writes_all(write, region_of(read, fixed), fixed, context)
+        and writes_all(read, region_of(write, fixed), fixed, context)
     ):
         message = (
-            f"reverse_compute_inline: it is not proved that {names} run over the same elements of {made.buffer.name}"
+            f"reverse_compute_inline: it is not proved that {names} run over the same elements of "
+            f"{producer_store.buffer.name}"
         )
         edit.refuse(both, message, help="each element that is written must be read, and the other way round")
-    if not writes_once(target, fixed, given):
+    if not writes_once(target, fixed, context):
         message = f"reverse_compute_inline: it is not proved that block {site.block.name_hint} stores each element once"
         edit.refuse(both, message, help="the last of several stores might be another one then")
     require_closed(edit, site, around)
-    _require_undisturbed(edit, both, between(found, write, target), store, made, target.buffer.data)
+    _require_undisturbed(edit, both, between(accesses, write, target), store, producer_store, target.buffer.data)
 
 
 def _require_undisturbed(
-    edit: Edit, both: Sequence[BlockSite], items: Sequence[Access], store: BufferStore, made: BufferStore, target: Var
+    edit: Edit,
+    both: Sequence[BlockSite],
+    items: Sequence[Access],
+    store: BufferStore,
+    producer_store: BufferStore,
+    target: Var,
 ) -> None:
-    inputs = {item.buffer.data for item in items if item.stmt is store and not item.is_write} - {made.buffer.data}
+    inputs = {item.buffer.data for item in items if item.stmt is store and not item.is_write} - {
+        producer_store.buffer.data
+    }
     for item in items:
         if item.stmt is store:
             continue

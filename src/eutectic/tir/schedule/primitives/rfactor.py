@@ -92,29 +92,29 @@ def rfactor(edit: Edit, loop: LoopRV, factor_axis: int) -> BlockRV:
         for i, k: C_rf[k, i] = C_rf[k, i] + A[i, k]
         for i, k: C[i] = C[i] + C_rf[k, i]
     """
-    found = _legal(edit, edit.loop(loop))
-    scope = scope_of(edit, found.site)
+    factored = _legal(edit, edit.loop(loop))
+    scope = scope_of(edit, factored.site)
     known_accesses(edit, scope)
-    axis = _axis(edit, found, factor_axis)
-    buffer = found.update.buffer
+    axis = _axis(edit, factored, factor_axis)
+    buffer = factored.update.buffer
     shape = list(buffer.shape)
-    shape.insert(axis, found.loop.stmt.extent)
+    shape.insert(axis, factored.loop.stmt.extent)
     partial = Buffer(f"{buffer.name}_rf", tuple(shape), buffer.dtype, scope=buffer.scope())
-    first, second = _partial_block(edit, found, partial, axis), _final_block(found, partial, axis)
-    last = _with_loops_of_its_own(_nest(second, [x for x in found.nest if _stays(found, x)]))
-    _require_reduction_init(edit, found)
-    if not _are_partial_results(found, partial, _nest(first, found.nest), last):
-        first = _without_gaps(found, first)
-        if not _are_partial_results(found, partial, _nest(first, found.nest), last):
-            _refuse_partial_results(edit, found)
-    new = _nest(first, found.nest)
-    body = replaced(scope.stmt, {found.nest[0]: seq(new, last)})
+    first, second = _partial_block(edit, factored, partial, axis), _final_block(factored, partial, axis)
+    last = _with_loops_of_its_own(_nest(second, [x for x in factored.nest if _stays(factored, x)]))
+    _require_reduction_init(edit, factored)
+    if not _are_partial_results(factored, partial, _nest(first, factored.nest), last):
+        first = _without_gaps(factored, first)
+        if not _are_partial_results(factored, partial, _nest(first, factored.nest), last):
+            _refuse_partial_results(edit, factored)
+    new = _nest(first, factored.nest)
+    body = replaced(scope.stmt, {factored.nest[0]: seq(new, last)})
     assert isinstance(body, BlockRealize)
     block = with_recomputed_regions(replace(body.block, alloc_buffers=(*body.block.alloc_buffers, partial)))
-    made = replace(body, block=block)
-    require_shared(edit, found.site, accesses_of(made), partial, partial.scope())
-    edit.replace(scope.function, {scope.stmt: made})
-    edit.follow(scope.function, found.site.block, second.block)
+    new_scope = replace(body, block=block)
+    require_shared(edit, factored.site, accesses_of(new_scope), partial, partial.scope())
+    edit.replace(scope.function, {scope.stmt: new_scope})
+    edit.follow(scope.function, factored.site.block, second.block)
     edit.keeps_results = edit.keeps_results and not is_float(buffer.dtype)
     return edit.block_rv(scope.function, first.block)
 
@@ -204,76 +204,83 @@ def _with_roles(
     return _Factored(site, loop, nest, combiner, init, update, frozenset(reduced))
 
 
-def _axis(edit: Edit, found: _Factored, factor_axis: int) -> int:
-    count = len(found.update.indices) + 1
+def _axis(edit: Edit, factored: _Factored, factor_axis: int) -> int:
+    count = len(factored.update.indices) + 1
     if not -count <= factor_axis < count:
         message = f"rfactor: partial results of {count} axes have no axis {factor_axis}"
-        edit.refuse(found.sites, message, help=f"choose one of {-count} to {count - 1}")
+        edit.refuse(factored.sites, message, help=f"choose one of {-count} to {count - 1}")
     return factor_axis % count
 
 
 # ---- the new blocks
 
 
-def _partial_block(edit: Edit, found: _Factored, partial: Buffer, axis: int) -> BlockRealize:
+def _partial_block(edit: Edit, factored: _Factored, partial: Buffer, axis: int) -> BlockRealize:
     """The block that stores partial results: the loop is a spatial axis, the first one."""
-    bounds = {item.loop_var: Range(min=item.min, extent=item.extent) for item in found.nest}
+    bounds = {item.loop_var: Range(min=item.min, extent=item.extent) for item in factored.nest}
 
     def axis_for(var: Var, kind: str) -> IterVar:
         return IterVar(bounds[var], Var(f"v{var.name}", var.dtype), kind)
 
-    own = {found.var: axis_for(found.var, "data_par")}
-    axes, bound = [own[found.var]], [found.var]
+    own = {factored.var: axis_for(factored.var, "data_par")}
+    axes, bound = [own[factored.var]], [factored.var]
     values: dict[Var, PrimExpr] = {}
-    for old, value in zip(found.site.block.iter_vars, found.site.stmt.iter_values, strict=True):
-        if old.iter_type == "data_par" or found.var not in variables(value):
+    for old, value in zip(factored.site.block.iter_vars, factored.site.stmt.iter_values, strict=True):
+        if old.iter_type == "data_par" or factored.var not in variables(value):
             fresh = IterVar(old.dom, Var(old.var.name, old.var.dtype), old.iter_type)
             axes.append(fresh)
             bound.append(value)  # type: ignore[arg-type]  # variables are expressions
             values[old.var] = fresh.var
             continue
-        for var in (item.loop_var for item in found.nest if item.loop_var in variables(value)):
+        for var in (item.loop_var for item in factored.nest if item.loop_var in variables(value)):
             if var not in own:
                 own[var] = axis_for(var, "comm_reduce")
                 axes.append(own[var])
                 bound.append(var)
-        values[old.var] = with_values(value, {var: made.var for var, made in own.items()})
-    at = _indices(found, values, own[found.var].var, axis)
-    first = found.combiner.first(found.init.value)
-    term = with_values(found.combiner.term, values)
+        values[old.var] = with_values(value, {var: own_axis.var for var, own_axis in own.items()})
+    at = _indices(factored, values, own[factored.var].var, axis)
+    first = factored.combiner.first(factored.init.value)
+    term = with_values(factored.combiner.term, values)
     result = BufferLoad(partial, at)
-    body = BufferStore(partial, found.combiner.combined(result, term), at, span=found.update.span)
-    name = f"{found.site.block.name_hint}_rf"
+    body = BufferStore(partial, factored.combiner.combined(result, term), at, span=factored.update.span)
+    name = f"{factored.site.block.name_hint}_rf"
     block = _stated(
         Block(
-            tuple(axes), (), (), edit.free_block_name(found.site.function, name), body, BufferStore(partial, first, at)
+            tuple(axes),
+            (),
+            (),
+            edit.free_block_name(factored.site.function, name),
+            body,
+            BufferStore(partial, first, at),
         )
     )
-    return BlockRealize(tuple(bound), found.site.stmt.predicate, block)
+    return BlockRealize(tuple(bound), factored.site.stmt.predicate, block)
 
 
-def _final_block(found: _Factored, partial: Buffer, axis: int) -> BlockRealize:
+def _final_block(factored: _Factored, partial: Buffer, axis: int) -> BlockRealize:
     """The block that reduces partial results: the loop is its only axis of the reduction, the first one."""
-    loop = found.loop.stmt
-    over = IterVar(Range(min=loop.min, extent=loop.extent), Var(f"v{found.var.name}", found.var.dtype), "comm_reduce")
-    axes, bound = [over], [found.var]
+    loop = factored.loop.stmt
+    over = IterVar(
+        Range(min=loop.min, extent=loop.extent), Var(f"v{factored.var.name}", factored.var.dtype), "comm_reduce"
+    )
+    axes, bound = [over], [factored.var]
     values: dict[Var, PrimExpr] = {}
-    for old, value in zip(found.site.block.iter_vars, found.site.stmt.iter_values, strict=True):
+    for old, value in zip(factored.site.block.iter_vars, factored.site.stmt.iter_values, strict=True):
         if old.iter_type == "data_par":
             fresh = IterVar(old.dom, Var(old.var.name, old.var.dtype), old.iter_type)
             axes.append(fresh)
             bound.append(value)  # type: ignore[arg-type]  # variables are expressions
             values[old.var] = fresh.var
-    at = tuple(with_values(index, values) for index in found.update.indices)
-    buffer = found.update.buffer
-    term = BufferLoad(partial, _indices(found, values, over.var, axis))
-    body = BufferStore(buffer, found.combiner.combined(BufferLoad(buffer, at), term), at, span=found.update.span)
-    init = BufferStore(buffer, with_values(found.init.value, values), at, span=found.init.span)
+    at = tuple(with_values(index, values) for index in factored.update.indices)
+    buffer = factored.update.buffer
+    term = BufferLoad(partial, _indices(factored, values, over.var, axis))
+    body = BufferStore(buffer, factored.combiner.combined(BufferLoad(buffer, at), term), at, span=factored.update.span)
+    init = BufferStore(buffer, with_values(factored.init.value, values), at, span=factored.init.span)
     predicate: PrimExpr = TRUE
-    for part in conjuncts(found.site.stmt.predicate):
-        if not variables(part) & found.reduced - {found.var}:
+    for part in conjuncts(factored.site.stmt.predicate):
+        if not variables(part) & factored.reduced - {factored.var}:
             predicate = logical_and(predicate, part)
-    block = _stated(replace(found.site.block, iter_vars=tuple(axes), body=body, init=init))
+    block = _stated(replace(factored.site.block, iter_vars=tuple(axes), body=body, init=init))
     return BlockRealize(tuple(bound), predicate, block)
 
 
@@ -282,20 +289,20 @@ def _stated(block: Block) -> Block:
     return replace(block, reads=reads, writes=writes)
 
 
-def _indices(found: _Factored, values: Mapping[Var, PrimExpr], var: Var, axis: int) -> tuple[PrimExpr, ...]:
-    indices = [with_values(index, values) for index in found.update.indices]
+def _indices(factored: _Factored, values: Mapping[Var, PrimExpr], var: Var, axis: int) -> tuple[PrimExpr, ...]:
+    indices = [with_values(index, values) for index in factored.update.indices]
     return (*indices[:axis], var, *indices[axis:])
 
 
-def _stays(found: _Factored, loop: For) -> bool:
+def _stays(factored: _Factored, loop: For) -> bool:
     """Whether a loop is around the final reduction: the chosen one, and those of spatial axes."""
     spatial = {
         var
-        for axis, value in zip(found.site.block.iter_vars, found.site.stmt.iter_values, strict=True)
+        for axis, value in zip(factored.site.block.iter_vars, factored.site.stmt.iter_values, strict=True)
         if axis.iter_type == "data_par"
         for var in variables(value)
     }
-    return loop.loop_var is found.var or loop.loop_var in spatial
+    return loop.loop_var is factored.var or loop.loop_var in spatial
 
 
 def _nest(inner: Stmt, loops: Sequence[For]) -> Stmt:
@@ -335,73 +342,73 @@ def _loops_of(nest: Stmt) -> list[For]:
     return loops
 
 
-def _pair(found: Accesses, buffer: Buffer) -> tuple[Access, Access]:
+def _pair(accesses: Accesses, buffer: Buffer) -> tuple[Access, Access]:
     """The writes of a buffer by an init and by an update."""
-    first, second = (item for item in found.of(buffer.data) if item.is_write)
+    first, second = (item for item in accesses.of(buffer.data) if item.is_write)
     return first, second
 
 
 def _begins_well(init: Access, update: Access, loops: Sequence[For], above: Sequence[Stmt]) -> bool:
     """Whether each element that is updated has its initial value before, and only once."""
-    given = context_of(above)
+    context = context_of(above)
     return (
-        writes_once(init, given=given)
+        writes_once(init, given=context)
         and None not in update.indices
-        and writes_all(init, region_of(update), given=given)
+        and writes_all(init, region_of(update), given=context)
         and not late(init, update, loops, above)
     )
 
 
-def _above(found: _Factored) -> Sequence[Stmt]:
-    top = next(k for k, item in enumerate(found.site.above) if item is found.nest[0])
-    return found.site.above[:top]
+def _above(factored: _Factored) -> Sequence[Stmt]:
+    top = next(k for k, item in enumerate(factored.site.above) if item is factored.nest[0])
+    return factored.site.above[:top]
 
 
-def _require_reduction_init(edit: Edit, found: _Factored) -> None:
-    init, update = _pair(accesses_of(found.nest[0]), found.update.buffer)
-    if not _begins_well(init, update, found.nest, _above(found)):
+def _require_reduction_init(edit: Edit, factored: _Factored) -> None:
+    init, update = _pair(accesses_of(factored.nest[0]), factored.update.buffer)
+    if not _begins_well(init, update, factored.nest, _above(factored)):
         message = (
-            f"rfactor: it is not proved that block {found.site.block.name_hint} stores each initial value once, before "
-            "its updates"
+            f"rfactor: it is not proved that block {factored.site.block.name_hint} stores each initial value once, "
+            "before its updates"
         )
-        edit.refuse(found.sites, message, help="loops must run through the reduction once, from its first point on")
+        edit.refuse(factored.sites, message, help="loops must run through the reduction once, from its first point on")
 
 
-def _are_partial_results(found: _Factored, partial: Buffer, new: Stmt, last: Stmt) -> bool:
+def _are_partial_results(factored: _Factored, partial: Buffer, new: Stmt, last: Stmt) -> bool:
     """Whether the same elements get first values, and each partial result is stored, complete, and used once."""
-    above = _above(found)
-    given = context_of(above)
-    old_init, _ = _pair(accesses_of(found.nest[0]), found.update.buffer)
+    above = _above(factored)
+    context = context_of(above)
+    old_init, _ = _pair(accesses_of(factored.nest[0]), factored.update.buffer)
     init, update = _pair(accesses_of(new), partial)
     used = accesses_of(last)
-    final_init, final = _pair(used, found.update.buffer)
+    final_init, final = _pair(used, factored.update.buffer)
     read = next(item for item in used.of(partial.data))
-    same = writes_all(final_init, region_of(old_init), given=given) and writes_all(
-        old_init, region_of(final_init), given=given
+    same = writes_all(final_init, region_of(old_init), given=context) and writes_all(
+        old_init, region_of(final_init), given=context
     )
     return (
         same
         and _begins_well(init, update, _loops_of(new), above)
         and _begins_well(final_init, final, _loops_of(last), above)
-        and writes_once(read, given=given)
-        and writes_all(init, region_of(read), given=given)
-        and writes_all(read, region_of(update), given=given)
+        and writes_once(read, given=context)
+        and writes_all(init, region_of(read), given=context)
+        and writes_all(read, region_of(update), given=context)
     )
 
 
-def _refuse_partial_results(edit: Edit, found: _Factored) -> NoReturn:
+def _refuse_partial_results(edit: Edit, factored: _Factored) -> NoReturn:
     message = (
         f"rfactor: it is not proved that there would be one partial result for each iteration of loop "
-        f"{found.var.name} and each element of {found.update.buffer.name}"
+        f"{factored.var.name} and each element of {factored.update.buffer.name}"
     )
     edit.refuse(
-        found.sites,
+        factored.sites,
         message,
         help="each partial result needs its first term: choose the outer loop of a split, or even factors",
     )
 
 
-def _without_gaps(found: _Factored, block: BlockRealize) -> BlockRealize:
+def _without_gaps(factored: _Factored, block: BlockRealize) -> BlockRealize:
     """The block of partial results with neutral terms where conditions on loops of the reduction do not hold."""
     inside = block.block
     bound = zip(inside.iter_vars, block.iter_values, strict=True)
@@ -409,7 +416,7 @@ def _without_gaps(found: _Factored, block: BlockRealize) -> BlockRealize:
     moved: list[PrimExpr] = []
     kept: list[PrimExpr] = []
     for part in conjuncts(block.predicate):
-        over = variables(part) & found.reduced
+        over = variables(part) & factored.reduced
         (moved if over and over <= axes.keys() else kept).append(part)
     init, update = inside.init, inside.body
     if not moved or not isinstance(init, BufferStore) or not isinstance(update, BufferStore):

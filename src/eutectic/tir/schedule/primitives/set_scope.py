@@ -38,10 +38,12 @@ def set_scope(edit: Edit, block: BlockLike, buffer_index: int | str, storage_sco
     if owner is None:
         message = f"set_scope: buffer {buffer.name} belongs to the caller"
         edit.refuse(site, message, help="cache_read or cache_write it, and move the cache")
-    found = accesses_of(owner.stmt)
-    named = has_other_name(owner.stmt, buffer) or any(access.buffer is not buffer for access in found.of(buffer.data))
-    if named or found.opaque:
+    accesses = accesses_of(owner.stmt)
+    named = has_other_name(owner.stmt, buffer) or any(
+        access.buffer is not buffer for access in accesses.of(buffer.data)
+    )
+    if named or accesses.opaque:
         message = f"set_scope: the memory of buffer {buffer.name} is used under another name, or by a call"
         edit.refuse(site, message, help="choose the memory before tensorize or match_buffer give it other names")
-    require_shared(edit, site, found, buffer, storage_scope)
+    require_shared(edit, site, accesses, buffer, storage_scope)
     edit.replace(site.function, {owner.stmt: with_buffers(owner.stmt, {buffer: in_scope(buffer, storage_scope)})})

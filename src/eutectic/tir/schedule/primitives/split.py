@@ -69,40 +69,40 @@ def split(
     )
     inside = reindexed(old.body, {old.loop_var: add(old.min, index)}, site, loops, preserve_unit_iters)
     body = guarded(inside, condition)
-    for made in reversed(loops):
-        body = replace(made, body=body, span=old.span)
+    for new_loop in reversed(loops):
+        body = replace(new_loop, body=body, span=old.span)
     edit.replace(site.function, {old: body})
-    return [edit.loop_rv(site.function, made) for made in loops]
+    return [edit.loop_rv(site.function, new_loop) for new_loop in loops]
 
 
 def _legal_extents(edit: Edit, site: LoopSite, factors: Sequence[int | None]) -> list[PrimExpr]:
     loop = edit.require_plain(site)
-    given = [f for f in factors if f is not None]
-    name, dtype, cover = loop.loop_var.name, loop.loop_var.dtype, prod(given)
-    if not factors or any(f <= 0 for f in given):
+    numbers = [f for f in factors if f is not None]
+    name, dtype, cover = loop.loop_var.name, loop.loop_var.dtype, prod(numbers)
+    if not factors or any(f <= 0 for f in numbers):
         edit.refuse(
             site, f"split: factors {list(factors)} are not all positive", help="give at least one, all positive"
         )
-    if len(factors) - len(given) > 1:
+    if len(factors) - len(numbers) > 1:
         edit.refuse(site, f"split: two of the factors {list(factors)} are None", help="leave out at most one")
     extent = loop.static_extent
     if extent is not None and extent + cover > integer_limits(dtype)[1]:
         edit.refuse(
             site, f"split: {cover} iterations per step over {extent} do not fit {dtype}", help="use smaller factors"
         )
-    if len(given) < len(factors):
+    if len(numbers) < len(factors):
         analyzer = analyzer_for(site)
         covering = analyzer.simplify(floordiv(add(loop.extent, cover - 1), cover))
         if extent == 0:
             covering = IntImm(dtype, 0)
         return [covering if f is None else IntImm(dtype, f) for f in factors]
     if extent is None and not analyzer_for(site).can_prove_greater_equal(IntImm(dtype, cover), loop.extent):
-        message = f"split: factors {given} are not proved to cover the extent {shown(loop.extent)} of loop {name}"
+        message = f"split: factors {numbers} are not proved to cover the extent {shown(loop.extent)} of loop {name}"
         edit.refuse(site, message, help="make one of them None")
     if extent is not None and cover < extent:
-        message = f"split: factors {given} cover {cover} of the {extent} iterations of loop {name}"
+        message = f"split: factors {numbers} cover {cover} of the {extent} iterations of loop {name}"
         edit.refuse(site, message, help="raise a factor, or make one of them None")
-    return [IntImm(dtype, f) for f in given]
+    return [IntImm(dtype, f) for f in numbers]
 
 
 def _product(extents: Sequence[PrimExpr], dtype: str) -> PrimExpr:

@@ -64,24 +64,24 @@ def tensorize(
     analyzer = _analyzer_inside(site)
     places, init = _places(edit, site, intrin, tensor_intrin, analyzer)
     _require_own_memory(edit, site, intrin, places)
-    made = _implementation(edit, site, intrin, places, init, analyzer)
+    block = _implementation(edit, site, intrin, places, init, analyzer)
     edit.keeps_results = edit.keeps_results and intrin.exact
     edit.keeps_sums = edit.keeps_sums and intrin.is_checked  # what is trusted cannot be run
-    edit.replace(site.function, {site.stmt: replace(site.stmt, block=made)})
+    edit.replace(site.function, {site.stmt: replace(site.stmt, block=block)})
 
 
-def _as_block(given: BlockLike | LoopRV) -> BlockLike:
-    assert not isinstance(given, LoopRV)
-    return given
+def _as_block(block: BlockLike | LoopRV) -> BlockLike:
+    assert not isinstance(block, LoopRV)
+    return block
 
 
 def _intrinsic(edit: Edit, name: str) -> TensorIntrin:
     try:
-        found = TensorIntrin.get(name)
+        intrin = TensorIntrin.get(name)
     except ScheduleError as error:
         edit.refuse(None, f"{edit.name}: {error.message}", help=error.help)
-    assert found is not None
-    return found
+    assert intrin is not None
+    return intrin
 
 
 def _require_whole_vectors(edit: Edit, site: BlockSite) -> None:
@@ -92,11 +92,11 @@ def _require_whole_vectors(edit: Edit, site: BlockSite) -> None:
 
 
 def _analyzer_inside(site: BlockSite) -> Analyzer:
-    found = analyzer_for(site)
+    analyzer = analyzer_for(site)
     for axis in site.block.iter_vars:
         if axis.dom is not None:
-            found.bind(axis.var, axis.dom)
-    return found
+            analyzer.bind(axis.var, axis.dom)
+    return analyzer
 
 
 # ---- matching

@@ -91,10 +91,10 @@ def transform_block_layout(edit: Edit, block: BlockLike, index_map: IndexMap | C
     kept = index_map_argument(edit, site, index_map, rank, f"block {site.block.name_hint}")
     edit.resolved["index_map"] = kept
     nest = _nest(edit, site)
-    found = _space(edit, nest, kept)
-    _require_order(edit, nest, found)
-    made, fresh = _rebuilt(nest, found)
-    edit.replace(site.function, {nest.loops[0] if nest.loops else site.stmt: made})
+    new_axes = _space(edit, nest, kept)
+    _require_order(edit, nest, new_axes)
+    stmt, fresh = _rebuilt(nest, new_axes)
+    edit.replace(site.function, {nest.loops[0] if nest.loops else site.stmt: stmt})
     edit.follow(site.function, site.block, fresh)
 
 
@@ -199,14 +199,14 @@ def _require_first(edit: Edit, nest: _Nest, space: MapOnBox, kinds: Sequence[str
             edit.refuse(nest.site, message, help="a map of reduced axes must map their first point to zero")
 
 
-def _require_order(edit: Edit, nest: _Nest, found: _Space) -> None:
+def _require_order(edit: Edit, nest: _Nest, new_axes: _Space) -> None:
     """Two accesses whose order matters come one after the other as before."""
     if not nest.loops:
         return
     values: dict[Var, PrimExpr] = {}
-    for var, loop in zip(found.space.inputs, nest.bound, strict=True):
+    for var, loop in zip(new_axes.space.inputs, nest.bound, strict=True):
         values[var] = IntImm(var.dtype, 0) if loop is None else loop.loop_var
-    order = [with_values(output, values) for output in found.space.outputs]
+    order = [with_values(output, values) for output in new_axes.space.outputs]
     conflict = permutation_conflict(nest.loops, order, nest.site.above[: _depth(nest)])
     if conflict is not None:
         what = f"{edit.name}: the points of block {nest.site.block.name_hint} cannot run in this order"
@@ -223,14 +223,14 @@ def _depth(nest: _Nest) -> int:
 # ---- the new block
 
 
-def _rebuilt(nest: _Nest, found: _Space) -> tuple[Stmt, Block]:
+def _rebuilt(nest: _Nest, new_axes: _Space) -> tuple[Stmt, Block]:
     site, block = nest.site, nest.site.block
-    names = _names(nest, found)
-    extents = found.space.extents or ()
+    names = _names(nest, new_axes)
+    extents = new_axes.space.extents or ()
     dtypes = [size.dtype for size in extents]
     axes = [
         IterVar(Range(min=IntImm(dtype, 0), extent=size), Var(name[1], dtype), kind)
-        for name, dtype, size, kind in zip(names, dtypes, extents, found.kinds, strict=True)
+        for name, dtype, size, kind in zip(names, dtypes, extents, new_axes.kinds, strict=True)
     ]
     loop_vars = [Var(name[0], dtype) for name, dtype in zip(names, dtypes, strict=True)]
     known = analyzer_for(site)
@@ -238,11 +238,11 @@ def _rebuilt(nest: _Nest, found: _Space) -> tuple[Stmt, Block]:
         assert axis.dom is not None
         known.bind(axis.var, axis.dom)
         known.bind(var, axis.dom)
-    inside = _values(found, [axis.var for axis in axes], known)
+    inside = _values(new_axes, [axis.var for axis in axes], known)
     values = {axis.var: value for axis, value in zip(block.iter_vars, inside, strict=True)}
     body = with_axes(replace(block, iter_vars=()), values, known)
     fresh = with_recomputed_regions(replace(body, iter_vars=tuple(axes)))
-    outside = _values(found, loop_vars, known)
+    outside = _values(new_axes, loop_vars, known)
     there = {loop.loop_var: value for loop, value in zip(nest.bound, outside, strict=True) if loop is not None}
     stmt: Stmt = BlockRealize(tuple(loop_vars), with_values(site.stmt.predicate, there), fresh)
     for var, axis in reversed(list(zip(loop_vars, axes, strict=True))):
@@ -251,18 +251,18 @@ def _rebuilt(nest: _Nest, found: _Space) -> tuple[Stmt, Block]:
     return stmt, fresh
 
 
-def _values(found: _Space, variables_: Sequence[Var], known: Analyzer) -> list[PrimExpr]:
+def _values(new_axes: _Space, variables_: Sequence[Var], known: Analyzer) -> list[PrimExpr]:
     """The old axes in terms of new variables."""
-    values: dict[Var, PrimExpr] = dict(zip(found.back.initial_indices, variables_, strict=True))
-    return [known.simplify(with_values(item, values)) for item in found.back.final_indices]
+    values: dict[Var, PrimExpr] = dict(zip(new_axes.back.initial_indices, variables_, strict=True))
+    return [known.simplify(with_values(item, values)) for item in new_axes.back.final_indices]
 
 
-def _names(nest: _Nest, found: _Space) -> list[tuple[str, str]]:
+def _names(nest: _Nest, new_axes: _Space) -> list[tuple[str, str]]:
     """Names of the new loops and axes: those of the old ones that they are, else of their own."""
     names: list[tuple[str, str]] = []
-    own = [(f"ax{k}", f"v_ax{k}") for k in range(len(found.space.outputs))]
-    for number, output in enumerate(found.space.outputs):
-        place = next((k for k, var in enumerate(found.space.inputs) if var is output), None)
+    own = [(f"ax{k}", f"v_ax{k}") for k in range(len(new_axes.space.outputs))]
+    for number, output in enumerate(new_axes.space.outputs):
+        place = next((k for k, var in enumerate(new_axes.space.inputs) if var is output), None)
         loop = None if place is None else nest.bound[place]
         if place is None or loop is None:
             names.append(own[number])

@@ -105,32 +105,32 @@ def transform_layout(
         padding = _padding(edit, target, kept, space, value)
     work = Relaying(analyzer_for(target.home), chosen, new, kept)
     try:
-        made = work.stmt(target.home.stmt)
+        relaid = work.stmt(target.home.stmt)
     except WellFormedError as error:
         edit.refuse(site, f"transform_layout: regions of a block with {chosen.name} are not known: {error.message}")
-    if any(item is chosen for item in post_order(made)):
+    if any(item is chosen for item in post_order(relaid)):
         edit.refuse(site, f"transform_layout: buffer {chosen.name} is used in a way that is no access of an element")
     if padding is not None:
-        made = padded(edit, site, made, new, padding)
-    _replace_buffer(edit, target, new, made)
+        relaid = padded(edit, site, relaid, new, padding)
+    _replace_buffer(edit, target, new, relaid)
 
 
-def _chosen(edit: Edit, site: BlockSite, given: Sequence[str | int] | str | Buffer) -> tuple[str, int, Buffer]:
+def _chosen(edit: Edit, site: BlockSite, wanted: Sequence[str | int] | str | Buffer) -> tuple[str, int, Buffer]:
     """`read` or `write`, the number, and the buffer."""
     block = site.block
-    if isinstance(given, str | Buffer):
+    if isinstance(wanted, str | Buffer):
         listed = [("read", k, r.buffer) for k, r in enumerate(block.reads)]
         listed += [("write", k, r.buffer) for k, r in enumerate(block.writes)]
-        found = [item for item in listed if given is item[2] or given == item[2].name]
-        if len({item[2] for item in found}) == 1:
-            return found[0]
-        name = given if isinstance(given, str) else given.name
-        many = "several buffers" if found else "no buffer"
+        matches = [item for item in listed if wanted is item[2] or wanted == item[2].name]
+        if len({item[2] for item in matches}) == 1:
+            return matches[0]
+        name = wanted if isinstance(wanted, str) else wanted.name
+        many = "several buffers" if matches else "no buffer"
         known = ", ".join(dict.fromkeys(item[2].name for item in listed)) or "none"
         edit.refuse(site, f"{edit.name}: block {block.name_hint} accesses {many} called {name}; it accesses: {known}")
-    kind, number = (*given, None, None)[:2]
-    if kind not in ("read", "write") or not isinstance(number, int) or len(given) != 2:
-        edit.refuse(site, f"{edit.name}: {given!r} is no buffer of a block", help='give ("read", 0) or ("write", 0)')
+    kind, number = (*wanted, None, None)[:2]
+    if kind not in ("read", "write") or not isinstance(number, int) or len(wanted) != 2:
+        edit.refuse(site, f"{edit.name}: {wanted!r} is no buffer of a block", help='give ("read", 0) or ("write", 0)')
     return str(kind), number, (read_buffer if kind == "read" else written_buffer)(edit, site, number)
 
 
@@ -142,7 +142,7 @@ def _target(edit: Edit, site: BlockSite, buffer: Buffer) -> _Target:
     if not any(item is buffer for item in func.buffers):
         message = f"{edit.name}: buffer {buffer.name} is neither allocated by a block nor a parameter"
         edit.refuse(site, message, help="a buffer declared in another way has a layout that others rely on")
-    callers = [var.name_hint for var, made in edit.state.mod.functions_items() if _calls(made, site.function)]
+    callers = [var.name_hint for var, caller in edit.state.mod.functions_items() if _calls(caller, site.function)]
     if callers:
         message = f"{edit.name}: {', '.join(callers)} would pass {buffer.name} to {site.function} in the old layout"
         edit.refuse(site, message, help="cache_read or cache_write it, and change the layout of the copy")
@@ -240,8 +240,8 @@ def _require_sizes(edit: Edit, target: _Target, extents: Sequence[PrimExpr]) -> 
     """Each size that is a variable is still the size of an axis of a parameter, where the function finds its value."""
     func = edit.state.function(target.site.function)
     others = [item for item in func.buffers if isinstance(item, Buffer) and item is not target.buffer]
-    found = {size for item in others for size in (*item.shape, *item.strides)} | {*extents, *func.params}
-    lost = [size.name for size in target.buffer.shape if isinstance(size, Var) and size not in found]
+    known_sizes = {size for item in others for size in (*item.shape, *item.strides)} | {*extents, *func.params}
+    lost = [size.name for size in target.buffer.shape if isinstance(size, Var) and size not in known_sizes]
     if lost:
         message = f"{edit.name}: only the shape of parameter {target.buffer.name} says what {', '.join(lost)} is"
         edit.refuse(target.site, message, help="cache_read or cache_write it, and change the layout of the copy")
@@ -269,11 +269,11 @@ def _padding(
     return Padding(variables, space.outside(variables, back.final_indices), value)
 
 
-def _replace_buffer(edit: Edit, target: _Target, new: Buffer, made: Stmt) -> None:
+def _replace_buffer(edit: Edit, target: _Target, new: Buffer, relaid: Stmt) -> None:
     name = target.site.function
     if not target.is_parameter:
-        edit.replace(name, {target.home.stmt: made})
+        edit.replace(name, {target.home.stmt: relaid})
         return
     func = edit.state.function(name)
     pairs = tuple((param, new if b is target.buffer else b) for param, b in func.buffer_map.items())
-    edit.set_function(name, replace(func, body=made, buffer_map=BufferMap(pairs)))
+    edit.set_function(name, replace(func, body=relaid, buffer_map=BufferMap(pairs)))

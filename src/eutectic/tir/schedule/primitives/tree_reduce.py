@@ -78,22 +78,22 @@ def tree_reduce(edit: Edit, block: BlockLike) -> list[BlockRV]:
     body = replace(row.loop, extent=IntImm(row.loop.loop_var.dtype, 1), body=replace(row.site.stmt, block=last))
     edit.replace(row.site.function, {row.loop: seq(*(nest for nest, _ in halves), body)})
     edit.keeps_results = edit.keeps_results and not is_float(row.term.dtype)
-    return [edit.block_rv(row.site.function, made) for _, made in halves]
+    return [edit.block_rv(row.site.function, half) for _, half in halves]
 
 
 def _row(edit: Edit, site: BlockSite) -> _Row:
     block, name, update = site.block, site.block.name_hint, site.block.body
-    found = [(a, v) for a, v in zip(block.iter_vars, site.stmt.iter_values, strict=True) if a.iter_type != "data_par"]
+    reduced = [(a, v) for a, v in zip(block.iter_vars, site.stmt.iter_values, strict=True) if a.iter_type != "data_par"]
     combiner = combiner_of(update) if isinstance(update, BufferStore) and block.init is not None else None
     term = None if combiner is None else combiner.term
     if combiner is None or not isinstance(term, BufferLoad) or term.dtype != combiner.result.dtype:
         message = f"tree_reduce: block {name} is not a sum, product, maximum or minimum of elements of one buffer"
         edit.refuse(site, message, help="call rfactor first, and give the block that reduces its results")
     loop = site.above[-1] if site.above else None
-    if len(found) != 1 or not isinstance(loop, For) or found[0][1] is not loop.loop_var:
+    if len(reduced) != 1 or not isinstance(loop, For) or reduced[0][1] is not loop.loop_var:
         message = f"tree_reduce: block {name} does not reduce along one axis that is bound to the innermost loop"
         edit.refuse(site, message, help="reorder the loops, and leave one axis to be reduced")
-    axis = found[0][0]
+    axis = reduced[0][0]
     size = loop.static_extent or 0
     plain = loop.kind == "serial" and not loop.annotations and site.stmt.always_runs
     if not plain or not _is_range(loop.min, 0) or size < 2 or size & (size - 1) or not _covers(axis, size):
@@ -148,8 +148,8 @@ def _half(edit: Edit, row: _Row, half: int) -> tuple[Stmt, Block]:
     buffer = row.term.buffer
     value = row.combiner.combined(BufferLoad(buffer, low), BufferLoad(buffer, high))
     name = edit.free_block_name(row.site.function, f"{block.name_hint}_half_{half}")
-    made = Block(tuple(axes), (), (), name, BufferStore(buffer, value, low))
-    reads, writes = block_access(made)
-    made = replace(made, reads=reads, writes=writes)
-    realize = BlockRealize(tuple(bound), TRUE, made)
-    return For(var, IntImm(dtype, 0), IntImm(dtype, half), "serial", realize), made
+    new_block = Block(tuple(axes), (), (), name, BufferStore(buffer, value, low))
+    reads, writes = block_access(new_block)
+    new_block = replace(new_block, reads=reads, writes=writes)
+    realize = BlockRealize(tuple(bound), TRUE, new_block)
+    return For(var, IntImm(dtype, 0), IntImm(dtype, half), "serial", realize), new_block

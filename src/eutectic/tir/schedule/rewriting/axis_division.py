@@ -38,12 +38,12 @@ class AxisParts:
 
     def without_unit_axes(self) -> AxisParts:
         """The same, where axes of one value are left out and their value stands in the index."""
-        made = self
+        parts = self
         for which in ("outer", "inner"):
             axis = getattr(self, which)
             if axis is not None and axis.dom is not None and axis.dom.is_point:
-                made = replace_part(made, which, axis)
-        return made
+                parts = replace_part(parts, which, axis)
+        return parts
 
 
 def replace_part(part: AxisParts, which: str, axis: IterVar) -> AxisParts:
@@ -104,13 +104,13 @@ def _mixed_parts(
         _refuse(edit, nest, axis, value, "its parts of inner and outer loops cannot be told apart")
     low, size = int(bound.lo), int(bound.hi) - int(bound.lo) + 1
     begin, rest = (analyzer.simplify(add(begin, low)), analyzer.simplify(sub(rest, low)))
-    found = next((c for c in _bases(nest, axis, begin, size, analyzer) if _divides(begin, c[0], size, analyzer)), None)
-    if found is None:
+    choice = next((c for c in _bases(nest, axis, begin, size, analyzer) if _divides(begin, c[0], size, analyzer)), None)
+    if choice is None:
         what = f"the loops outside do not step by multiples of the {size} values inside"
         if nest.site.block.init is not None and axis.iter_type == "comm_reduce":
             what += " from the beginning of the reduction"
         _refuse(edit, nest, axis, value, what)
-    base, tiles = found
+    base, tiles = choice
     (outer, inner), dtype = names, axis.var.dtype
     tile = analyzer.simplify(floordiv(sub(begin, base), size))
     index = add(inner, base) if _is_one(tiles) else add(add(mul(outer, size), inner), base)
@@ -138,12 +138,12 @@ def _bases(
     assert axis.dom is not None
     dtype = axis.var.dtype
     count = analyzer.simplify(floordiv(add(axis.dom.extent, size - 1), size))
-    found: list[tuple[PrimExpr, PrimExpr]] = [(axis.dom.min, count)]
+    bases: list[tuple[PrimExpr, PrimExpr]] = [(axis.dom.min, count)]
     bound = analyzer.const_int_bound(begin)
     if _is_finite(bound.lo, bound.hi) and not (nest.site.block.init is not None and axis.iter_type == "comm_reduce"):
         tiles = (int(bound.hi) - int(bound.lo)) // size + 1
-        found.append((IntImm(dtype, int(bound.lo)), IntImm(dtype, tiles)))
-    return found
+        bases.append((IntImm(dtype, int(bound.lo)), IntImm(dtype, tiles)))
+    return bases
 
 
 def _is_finite(*ends: float) -> bool:

@@ -31,10 +31,10 @@ class BlockCopier(Substituter):
 
     def visit_for(self, stmt: For) -> Stmt:
         """A loop; one that is bound to threads gets an axis of its own."""
-        made = super().visit_for(stmt)
-        if isinstance(made, For) and made.thread_binding is not None:
-            return replace(made, thread_binding=made.thread_binding.thread_tag)
-        return made
+        loop = super().visit_for(stmt)
+        if isinstance(loop, For) and loop.thread_binding is not None:
+            return replace(loop, thread_binding=loop.thread_binding.thread_tag)
+        return loop
 
     def visit_realize(self, stmt: BlockRealize) -> Stmt:
         """A block with its own axes."""

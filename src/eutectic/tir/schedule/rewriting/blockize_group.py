@@ -50,15 +50,15 @@ def outer_of_group(edit: Edit, sites: Sequence[BlockSite]) -> tuple[dict[Stmt, S
     body = rewrite(seq(*parts), lambda item: values.get(item) if isinstance(item, Var) else None)
     assert isinstance(body, Stmt)
     name = "_".join(["outer", *(site.block.name_hint for site in sites), ""])
-    made = Block(tuple(axes), (), (), edit.free_block_name(sites[0].function, name), body)
-    reads, writes = block_access(made)
-    made = replace(made, reads=reads, writes=writes)
+    block = Block(tuple(axes), (), (), edit.free_block_name(sites[0].function, name), body)
+    reads, writes = block_access(block)
+    block = replace(block, reads=reads, writes=writes)
     last = around[-1]
     assert isinstance(last, SeqStmt)
-    outer = BlockRealize(tuple(loop.loop_var for loop in kept), TRUE, made)
+    outer = BlockRealize(tuple(loop.loop_var for loop in kept), TRUE, block)
     first = next(k for k, part in enumerate(last.seq) if part is parts[0])
     fresh = seq(*last.seq[:first], outer, *last.seq[first + len(parts) :])
-    return {last: fresh}, made
+    return {last: fresh}, block
 
 
 def _parts(edit: Edit, sites: Sequence[BlockSite]) -> tuple[list[Stmt], list[Stmt]]:

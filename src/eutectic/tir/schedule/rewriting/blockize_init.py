@@ -55,10 +55,10 @@ def outer_init(
     names: dict[Var, PrimExpr] = {
         loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype) for loop in loops
     }
-    found = accesses_of(nest.top)
-    _require_independent(edit, nest, found, block.init)
+    accesses = accesses_of(nest.top)
+    _require_independent(edit, nest, accesses, block.init)
     _require_same_points(edit, nest, condition, parts, loops, names)
-    _require_order(edit, nest, found, block.init)
+    _require_order(edit, nest, accesses, block.init)
     return _nest(edit, nest, block.init, kept, loops, names)
 
 
@@ -96,13 +96,13 @@ def _condition(nest: Nest, loops: Sequence[For], names: Mapping[Var, PrimExpr]) 
     return out
 
 
-def _require_independent(edit: Edit, nest: Nest, found: Accesses, init: Stmt) -> None:
+def _require_independent(edit: Edit, nest: Nest, accesses: Accesses, init: Stmt) -> None:
     """What the init reads is not written in the nest, and all that happens there is known."""
     name = nest.site.block.name_hint
-    if found.opaque:
+    if accesses.opaque:
         edit.refuse(nest.site, f"{edit.name}: something in block {name}, which has initial values, has effects")
     read = accesses_of(init).read
-    for item in found.items:
+    for item in accesses.items:
         if item.is_write and item.buffer.data in read:
             message = f"{edit.name}: {item.buffer.name}, which the init of block {name} reads, is written by the block"
             edit.refuse(nest.site, message, help="decompose_reduction first")
@@ -140,8 +140,8 @@ def _require_same_points(
     )
     kept = {loop.loop_var for loop in loops}
     terms = [compare(GT, loop.extent, 0) for loop in nest.loops if loop.loop_var not in kept]
-    given = conjunction([context_of(nest.above), *terms])
-    if not (covers(before, after, given) and covers(after, before, given)):
+    context = conjunction([context_of(nest.above), *terms])
+    if not (covers(before, after, context) and covers(after, before, context)):
         message = (
             f"{edit.name}: it is not proved that block {nest.site.block.name_hint} begins its reduction at the same "
             "points as the block around it would"
@@ -149,20 +149,20 @@ def _require_same_points(
         edit.refuse(nest.site, message, help="decompose_reduction first, or choose a loop around the whole reduction")
 
 
-def _require_order(edit: Edit, nest: Nest, found: Accesses, init: Stmt) -> None:
+def _require_order(edit: Edit, nest: Nest, accesses: Accesses, init: Stmt) -> None:
     """Each initial value is stored once, before anything touches it."""
-    name, given = nest.site.block.name_hint, context_of(nest.above)
+    name, context = nest.site.block.name_hint, context_of(nest.above)
 
     def is_first(item: Access) -> bool:
         return item.stmt is init or any(x is init for x in item.above)
 
-    for write in (item for item in found.items if item.is_write and is_first(item)):
-        if None in write.indices or not writes_once(write, given=given):
+    for write in (item for item in accesses.items if item.is_write and is_first(item)):
+        if None in write.indices or not writes_once(write, given=context):
             message = (
                 f"{edit.name}: it is not proved that block {name} stores each initial value of {write.buffer.name} once"
             )
             edit.refuse(nest.site, message, help="loops that repeat the reduction must stay outside")
-        for other in found.of(write.buffer.data):
+        for other in accesses.of(write.buffer.data):
             if not is_first(other) and late(write, other, nest.loops, nest.above):
                 message = (
                     f"{edit.name}: an element of {write.buffer.name} could be accessed in block {name} before its "
@@ -194,11 +194,11 @@ def _nest(
     reads, writes = block_access(block)
     block = replace(block, reads=reads, writes=writes)
     bindings = tuple(with_values(p.inner_value, names) for _, _, p in _spatial(nest, parts) if p.inner is not None)
-    made: Stmt = BlockRealize(bindings, _condition(nest, loops, names), block)
+    stmt: Stmt = BlockRealize(bindings, _condition(nest, loops, names), block)
     for loop in reversed(loops):
         var = names[loop.loop_var]
         assert isinstance(var, Var)
-        made = replace(
-            loop, loop_var=var, min=with_values(loop.min, names), extent=with_values(loop.extent, names), body=made
+        stmt = replace(
+            loop, loop_var=var, min=with_values(loop.min, names), extent=with_values(loop.extent, names), body=stmt
         )
-    return made
+    return stmt

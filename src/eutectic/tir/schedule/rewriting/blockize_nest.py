@@ -46,10 +46,10 @@ def blockize_nest(edit: Edit, nest: Nest, keep_unit_axes: bool = True) -> BlockR
         ScheduleError: see `blockize`.
     """
     scope_of(edit, nest.site)
-    made, inner = _outer_block(edit, nest, keep_unit_axes)
-    edit.replace(nest.site.function, {nest.top: made})
+    realize, inner = _outer_block(edit, nest, keep_unit_axes)
+    edit.replace(nest.site.function, {nest.top: realize})
     edit.follow(nest.site.function, nest.site.block, inner)
-    outer = edit.block_rv(nest.site.function, made.block)
+    outer = edit.block_rv(nest.site.function, realize.block)
     _require_reduction_init(edit, nest, edit.block(outer))
     return outer
 
@@ -99,9 +99,9 @@ def _outer_block(edit: Edit, nest: Nest, keep_unit_axes: bool) -> tuple[BlockRea
 
 
 def _substituted(block: Block, values: dict[Var, PrimExpr]) -> Block:
-    made = rewrite(block, lambda item: values.get(item) if isinstance(item, Var) else None)
-    assert isinstance(made, Block)
-    return made
+    substituted = rewrite(block, lambda item: values.get(item) if isinstance(item, Var) else None)
+    assert isinstance(substituted, Block)
+    return substituted
 
 
 def _with_regions(edit: Edit, nest: Nest, inner: Block, had_init: bool) -> Block:
@@ -166,8 +166,8 @@ def _outer_part(edit: Edit, nest: Nest, part: PrimExpr) -> PrimExpr:
         )
         edit.refuse(nest.site, message, help="split the loops by factors that divide their extents")
     first = nest.first_iteration
-    made = with_values(part, first)
-    return analyzer_for(nest.top_site).simplify(made)
+    condition = with_values(part, first)
+    return analyzer_for(nest.top_site).simplify(condition)
 
 
 def _require_stable(edit: Edit, nest: Nest, condition: PrimExpr, parts: Sequence[AxisParts]) -> None:
@@ -176,9 +176,9 @@ def _require_stable(edit: Edit, nest: Nest, condition: PrimExpr, parts: Sequence
     loads = [item for expr in moved if reads_memory(expr) for item in _loads(expr)]
     if not loads:
         return
-    found = accesses_of(nest.top)
+    accesses = accesses_of(nest.top)
     for item in loads:
-        if found.opaque or item.buffer.data in found.written:
+        if accesses.opaque or item.buffer.data in accesses.written:
             name = nest.site.block.name_hint
             message = f"{edit.name}: {item.buffer.name}, which decides where block {name} runs, could be written by it"
             edit.refuse(nest.site, message, help="only what does not change inside can be computed outside")
@@ -201,14 +201,14 @@ def _require_reduction_init(edit: Edit, nest: Nest, outer: BlockSite) -> None:
 
 
 def _loads(expr: PrimExpr) -> list[BufferLoad]:
-    found: list[BufferLoad] = []
+    loads: list[BufferLoad] = []
 
     def look(item: PrimExpr) -> None:
         if isinstance(item, BufferLoad):
-            found.append(item)
+            loads.append(item)
 
     rewrite_expr(expr, look)
-    return found
+    return loads
 
 
 def _require_points(edit: Edit, nest: Nest, predicates: _Predicates, parts: Sequence[AxisParts]) -> None:

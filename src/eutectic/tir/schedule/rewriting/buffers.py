@@ -35,6 +35,6 @@ def with_buffers(stmt: Stmt, buffers: Mapping[Buffer, Buffer]) -> Stmt:
             return replace(item, alloc_buffers=tuple(buffers.get(b, b) for b in item.alloc_buffers))
         return None
 
-    made = rewrite(stmt, change)
-    assert isinstance(made, Stmt)
-    return made
+    rewritten = rewrite(stmt, change)
+    assert isinstance(rewritten, Stmt)
+    return rewritten

@@ -48,9 +48,9 @@ def reindexed(
             return values.get(item)
         return _simplified(item, analyzer, plain, fresh, begin) if isinstance(item, BlockRealize) else None
 
-    made = rewrite(body, change)
-    assert isinstance(made, Stmt)
-    return made
+    rewritten = rewrite(body, change)
+    assert isinstance(rewritten, Stmt)
+    return rewritten
 
 
 def _simplified(
@@ -89,8 +89,8 @@ def guarded(body: Stmt, condition: PrimExpr) -> Stmt:
     """`body`, of which nothing is done unless `condition`: predicates of its blocks, or a branch around it."""
     if isinstance(condition, IntImm):
         return body if condition.value else IfThenElse(condition, body)
-    made = _with_predicates(body, condition, variables(condition))
-    return IfThenElse(condition, body) if made is None else made
+    predicated = _with_predicates(body, condition, variables(condition))
+    return IfThenElse(condition, body) if predicated is None else predicated
 
 
 @deep

@@ -40,29 +40,29 @@ class Padding:
     value: Value
 
 
-def padding_value(edit: Edit, site: BlockSite, given: Any, buffer: Buffer) -> tuple[Value, Any]:
+def padding_value(edit: Edit, site: BlockSite, pad_value: Any, buffer: Buffer) -> tuple[Value, Any]:
     """A value for padding, and the form of it that traces keep.
 
     Args:
         edit: The call.
         site: The block, for refusals.
-        given: A number, or a function of the indices.
+        pad_value: A number, or a function of the indices.
         buffer: The buffer in the new layout.
 
     Raises:
         ScheduleError: it is neither, or not of the dtype of the buffer.
     """
-    if isinstance(given, IntImm | FloatImm):
-        given = given.value
-    elif isinstance(given, np.generic):
-        given = given.item()
-    if isinstance(given, int | float):
-        made = _constant(given, buffer.dtype)
-        if made is None:
-            message = f"{edit.name}: {given!r} is no value of buffer {buffer.name} of {buffer.dtype}"
+    if isinstance(pad_value, IntImm | FloatImm):
+        pad_value = pad_value.value
+    elif isinstance(pad_value, np.generic):
+        pad_value = pad_value.item()
+    if isinstance(pad_value, int | float):
+        number = _constant(pad_value, buffer.dtype)
+        if number is None:
+            message = f"{edit.name}: {pad_value!r} is no value of buffer {buffer.name} of {buffer.dtype}"
             edit.refuse(site, message, help="give a number that the dtype has")
-        return lambda _: made, given
-    kept = index_map_argument(edit, site, given, len(buffer.shape), f"buffer {buffer.name} in the new layout")
+        return lambda _: number, pad_value
+    kept = index_map_argument(edit, site, pad_value, len(buffer.shape), f"buffer {buffer.name} in the new layout")
     if len(kept.final_indices) != 1 or kept.inverse_index_map is not None:
         edit.refuse(site, f"{edit.name}: a value for padding is one value, not {len(kept.final_indices)}")
     value = kept.final_indices[0]
@@ -109,19 +109,19 @@ def padded(edit: Edit, site: BlockSite, home: Stmt, buffer: Buffer, padding: Pad
         return home
     if not isinstance(home, BlockRealize):
         edit.refuse(site, f"{edit.name}: there is no block around the program that padding could be stored in")
-    found = accesses_of(home).of(buffer.data)
-    if any(isinstance(item, For) and item.thread_binding is not None for access in found for item in access.above):
+    accesses = accesses_of(home).of(buffer.data)
+    if any(isinstance(item, For) and item.thread_binding is not None for access in accesses for item in access.above):
         message = f"{edit.name}: threads access {buffer.name}, and none of them would store the padding"
         edit.refuse(site, message, help="change the layout before binding loops")
     body = home.block.body
     parts = list(body.seq) if isinstance(body, SeqStmt) else [body]
-    lines = [(*access.above, access.stmt) for access in found]
+    lines = [(*access.above, access.stmt) for access in accesses]
     first = min(
         (k for k, part in enumerate(parts) if any(part is item for line in lines for item in line)),
         default=0,
     )
-    made = seq(*parts[:first], _nest(edit, site, buffer, padding), *parts[first:])
-    return replace(home, block=replace(home.block, body=made))
+    padded_body = seq(*parts[:first], _nest(edit, site, buffer, padding), *parts[first:])
+    return replace(home, block=replace(home.block, body=padded_body))
 
 
 def _nest(edit: Edit, site: BlockSite, buffer: Buffer, padding: Padding) -> Stmt:

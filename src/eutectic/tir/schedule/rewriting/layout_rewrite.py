@@ -22,14 +22,14 @@ from eutectic.tir.stmt import BufferStore, For, Stmt
 
 
 def index_map_argument(
-    edit: Edit, site: BlockSite, given: IndexMap | Callable[..., Any], rank: int, what: str
+    edit: Edit, site: BlockSite, index_map: IndexMap | Callable[..., Any], rank: int, what: str
 ) -> IndexMap:
     """An index map of so many indices, in the form that traces keep.
 
     Args:
         edit: The call.
         site: The block, for refusals.
-        given: The map, or a function that computes it.
+        index_map: The map, or a function that computes it.
         rank: How many indices it takes.
         what: What has these indices.
 
@@ -38,11 +38,11 @@ def index_map_argument(
             traces cannot keep.
     """
     help = "write it with +, -, *, //, %, min and max of its parameters and constants"
-    if not isinstance(given, IndexMap) and not callable(given):
-        edit.refuse(site, f"{edit.name}: the index map is a {type(given).__name__}, no function", help=help)
+    if not isinstance(index_map, IndexMap) and not callable(index_map):
+        edit.refuse(site, f"{edit.name}: the index map is a {type(index_map).__name__}, no function", help=help)
     try:
-        made = given if isinstance(given, IndexMap) else IndexMap.from_func(given, rank)
-        kept = IndexMap.from_text(made.as_python())
+        converted = index_map if isinstance(index_map, IndexMap) else IndexMap.from_func(index_map, rank)
+        kept = IndexMap.from_text(converted.as_python())
     except (TypeError, ValueError) as error:
         edit.refuse(site, f"{edit.name}: this is no index map for a schedule: {error}", help=help)
     if len(kept.initial_indices) != rank:
@@ -92,28 +92,34 @@ class Relaying(StmtMutator):
 
     def visit_store(self, stmt: BufferStore) -> Stmt:
         """A store."""
-        made = super().visit_store(stmt)
-        if isinstance(made, BufferStore) and made.buffer is self.old:
-            return updated(made, buffer=self.new, indices=self.place(made.indices))
-        return made
+        store = super().visit_store(stmt)
+        if isinstance(store, BufferStore) and store.buffer is self.old:
+            return updated(store, buffer=self.new, indices=self.place(store.indices))
+        return store
 
     def block(self, block: Block) -> Block:
         """What is inside of a block, with its regions of the buffer stated anew where it states any."""
-        made = super().block(block)
-        if self.old in made.alloc_buffers:
-            made = updated(made, alloc_buffers=tuple(self.new if b is self.old else b for b in made.alloc_buffers))
-        if not any(self._concerns(region) for region in (*made.reads, *made.writes)):
-            return made
-        reads, writes = block_access(made)
-        return updated(made, reads=self._recomputed(made.reads, reads), writes=self._recomputed(made.writes, writes))
+        relaid = super().block(block)
+        if self.old in relaid.alloc_buffers:
+            relaid = updated(
+                relaid, alloc_buffers=tuple(self.new if b is self.old else b for b in relaid.alloc_buffers)
+            )
+        if not any(self._concerns(region) for region in (*relaid.reads, *relaid.writes)):
+            return relaid
+        reads, writes = block_access(relaid)
+        return updated(
+            relaid, reads=self._recomputed(relaid.reads, reads), writes=self._recomputed(relaid.writes, writes)
+        )
 
     def _concerns(self, region: BufferRegion) -> bool:
         return any(item is self.old for item in post_order(region))
 
-    def _recomputed(self, stated: Sequence[BufferRegion], found: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
+    def _recomputed(
+        self, stated: Sequence[BufferRegion], recomputed: Sequence[BufferRegion]
+    ) -> tuple[BufferRegion, ...]:
         """The regions that a block states, with what is found in the place of those that have to do with the buffer."""
         out: dict[Buffer, BufferRegion] = {}
-        fresh = {region.buffer: region for region in found}
+        fresh = {region.buffer: region for region in recomputed}
         for region in stated:
             buffer = self.new if region.buffer is self.old else region.buffer
             if not self._concerns(region):
@@ -162,6 +168,6 @@ def with_axes(block: Block, values: Mapping[Var, PrimExpr], analyzer: Analyzer) 
                 return Range(min=simplified(item.min, analyzer), extent=simplified(item.extent, analyzer))
         return None
 
-    made = rewrite(block, change)
-    assert isinstance(made, Block)
-    return made
+    rewritten = rewrite(block, change)
+    assert isinstance(rewritten, Block)
+    return rewritten

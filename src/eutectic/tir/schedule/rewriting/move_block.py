@@ -51,7 +51,7 @@ class Move:
         scope: The block around both.
         around: Statements around both, the last of them a sequence.
         parts: The parts of that sequence that the block and the loop are in.
-        found: What the scope accesses.
+        accesses: What the scope accesses.
     """
 
     block: BlockSite
@@ -59,7 +59,7 @@ class Move:
     scope: BlockSite
     around: tuple[Stmt, ...]
     parts: tuple[int, int]
-    found: Accesses
+    accesses: Accesses
 
     @property
     def sites(self) -> list[BlockSite | LoopSite]:
@@ -72,7 +72,7 @@ class Move:
         return fixed_loops(self.around)
 
     @property
-    def given(self) -> PrimExpr:
+    def context(self) -> PrimExpr:
         """What holds around both."""
         return context_of(self.around)
 
@@ -100,7 +100,7 @@ class Move:
         last = self.around[-1]
         assert isinstance(last, SeqStmt)
         low, high = sorted(self.parts)
-        inside = [item for item in self.found.items if any(x is last for x in item.above) and not self.own(item)]
+        inside = [item for item in self.accesses.items if any(x is last for x in item.above) and not self.own(item)]
         return [item for item in inside if low <= part_of(last.seq, item) <= high]
 
 
@@ -154,12 +154,12 @@ def move_of(edit: Edit, block: BlockLike, loop: LoopRV) -> Move:
     require_closed(edit, site, first[:depth])
     require_one_name_each(edit, site)
     parts = tuple(next(k for k, part in enumerate(last.seq) if part is line[depth]) for line in (first, second))
-    made = Move(site, target, scope, first[:depth], (parts[0], parts[1]), known_accesses(edit, scope))
-    for item in made.new_loops:
+    move = Move(site, target, scope, first[:depth], (parts[0], parts[1]), known_accesses(edit, scope))
+    for item in move.new_loops:
         if item.kind == "vectorized":
             message = f"{edit.name}: iterations of loop {item.loop_var.name} are lanes of vectors"
             edit.refuse([site, edit.state.index(site.function).loops[item.loop_var]], message, help="vectorize later")
-    return made
+    return move
 
 
 # ---- required values of axes
@@ -224,11 +224,11 @@ def nest_under(move: Move, wanted: Mapping[Var, Interval], keep_unit_loops: bool
     for axis in move.block.block.iter_vars:
         assert axis.dom is not None
         low, extent, guards = axis.dom.min, axis.dom.extent, False
-        found = wanted.get(axis.var) if axis.iter_type == "data_par" else None
-        if found is not None:
-            size = analyzer.simplify(add(sub(found[1], found[0]), 1))
+        span = wanted.get(axis.var) if axis.iter_type == "data_par" else None
+        if span is not None:
+            size = analyzer.simplify(add(sub(span[1], span[0]), 1))
             guards = not analyzer.can_prove_greater_equal(size, extent)
-            low, extent = (analyzer.simplify(found[0]), size) if guards else (low, extent)
+            low, extent = (analyzer.simplify(span[0]), size) if guards else (low, extent)
         value = low
         if keep_unit_loops or not (isinstance(extent, IntImm) and extent.value == 1):
             var = Var(f"ax{len(loops)}", axis.var.dtype)
@@ -244,20 +244,20 @@ def nest_under(move: Move, wanted: Mapping[Var, Interval], keep_unit_loops: bool
     return replace(move.block.stmt, iter_values=tuple(values), predicate=predicate), loops
 
 
-def placed(edit: Edit, move: Move, made: BlockRealize, loops: Sequence[For], place: int) -> Placed:
+def placed(edit: Edit, move: Move, block: BlockRealize, loops: Sequence[For], place: int) -> Placed:
     """The scope with the block under the loop rather than where it was.
 
     Args:
         edit: The call.
         move: The block and the loop.
-        made: The block with its new values.
+        block: The block with its new values.
         loops: The new loops around it.
         place: Number of parts of the loop's body that come before it.
 
     Raises:
         ScheduleError: nothing would be left where the block was.
     """
-    inner: Stmt = made
+    inner: Stmt = block
     nest: list[For] = []
     for loop in reversed(loops):
         inner = replace(loop, body=inner)
@@ -268,7 +268,7 @@ def placed(edit: Edit, move: Move, made: BlockRealize, loops: Sequence[For], pla
     without = replaced(move.scope.stmt, taken_out(edit, move.block))
     scope = replaced(without, {move.loop.stmt: fresh})
     assert isinstance(scope, BlockRealize)
-    return Placed(made, tuple(nest), replace(scope, block=with_recomputed_regions(scope.block)), fresh)
+    return Placed(block, tuple(nest), replace(scope, block=with_recomputed_regions(scope.block)), fresh)
 
 
 def child_of(loop: For, access: Access) -> int:
@@ -285,10 +285,10 @@ def points_of(stmt: BlockRealize, loops: Sequence[For]) -> Region:
     return Region(stmt.iter_values, {loop.loop_var: (loop.min, loop.extent) for loop in loops}, stmt.predicate)
 
 
-def require_known_points(edit: Edit, move: Move, made: BlockRealize, loops: Sequence[For]) -> None:
+def require_known_points(edit: Edit, move: Move, block: BlockRealize, loops: Sequence[For]) -> None:
     """Refuse points that the block did not run at in the same iteration of the loops around both."""
-    given = conjunction([move.given, context_of([*move.loop.above, move.loop.stmt])])
-    if not covers(points_of(move.block.stmt, move.old_loops), points_of(made, loops), given):
+    context = conjunction([move.context, context_of([*move.loop.above, move.loop.stmt])])
+    if not covers(points_of(move.block.stmt, move.old_loops), points_of(block, loops), context):
         message = (
             f"{edit.name}: it is not proved that block {move.block.block.name_hint} runs at all points of "
             f"its axes that are needed under loop {move.loop.stmt.loop_var.name}"
@@ -296,10 +296,10 @@ def require_known_points(edit: Edit, move: Move, made: BlockRealize, loops: Sequ
         edit.refuse(move.sites, message, help="the predicate and the values of the axes must be affine, and no less")
 
 
-def require_no_races(edit: Edit, move: Move, made: Placed, found: Accesses) -> None:
+def require_no_races(edit: Edit, move: Move, new: Placed, accesses: Accesses) -> None:
     """Refuse a place in loops whose iterations are run at once, when they would depend on each other."""
     for loop in move.new_loops:
-        conflict = None if loop.kind in ("serial", "unrolled") else _race(move, made, found, loop)
+        conflict = None if loop.kind in ("serial", "unrolled") else _race(move, new, accesses, loop)
         if conflict is not None and conflict.first.buffer in move.scope.block.alloc_buffers:
             edit.relies.add((move.loop.function, loop.loop_var))  # whether iterations can have their own is seen last
         elif conflict is not None:
@@ -311,17 +311,17 @@ def require_no_races(edit: Edit, move: Move, made: Placed, found: Accesses) -> N
             edit.refuse([move.block, site], message, help="choose a loop outside of it, or make it serial first")
 
 
-def _race(move: Move, made: Placed, found: Accesses, loop: For) -> Conflict | None:
+def _race(move: Move, new: Placed, accesses: Accesses, loop: For) -> Conflict | None:
     p, q = (Var(name, loop.loop_var.dtype) for name in "pq")
     bounds = (loop.min, loop.extent)
     line = [*move.loop.above, move.loop.stmt]
     outside = line[: next(k for k, item in enumerate(line) if item is loop)]
-    given = conjunction([context_of(outside), in_bounds(p, bounds), in_bounds(q, bounds), compare(NE, p, q)])
+    context = conjunction([context_of(outside), in_bounds(p, bounds), in_bounds(q, bounds), compare(NE, p, q)])
     fixed = fixed_loops(outside)
-    private = accesses_of(made.loop).private
-    for mine in (item for item in found.items if made.own(item) and item.buffer.data not in private):
-        for other in found.items:
+    private = accesses_of(new.loop).private
+    for mine in (item for item in accesses.items if new.own(item) and item.buffer.data not in private):
+        for other in accesses.items:
             inside = loop.loop_var in other.iters and (mine.is_write or other.is_write)
-            if inside and may_meet(mine, other, {**fixed, loop.loop_var: p}, {**fixed, loop.loop_var: q}, given):
+            if inside and may_meet(mine, other, {**fixed, loop.loop_var: p}, {**fixed, loop.loop_var: q}, context):
                 return Conflict(mine, other)
     return None

@@ -15,8 +15,8 @@ class RegionRecomputer(StmtMutator):
 
     def block(self, block: Block) -> Block:
         """A block with what is inside of it."""
-        made = super().block(block)
-        return made if made is block else with_recomputed_regions(made)
+        rewritten = super().block(block)
+        return rewritten if rewritten is block else with_recomputed_regions(rewritten)
 
 
 def with_recomputed_regions(block: Block) -> Block:

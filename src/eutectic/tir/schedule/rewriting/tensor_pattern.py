@@ -37,5 +37,5 @@ def pattern_of(desc: PrimFunc) -> Pattern:
         nest = nest_under_loop(edit, edit.state.index("main").loops[body.loop_var])
     else:
         nest = nest_of_block(edit.state.index("main").blocks[-1])
-    made = edit.block(blockize_nest(edit, nest)).block
-    return Pattern(made.init, made.body)
+    block = edit.block(blockize_nest(edit, nest)).block
+    return Pattern(block.init, block.body)

@@ -48,9 +48,9 @@ class Accumulators(Nest):
             values = _bound(sch, self.store)
             self.store_spans = [spans[loops[var]] if var in loops else None for var in values]
             super().__init__(sch, walk)
-            found = loops_by_variable(sch, self.store)
-            wanted = [found[axis.loop] for axis in epilogue.spatial]
-            units = [found[var] for var in epilogue.units if var in found]
+            by_variable = loops_by_variable(sch, self.store)
+            wanted = [by_variable[axis.loop] for axis in epilogue.spatial]
+            units = [by_variable[var] for var in epilogue.units if var in by_variable]
             reorder(sch, [*wanted[:depth], *units, *wanted[depth:]])
             self.store_shared = wanted[:depth]
 
@@ -92,16 +92,16 @@ class Accumulators(Nest):
 
 def _groups(walk: Walk) -> Groups:
     """Spans as sums of the axes that they are made of."""
-    made: Groups = [[(k, 1)] for k in range(len(walk.shared))]
+    groups: Groups = [[(k, 1)] for k in range(len(walk.shared))]
     at = len(walk.shared)
     for span in walk.spatial:
         factors, size = [], 1
         for k in reversed(range(len(span.axes))):
             factors.append((at + k, size))
             size *= span.axes[k].size or 1
-        made.append(factors[::-1])
+        groups.append(factors[::-1])
         at += len(span.axes)
-    return made
+    return groups
 
 
 def _map(places: Sequence[int], groups: Groups, kept: Sequence[int] = ()) -> IndexMap:

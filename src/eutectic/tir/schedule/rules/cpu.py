@@ -53,8 +53,8 @@ def schedule_for_cpu(func: PrimFunc, processor: Processor) -> PrimFunc:
     if func.attr(SCHEDULED) or is_lowered(func) or _has_kinds(func) or not isinstance(func.body, BlockRealize):
         return func
     sch = schedule_by_rules(func, processor)
-    made: PrimFunc = sch.func.with_attr(SCHEDULED, True).with_attr(TRACE, tuple(sch.trace.as_python()))
-    return made
+    scheduled: PrimFunc = sch.func.with_attr(SCHEDULED, True).with_attr(TRACE, tuple(sch.trace.as_python()))
+    return scheduled
 
 
 def schedule_by_rules(func: PrimFunc, processor: Processor) -> Schedule:
@@ -68,10 +68,10 @@ def schedule_by_rules(func: PrimFunc, processor: Processor) -> Schedule:
         processor: What it will run on.
     """
     sch = Schedule(func, error_render_level="none", enable_check=False)
-    found = stages_of(func)
-    if found is None or len({stage.name for stage in found[0]}) < len(found[0]):
+    staged = stages_of(func)
+    if staged is None or len({stage.name for stage in staged[0]}) < len(staged[0]):
         return _outermost_by_threads(sch, _blocks(sch))
-    _inline(sch, inlined_order(*found))
+    _inline(sch, inlined_order(*staged))
     for stage in _stages(sch)[0]:
         pack(sch, stage)
     _with_stores(sch)
@@ -102,8 +102,8 @@ def _blocks(sch: Schedule) -> Sequence[BlockRV]:
 
 def _outermost_by_threads(sch: Schedule, blocks: Sequence[BlockLike]) -> Schedule:
     """Let threads share the outermost loops around blocks, where that is safe."""
-    found = {variable_of(sch, loops[0]): loops[0] for block in blocks if (loops := sch.get_loops(block))}
-    for loop in found.values():
+    outermost = {variable_of(sch, loops[0]): loops[0] for block in blocks if (loops := sch.get_loops(block))}
+    for loop in outermost.values():
         with contextlib.suppress(ScheduleError):  # it stays serial
             sch.parallel(loop)
     return sch
@@ -133,9 +133,9 @@ def _with_stores(sch: Schedule) -> None:
 
 
 def _stages(sch: Schedule) -> tuple[list[Stage], Collection[Buffer]]:
-    found = stages_of(sch.func)
-    assert found is not None
-    stages, intermediates = found
+    staged = stages_of(sch.func)
+    assert staged is not None
+    stages, intermediates = staged
     return with_epilogues(stages, intermediates), intermediates
 
 
@@ -167,6 +167,6 @@ def _apply(sch: Schedule, group: Group, matches: Sequence[_Match]) -> None:
 
 def _merge(sch: Schedule, nests: Sequence[Nest]) -> None:
     """One nest of the loops over shared axes."""
-    found = {name: loop for nest in nests for name, loop in nest.innermost_shared.items()}
+    loops = {name: loop for nest in nests for name, loop in nest.innermost_shared.items()}
     order = [block_name(sch, rv) for rv in _blocks(sch)]
-    sch.merge(*(found[name] for name in order if name in found))
+    sch.merge(*(loops[name] for name in order if name in loops))

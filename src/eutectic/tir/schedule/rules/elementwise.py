@@ -81,10 +81,10 @@ class Elementwise:
         inner = [] if axes.across is None else nest.of([axes.across])
         loop = nest.loops[axes.vector]
         reorder(nest.sch, [*nest.of(axes.outer), loop, *inner])
-        found = tiles(nest, loop, axes.vector, width, inner)
-        for lanes in found.inside:
+        tiled = tiles(nest, loop, axes.vector, width, inner)
+        for lanes in tiled.inside:
             nest.sch.vectorize(lanes)
-        return found.outside
+        return tiled.outside
 
     def _parts(self, nest: Nest, axes: Axes, width: int) -> None:
         assert axes.vector is not None

@@ -21,17 +21,17 @@ def with_epilogues(stages: Sequence[Stage], intermediates: Collection[Buffer]) -
         intermediates: Buffers that nobody outside reads.
 
     """
-    found = list(stages)
+    remaining = list(stages)
     for stage in reversed(stages):
         if stage.init is None or stage.output not in intermediates:
             continue
-        readers = [other for other in found if any(load.buffer is stage.output for load in other.reads())]
-        at = found.index(stage)
-        follows = len(readers) == 1 and at + 1 < len(found) and found[at + 1] is readers[0]
-        made = _joined(stage, readers[0]) if follows else None
-        if made is not None:
-            found[at : at + 2] = [made]
-    return found
+        readers = [other for other in remaining if any(load.buffer is stage.output for load in other.reads())]
+        at = remaining.index(stage)
+        follows = len(readers) == 1 and at + 1 < len(remaining) and remaining[at + 1] is readers[0]
+        joined = _joined(stage, readers[0]) if follows else None
+        if joined is not None:
+            remaining[at : at + 2] = [joined]
+    return remaining
 
 
 def _joined(stage: Stage, reader: Stage) -> Stage | None:
@@ -52,11 +52,11 @@ def _joined(stage: Stage, reader: Stage) -> Stage | None:
 
 def _axes(stage: Stage, reader: Stage) -> dict[Var, PrimExpr] | None:
     """The axes of a reader as those of the stage; None when it reads other elements than its own."""
-    found = [load for load in loads(reader.value) if load.buffer is stage.output]
-    if not found or any(not structural_equal(found[0].indices, other.indices) for other in found[1:]):
+    reads = [load for load in loads(reader.value) if load.buffer is stage.output]
+    if not reads or any(not structural_equal(reads[0].indices, other.indices) for other in reads[1:]):
         return None
     table: dict[Var, PrimExpr] = {}
-    for own, theirs in zip(stage.indices, found[0].indices, strict=True):
+    for own, theirs in zip(stage.indices, reads[0].indices, strict=True):
         if isinstance(own, Var) and isinstance(theirs, Var) and theirs not in table:
             table[theirs] = own
         elif not (isinstance(own, IntImm) and isinstance(theirs, IntImm)):

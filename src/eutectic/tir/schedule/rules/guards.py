@@ -24,8 +24,8 @@ def change_points(expr: PrimExpr, span: Span) -> tuple[int, ...]:
     if size is None or len(span.axes) > 1 or not any(_is_guard(part) for part in post_order(expr)):
         return ()
     changes = {_change(part, span.var) for part in post_order(expr)}
-    found = sorted(point for point in changes if point is not None and 0 < point < size)
-    return tuple(found) if len(found) < _MOST_PARTS else ()
+    points = sorted(point for point in changes if point is not None and 0 < point < size)
+    return tuple(points) if len(points) < _MOST_PARTS else ()
 
 
 def _is_guard(node: Node) -> bool:

@@ -97,8 +97,8 @@ class LaneNest(Nest):
         loops = loops_by_variable(sch, self.block)
         self.reduce_units = [loops[var] for var in stage.reduce_units]
         reorder(sch, [*_spatial(loops, stage.spatial, stage.units), *self.reduce_units, *_of(loops, stage.reduce)])
-        found = loops_by_variable(sch, self.store)
-        reorder(sch, _spatial(found, epilogue.spatial, epilogue.units))
+        store_loops = loops_by_variable(sch, self.store)
+        reorder(sch, _spatial(store_loops, epilogue.spatial, epilogue.units))
         self.terms = [self._one(span, loops) for span in axes.walk.reduce if span is not axes.terms]
         self.outer, lanes = sch.split(self._one(axes.terms, loops), [None, width])
         reorder(sch, [*self.terms, self.outer, lanes])
@@ -128,8 +128,8 @@ class LaneNest(Nest):
         blocks = [first, block]
         if size is None or size % self.width:
             parts = self.sch.loop_partition(self.outer, ["whole", None])
-            found = copies(self.sch, parts, block_name(self.sch, block))
-            blocks = [first, *(self.sch.get_block(name) for (name,) in found)]
+            copied = copies(self.sch, parts, block_name(self.sch, block))
+            blocks = [first, *(self.sch.get_block(name) for (name,) in copied)]
         for rv in blocks:
             self.sch.vectorize(self.sch.get_loops(rv)[-1])
         for name in self.halves[:-1]:

@@ -56,10 +56,10 @@ class Nest:
 
 def loops_by_variable(sch: Schedule, block: str) -> dict[Var, LoopRV]:
     """The loops around a block, outermost first."""
-    found: dict[Var, LoopRV] = {}
+    loops: dict[Var, LoopRV] = {}
     for rv in sch.get_loops(block):
-        found[variable_of(sch, rv)] = rv
-    return found
+        loops[variable_of(sch, rv)] = rv
+    return loops
 
 
 def variable_of(sch: Schedule, rv: LoopRV) -> Var:

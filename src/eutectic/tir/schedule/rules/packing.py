@@ -22,8 +22,8 @@ def pack(sch: Schedule, stage: Stage) -> None:
         y[o, h, w] += x[c, 2*h, 2*w] * k[o, c]      x_copy[c, h, w] = x[c, 2*h, 2*w]
                                                     y[o, h, w] += x_copy[c, h, w] * k[o, c]
     """
-    found = [] if stage.init is None else loads(stage.value)
-    for load in found:
+    reads = [] if stage.init is None else loads(stage.value)
+    for load in reads:
         used = None if load.buffer is stage.output else _used(stage, load)
         if used is None:
             continue

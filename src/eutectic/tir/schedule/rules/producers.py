@@ -122,10 +122,10 @@ def _read_for_places(stages: Sequence[Stage]) -> set[Buffer]:
 
 def _by_buffer(stage: Stage) -> dict[int, list[BufferLoad]]:
     """What a stage reads, by the buffers."""
-    found: dict[int, list[BufferLoad]] = {}
+    reads: dict[int, list[BufferLoad]] = {}
     for load in stage.reads():
-        found.setdefault(id(load.buffer), []).append(load)
-    return found
+        reads.setdefault(id(load.buffer), []).append(load)
+    return reads
 
 
 def _may_inline(stage: Stage, reader: Stage, readers: int, places: int, value: tuple[int, bool]) -> bool:
@@ -189,14 +189,14 @@ def _replace(stages: Sequence[Stage], expr: PrimExpr) -> PrimExpr:
     def change(node: Node) -> Node | None:
         if not isinstance(node, BufferLoad) or id(node.buffer) not in by_output:
             return None
-        found = table.get(id(node))  # none for a load at a place that was loaded from another one
-        return _value_at(by_output[id(node.buffer)], node) if found is None else found
+        replacement = table.get(id(node))  # none for a load at a place that was loaded from another one
+        return _value_at(by_output[id(node.buffer)], node) if replacement is None else replacement
 
-    made = rewrite(expr, change)
-    assert isinstance(made, PrimExpr)
+    rewritten = rewrite(expr, change)
+    assert isinstance(rewritten, PrimExpr)
     for var, value in named:
-        made = Let(var, value, made)
-    return made
+        rewritten = Let(var, value, rewritten)
+    return rewritten
 
 
 def _value_at(stage: Stage, load: BufferLoad) -> PrimExpr:

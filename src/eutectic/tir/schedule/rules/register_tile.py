@@ -141,10 +141,10 @@ def _axes(walk: Walk, vector: Span | None) -> Axes:
     batch = tuple(span for span in rest if any(access.coefficient(span) != 0 for access in selected))
     others = tuple(span for span in rest if span not in batch)
     row_bytes = _bytes(walk, selected) if shares else None
-    made = Axes(walk, vector, rows, batch, others, shares, row_bytes)
+    axes = Axes(walk, vector, rows, batch, others, shares, row_bytes)
     panel = _panel(walk, vector, rows, streamed) if shares and vector is not None else None
     if panel is None:
-        return made
+        return axes
     return Axes(walk, vector, rows, batch, others, shares, row_bytes, panel, _bytes(walk, [panel]))
 
 
@@ -152,14 +152,14 @@ def _rows(
     free: Sequence[Span], streamed: Sequence[Access], stationary: Sequence[Access], vector: Span | None
 ) -> tuple[Span | None, bool]:
     """The axis of several values at once, and whether it shares what vectors load."""
-    found: Span | None = None
+    rows: Span | None = None
     for span in free:  # an axis that the vectors do not depend on: they are loaded once for all rows
         is_apart = vector is not None and all(access.coefficient(span) == 0 for access in streamed)
         selects = any(access.coefficient(span) != 0 for access in stationary)
-        if is_apart and selects and (found is None or (span.size or 1) > (found.size or 1)):
-            found = span
-    if found is not None:
-        return found, True
+        if is_apart and selects and (rows is None or (span.size or 1) > (rows.size or 1)):
+            rows = span
+    if rows is not None:
+        return rows, True
     shared = [span for span in free if all(access.coefficient(span) == 0 for access in stationary)]
     return (shared[-1] if shared and stationary else None), False
 

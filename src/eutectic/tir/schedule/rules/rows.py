@@ -38,10 +38,10 @@ def groups_of(stages: Sequence[Stage], intermediates: Collection[Buffer]) -> lis
     while at < len(stages):
         best, count = Group((stages[at],)), 1
         for end in range(at + 2, len(stages) + 1):
-            made = _together(stages[at:end], stages[end:], intermediates)
-            if made is None:
+            group = _together(stages[at:end], stages[end:], intermediates)
+            if group is None:
                 break
-            best, count = made, end - at
+            best, count = group, end - at
         out.append(best)
         at += count
     return out

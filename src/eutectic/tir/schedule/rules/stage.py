@@ -99,12 +99,12 @@ def stages_of(func: PrimFunc) -> tuple[list[Stage], tuple[Buffer, ...]] | None:
     if not isinstance(body, BlockRealize) or body.block.iter_vars or body.block.init or body.block.match_buffers:
         return None
     root = body.block
-    made = [_stage(part) for part in parts_of(root.body)]
-    found = [stage for stage in made if stage is not None]
-    if len(found) != len(made):
+    candidates = [_stage(part) for part in parts_of(root.body)]
+    stages = [stage for stage in candidates if stage is not None]
+    if len(stages) != len(candidates):
         return None
-    written = [stage.output for stage in found]
-    return (found, root.alloc_buffers) if len({id(b) for b in written}) == len(written) else None
+    written = [stage.output for stage in stages]
+    return (stages, root.alloc_buffers) if len({id(b) for b in written}) == len(written) else None
 
 
 def _stage(stmt: Stmt) -> Stage | None:
@@ -181,9 +181,9 @@ def _with_bare_indices(expr: PrimExpr) -> PrimExpr:
             return None
         return BufferLoad(node.buffer, tuple(map(_bare, node.indices)), node.predicate)
 
-    made = rewrite(expr, change)
-    assert isinstance(made, PrimExpr)
-    return made
+    rewritten = rewrite(expr, change)
+    assert isinstance(rewritten, PrimExpr)
+    return rewritten
 
 
 def _reads_itself(store: BufferStore) -> bool:

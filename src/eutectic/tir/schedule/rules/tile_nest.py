@@ -141,10 +141,10 @@ class TileNest:
                 inside, stored = self._one_by_one(serial, all_terms, inside, stored)
             nests = [inside, stored] if stored else [inside]
             if all_terms:
-                made = self.sch.get_loops(self.sch.decompose_reduction(part.block, all_terms[0]))
-                nests.append(made[len(made) - len(inside) :])
-            for found in nests:
-                self._in_registers([span for span in self.tile if span not in serial], found, vector)
+                init_loops = self.sch.get_loops(self.sch.decompose_reduction(part.block, all_terms[0]))
+                nests.append(init_loops[len(init_loops) - len(inside) :])
+            for nest in nests:
+                self._in_registers([span for span in self.tile if span not in serial], nest, vector)
             for loop, is_unrolled in zip(terms, unrolled, strict=True):
                 if is_unrolled:
                     self.sch.unroll(loop)
@@ -166,8 +166,8 @@ class TileNest:
     def _stored(self, store: str) -> list[LoopRV]:
         """The loops of a tile around the block that stores it, in the order of the tile."""
         own = self.sch.get_loops(store)[self.depth :]
-        found = {span: loop for span, loop in zip(self.nest.store_spans, own, strict=True) if span is not None}
-        loops = [found[span] for span in self.tile]
+        by_span = {span: loop for span, loop in zip(self.nest.store_spans, own, strict=True) if span is not None}
+        loops = [by_span[span] for span in self.tile]
         reorder(self.sch, loops)
         return loops
 

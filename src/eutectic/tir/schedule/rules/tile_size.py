@@ -78,5 +78,5 @@ def _parts(size: int | None, width: int, is_one: bool) -> list[tuple[int, int]]:
     """The widths that an axis is cut into, and how often each occurs; that of a tile when nothing is known."""
     if is_one or size is None:
         return [(1 if is_one else width, 1)]
-    found = [(width, size // width)] if size >= width else []
-    return [*found, (size % width, 1)] if size % width else found
+    whole = [(width, size // width)] if size >= width else []
+    return [*whole, (size % width, 1)] if size % width else whole

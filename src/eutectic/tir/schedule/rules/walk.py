@@ -111,13 +111,13 @@ def walk_of(stage: Stage, depth: int = 0) -> Walk:
     is_one = len({axis.loop.dtype for axis in axes}) < 2  # others cannot be put together
 
     def spans(group: Sequence[Axis]) -> tuple[Span, ...]:
-        made: list[Span] = []
+        merged: list[Span] = []
         for axis in reversed(group):
-            if made and is_one and _continues(axis, made[-1], known, fixed):
-                made[-1] = Span((axis, *made[-1].axes))
+            if merged and is_one and _continues(axis, merged[-1], known, fixed):
+                merged[-1] = Span((axis, *merged[-1].axes))
             else:
-                made.append(Span((axis,)))
-        return tuple(reversed(made))
+                merged.append(Span((axis,)))
+        return tuple(reversed(merged))
 
     return Walk(
         stage,
