@@ -345,9 +345,9 @@ def _begins_well(init: Access, update: Access, loops: Sequence[For], above: Sequ
     """Whether each element that is updated has its initial value before, and only once."""
     given = context_of(above)
     return (
-        writes_once(init, given=given)
+        writes_once(init, assumption=given)
         and None not in update.indices
-        and writes_all(init, region_of(update), given=given)
+        and writes_all(init, region_of(update), assumption=given)
         and not late(init, update, loops, above)
     )
 
@@ -376,16 +376,16 @@ def _are_partial_results(found: _Factored, partial: Buffer, new: Stmt, last: Stm
     used = accesses_of(last)
     final_init, final = _pair(used, found.update.buffer)
     read = next(item for item in used.of(partial.data))
-    same = writes_all(final_init, region_of(old_init), given=given) and writes_all(
-        old_init, region_of(final_init), given=given
+    same = writes_all(final_init, region_of(old_init), assumption=given) and writes_all(
+        old_init, region_of(final_init), assumption=given
     )
     return (
         same
         and _begins_well(init, update, _loops_of(new), above)
         and _begins_well(final_init, final, _loops_of(last), above)
-        and writes_once(read, given=given)
-        and writes_all(init, region_of(read), given=given)
-        and writes_all(read, region_of(update), given=given)
+        and writes_once(read, assumption=given)
+        and writes_all(init, region_of(read), assumption=given)
+        and writes_all(read, region_of(update), assumption=given)
     )
 
 

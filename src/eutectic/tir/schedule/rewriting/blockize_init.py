@@ -157,7 +157,7 @@ def _require_order(edit: Edit, nest: Nest, found: Accesses, init: Stmt) -> None:
         return item.stmt is init or any(x is init for x in item.above)
 
     for write in (item for item in found.items if item.is_write and is_first(item)):
-        if None in write.indices or not writes_once(write, given=given):
+        if None in write.indices or not writes_once(write, assumption=given):
             message = (
                 f"{edit.name}: it is not proved that block {name} stores each initial value of {write.buffer.name} once"
             )
