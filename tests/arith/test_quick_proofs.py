@@ -154,7 +154,7 @@ def test_what_tiled_loops_ask_is_proved_without_isl():
         assert sets.covers(tiles(8, 7, 16), tiles(4, 14, 16))
         assert sets.is_injective(tiles(4, 14, 16))
         two = [Region((P * 16 + R, J), {R: (0, 16), J: (0, 3)}), Region((K * 16 + R, J), {R: (0, 16), J: (0, 3)})]
-        assert sets.disjoint(*two, given=P < K)
+        assert sets.disjoint(*two, assumption=P < K)
         assert not proved_quickly("disjoint", two, P <= K)
         guarded = Region((R * 4 + J,), {R: (0, (N + 3) // 4), J: (0, 4)}, R * 4 + J < N)
         assert sets.covers(guarded, Region.box([Range(0, N)]))

@@ -48,9 +48,9 @@ class Analyzer:
 
     def copy(self) -> Analyzer:
         """An analyzer with the same facts, to be told more apart from this one."""
-        made = Analyzer()
-        made._table, made._facts = self._table, self._facts.copy()
-        return made
+        copy = Analyzer()
+        copy._table, copy._facts = self._table, self._facts.copy()
+        return copy
 
     def bind(self, var: Var, value: RangeLike | Interval | PrimExpr | int) -> None:
         """Say what a variable is; a later call for the same variable replaces what an earlier one said.
@@ -68,9 +68,9 @@ class Analyzer:
             facts.values[var] = self._form(as_prim(value, var.dtype))
         else:
             low, extent = self._form(as_prim(value.min, var.dtype)), self._form(as_prim(value.extent, var.dtype))
-            found = constant_limits(low, extent)
-            if found is not None:
-                facts.ranges[var] = found
+            interval = constant_limits(low, extent)
+            if interval is not None:
+                facts.ranges[var] = interval
             else:
                 atom = self._table.make(("var", id(var)), "tir.Var", var, text=var.name, origin=var)
                 facts.limits[var] = (atom, low, last_of(low, extent))
@@ -105,10 +105,10 @@ class Analyzer:
             expr: Any scalar expression; floats are not reordered, only what is within them.
         """
         for _ in range(MAX_ROUNDS):
-            made = self._rules().written(expr)
-            if made is expr or structural_equal(made, expr):
+            simplified = self._rules().written(expr)
+            if simplified is expr or structural_equal(simplified, expr):
                 break
-            expr = made
+            expr = simplified
         return expr
 
     def rewrite_simplify(self, expr: PrimExpr) -> PrimExpr:
@@ -121,13 +121,13 @@ class Analyzer:
 
     def can_prove(self, condition: PrimExpr) -> bool:
         """Whether a condition is proved to hold; False says only that no proof was found."""
-        found = self._form(condition)
-        if constant(found) is not None:
-            return bool(found)
-        made = self.simplify(condition)
-        if isinstance(made, And):
-            return self.can_prove(made.a) and self.can_prove(made.b)
-        return constant(self._form(made)) == 1
+        form = self._form(condition)
+        if constant(form) is not None:
+            return bool(form)
+        simplified = self.simplify(condition)
+        if isinstance(simplified, And):
+            return self.can_prove(simplified.a) and self.can_prove(simplified.b)
+        return constant(self._form(simplified)) == 1
 
     def can_prove_equal(self, a: Operand, b: Operand) -> bool:
         """Whether two expressions are proved to have one value."""
@@ -154,8 +154,8 @@ class Analyzer:
         walked = bounds(expr, self._facts.ranges)
         if not is_integer(expr.dtype):
             return walked
-        found = fitted(self._facts.interval(self._form(expr)), expr.dtype).intersect(walked)
-        return walked if found.is_empty else found
+        narrowed = fitted(self._facts.interval(self._form(expr)), expr.dtype).intersect(walked)
+        return walked if narrowed.is_empty else narrowed
 
     def modular_set(self, expr: PrimExpr) -> ModularSet:
         """The residue class of an integer expression."""

@@ -90,7 +90,7 @@ def exact_bounds(expr: PrimExpr, ranges: Ranges | None = None) -> Interval | Non
     for item in post_order(expr, enter=_is_arithmetic):
         if not isinstance(item, PrimExpr):
             continue
-        found = _bounds_of(item, memo, ranges or {})
+        interval = _bounds_of(item, memo, ranges or {})
         limits = dtype_range(item.dtype) if is_integer(item.dtype) else Interval()
         match item:
             case BinaryExpr() if type(item) in _ARITHMETIC and is_integer(item.dtype):
@@ -104,8 +104,8 @@ def exact_bounds(expr: PrimExpr, ranges: Ranges | None = None) -> Interval | Non
             case Cast() if is_integer(item.dtype) and not limits.covers(memo[id(item.value)]):
                 return None
             case _:
-                found = found.intersect(limits) if not found.intersect(limits).is_empty else limits
-        memo[id(item)] = found
+                interval = interval.intersect(limits) if not interval.intersect(limits).is_empty else limits
+        memo[id(item)] = interval
     return memo[id(expr)]
 
 
@@ -118,10 +118,10 @@ def _is_arithmetic(item: Node) -> bool:
 
 def bounds_of_variable(var: Var, ranges: Ranges) -> Interval:
     """The interval of a variable: its entry in `ranges`, else what its class and dtype say."""
-    found = ranges.get(var)
-    if found is None:
+    interval = ranges.get(var)
+    if interval is None:
         return unknown(var.dtype).intersect(Interval(0, INF)) if isinstance(var, SizeVar) else unknown(var.dtype)
-    return found if isinstance(found, Interval) else Interval(*found)
+    return interval if isinstance(interval, Interval) else Interval(*interval)
 
 
 def unknown(dtype: str) -> Interval:
@@ -129,23 +129,23 @@ def unknown(dtype: str) -> Interval:
     return dtype_range(dtype) if dtype == "bool" or dtype[0] == "u" else Interval()
 
 
-def fitted(found: Interval, dtype: str) -> Interval:
-    """`found`, or every value of the dtype when a finite bound leaves it."""
+def fitted(interval: Interval, dtype: str) -> Interval:
+    """`interval`, or every value of the dtype when a finite bound leaves it."""
     limits = dtype_range(dtype)
-    inside = (found.lo >= limits.lo or found.lo == -INF) and (found.hi <= limits.hi or found.hi == INF)
-    if inside and (found.lo != -INF or limits.lo != 0):
-        return found
+    inside = (interval.lo >= limits.lo or interval.lo == -INF) and (interval.hi <= limits.hi or interval.hi == INF)
+    if inside and (interval.lo != -INF or limits.lo != 0):
+        return interval
     return limits
 
 
-def converted(found: Interval, source: str, target: str) -> Interval:
+def converted(interval: Interval, source: str, target: str) -> Interval:
     """The interval of values of `source` after conversion to `target`."""
     if target == "bool":
         return Interval(0, 1)
     if not (is_integer(source) or source == "bool"):
         return unknown(target)
-    found, limits = found.intersect(dtype_range(source)), dtype_range(target)
-    return found if limits.covers(found) else limits
+    interval, limits = interval.intersect(dtype_range(source)), dtype_range(target)
+    return interval if limits.covers(interval) else limits
 
 
 def intrinsic_name(call: Call) -> str:
@@ -205,18 +205,18 @@ def _bounds_of_call(call: Call, memo: Mapping[int, Interval]) -> Interval:
     match intrinsic_name(call):
         case "tir.shift_left" | "tir.shift_right" as name if operands[1].lo >= 0 and operands[1].hi <= _MAX_SHIFT:
             powers = Interval(2 ** int(operands[1].lo), 2 ** int(operands[1].hi))
-            found = operands[0] * powers if name == "tir.shift_left" else operands[0].floordiv(powers)
+            interval = operands[0] * powers if name == "tir.shift_left" else operands[0].floordiv(powers)
         case "tir.bitwise_and" if any(o.lo >= 0 for o in operands):
-            found = Interval(0, min(o.hi for o in operands if o.lo >= 0))
+            interval = Interval(0, min(o.hi for o in operands if o.lo >= 0))
         case "tir.bitwise_or" | "tir.bitwise_xor" if all(o.lo >= 0 and o.hi < INF for o in operands):
-            found = Interval(0, 2 ** int(max(o.hi for o in operands)).bit_length() - 1)
+            interval = Interval(0, 2 ** int(max(o.hi for o in operands)).bit_length() - 1)
         case "tir.bitwise_not" if call.dtype[0] == "i":
-            found = Interval.point(-1) - operands[0]
+            interval = Interval.point(-1) - operands[0]
         case "tir.if_then_else" if len(operands) == 3:
-            found = operands[1].union(operands[2])
+            interval = operands[1].union(operands[2])
         case _:
-            found = anything
-    return fitted(found, call.dtype)
+            interval = anything
+    return fitted(interval, call.dtype)
 
 
 def modular_set(
@@ -235,9 +235,9 @@ def modular_set(
     for item in post_order(expr):
         if isinstance(item, PrimExpr):
             limits[id(item)] = _bounds_of(item, limits, ranges or {})
-            found = _modular_of(item, memo, limits, known or {})
+            residue = _modular_of(item, memo, limits, known or {})
             constant = limits[id(item)].value
-            memo[id(item)] = found if constant is None else ModularSet(0, constant)
+            memo[id(item)] = residue if constant is None else ModularSet(0, constant)
     return memo[id(expr)]
 
 
@@ -263,8 +263,8 @@ def _modular_of(
             return memo[id(item.true_value)].union(memo[id(item.false_value)])
         case Cast() if is_integer(item.dtype) and is_integer(item.value.dtype):
             inside = dtype_range(item.dtype).covers(limits[id(item.value)].intersect(dtype_range(item.value.dtype)))
-            found = memo[id(item.value)]
-            return found if inside else found.congruent(2 ** integer_bits(item.dtype))
+            residue = memo[id(item.value)]
+            return residue if inside else residue.congruent(2 ** integer_bits(item.dtype))
         case _:
             return ModularSet()
 

@@ -102,11 +102,11 @@ class Comparer:
         if not (is_writable(a, self.dtype) and is_writable(b, self.dtype)):
             raise OverflowError(f"a constant leaves {self.dtype}")
         key = (kind.type_key, self.dtype, frozenset(a.items()), frozenset(b.items()))
-        found = self.table.find(key)
-        if found is None:
+        atom = self.table.find(key)
+        if atom is None:
             expr = kind(write(a, self.dtype), write(b, self.dtype))  # type: ignore[arg-type,call-arg]  # as in prim_logic
-            found = self.table.make(key, kind.type_key, expr, (a, b))
-        return {(found,): 1}
+            atom = self.table.make(key, kind.type_key, expr, (a, b))
+        return {(atom,): 1}
 
 
 def _has_loose_constant(a: Polynomial, b: Polynomial) -> bool:

@@ -89,18 +89,18 @@ class Division:
     def _divide(self, top: Polynomial, bottom: Polynomial) -> tuple[Polynomial, Polynomial]:
         """Quotient and remainder."""
         key = (frozenset(top.items()), frozenset(bottom.items()))
-        found = self._done.get(key)
-        if found is None:
+        quotient_and_remainder = self._done.get(key)
+        if quotient_and_remainder is None:
             if key in self._busy:  # a proof about this division meets it again
                 return self._atom(DIV, top, bottom), self._atom(MOD, top, bottom)
             self._busy.add(key)
             try:
                 d = constant(bottom)
-                found = self._by_sum(top, bottom) if d is None else self._by_constant(top, d)
+                quotient_and_remainder = self._by_sum(top, bottom) if d is None else self._by_constant(top, d)
             finally:
                 self._busy.discard(key)
-            self._done[key] = found
-        return found
+            self._done[key] = quotient_and_remainder
+        return quotient_and_remainder
 
     # ---- constant divisors
 
@@ -207,17 +207,17 @@ class Division:
 
     def _atom(self, kind: str, top: Polynomial, bottom: Polynomial) -> Polynomial:
         key = atom_key(kind, self.dtype, (top, bottom))
-        found = self.table.find(key)
-        if found is None:
+        atom = self.table.find(key)
+        if atom is None:
             for p in (top, bottom):
                 fits = self.dtype[0] != "u" or dtype_range(self.dtype).covers(self.facts.interval(p))
                 if not (fits and is_writable(p, self.dtype)):
                     raise OverflowError(f"a part of a quotient leaves {self.dtype}")
             make = FloorDiv if kind == DIV else FloorMod
             expr = make(write(top, self.dtype), write(bottom, self.dtype))
-            found = self.table.make(key, kind, expr, (top, bottom))
-        value = self.facts.of_atom(found).value
-        return {(found,): 1} if value is None else number(value)
+            atom = self.table.make(key, kind, expr, (top, bottom))
+        value = self.facts.of_atom(atom).value
+        return {(atom,): 1} if value is None else number(value)
 
     # ---- joining quotients and remainders
 
@@ -235,27 +235,27 @@ class Division:
 
     def _joins(self, p: Polynomial, atom: Atom) -> list[Polynomial]:
         top, bottom = atom.operands
-        found: list[Polynomial] = []
+        joins: list[Polynomial] = []
         for monomial, c in ordered(p):
             rest = without(monomial, (atom,))
             if rest is None or atom in rest:
                 continue
             left = {m: k for m, k in p.items() if m != monomial}
             if atom.kind == MOD:
-                found += self._joins_of_remainder(left, rest, c, top, bottom)
+                joins += self._joins_of_remainder(left, rest, c, top, bottom)
                 continue
             d = constant(bottom)
             if d and c % d == 0:  # c * (top // d) is (c / d) * (top - top % d)
                 whole = plus(top, self.floormod(top, bottom), -1)
-                found.append(plus(left, times_monomial(whole, rest, c // d)))
-        return found
+                joins.append(plus(left, times_monomial(whole, rest, c // d)))
+        return joins
 
     def _joins_of_remainder(
         self, left: Polynomial, rest: Monomial, c: int, top: Polynomial, bottom: Polynomial
     ) -> list[Polynomial]:
         quotient = self.floordiv(top, bottom)
         back = times(quotient, bottom)
-        found = [] if back is None else [plus(left, times_monomial(plus(top, back, -1), rest, c))]
+        joins = [] if back is None else [plus(left, times_monomial(plus(top, back, -1), rest, c))]
         d = constant(bottom)
         for monomial, k in left.items():
             digit = next((a for a in monomial if a.kind == MOD and a.operands[0] == quotient), None)
@@ -264,8 +264,8 @@ class Division:
             size = constant(digit.operands[1])
             if size is not None and size > 0:
                 others = {m: x for m, x in left.items() if m != monomial}
-                found.append(plus(others, times_monomial(self.floormod(top, number(d * size)), rest, c)))
-        return found
+                joins.append(plus(others, times_monomial(self.floormod(top, number(d * size)), rest, c)))
+        return joins
 
 
 def _weight(p: Polynomial) -> tuple[int, int, int]:
@@ -286,21 +286,21 @@ def _split(top: Polynomial, d: int) -> tuple[Polynomial, Polynomial]:
     return whole, rest
 
 
-def _block(found: Interval, d: int) -> int | None:
+def _block(interval: Interval, d: int) -> int | None:
     """The one quotient by `d` of all values, or None."""
-    if not (isinstance(found.lo, int) and isinstance(found.hi, int)) or found.is_empty:
+    if not (isinstance(interval.lo, int) and isinstance(interval.hi, int)) or interval.is_empty:
         return None
-    return found.lo // d if found.lo // d == found.hi // d else None
+    return interval.lo // d if interval.lo // d == interval.hi // d else None
 
 
 def _factors(rest: Polynomial, d: int) -> list[int]:
     """Divisors of `d` that terms of the sum share, larger first."""
-    found: set[int] = set()
+    factors: set[int] = set()
     for monomial, c in ordered(rest):
-        if monomial and len(found) < MAX_FACTORS:
+        if monomial and len(factors) < MAX_FACTORS:
             g = gcd(c, d)
-            found |= {g, *(gcd(g, other) for other in found)}
-    return sorted(found - {1, d}, reverse=True)
+            factors |= {g, *(gcd(g, other) for other in factors)}
+    return sorted(factors - {1, d}, reverse=True)
 
 
 def _parts(rest: Polynomial, g: int) -> tuple[Polynomial, Polynomial]:

@@ -98,14 +98,14 @@ class Facts:
 
     def of_atom(self, atom: Atom) -> Interval:
         """Bounds of an atom."""
-        found = self._intervals.get(atom)
-        if found is None:
-            found = self._derived(atom)
+        interval = self._intervals.get(atom)
+        if interval is None:
+            interval = self._derived(atom)
             if atom in self.refined:
-                narrowed = found.intersect(self.refined[atom])
-                found = found if narrowed.is_empty else narrowed
-            self._intervals[atom] = found
-        return found
+                narrowed = interval.intersect(self.refined[atom])
+                interval = interval if narrowed.is_empty else narrowed
+            self._intervals[atom] = interval
+        return interval
 
     @deep
     def _derived(self, atom: Atom) -> Interval:
@@ -114,28 +114,32 @@ class Facts:
             return self._of_var(expr)
         if atom.kind in _BY_OPERANDS:
             a, b = (self.interval(p) for p in atom.operands)
-            found = _BY_OPERANDS[atom.kind](a, b)
-            return found if dtype_range(expr.dtype).covers(found) or expr.dtype[0] != "u" else dtype_range(expr.dtype)
+            interval = _BY_OPERANDS[atom.kind](a, b)
+            return (
+                interval
+                if dtype_range(expr.dtype).covers(interval) or expr.dtype[0] != "u"
+                else dtype_range(expr.dtype)
+            )
         if atom.kind in ("tir.Select", "tir.if_then_else") and atom.operands:
             return self.interval(atom.operands[1]).union(self.interval(atom.operands[2]))
         if isinstance(expr, Cast) and atom.operands:
             return converted(self.interval(atom.operands[0]), expr.value.dtype, expr.dtype)
         if atom.kind == "tir.bitwise_and" and atom.operands:
-            tops = [found.hi for p in atom.operands if (found := self.interval(p)).lo >= 0]
+            tops = [interval.hi for p in atom.operands if (interval := self.interval(p)).lo >= 0]
             return Interval(0, min(tops)) if tops else unknown(expr.dtype)
         return unknown(expr.dtype)
 
     def _of_var(self, var: Var) -> Interval:
-        found = self.ranges.get(var)
-        if found is None:
-            found = unknown(var.dtype)
+        interval = self.ranges.get(var)
+        if interval is None:
+            interval = unknown(var.dtype)
             if isinstance(var, SizeVar):
-                found = found.intersect(Interval(0, INF))
+                interval = interval.intersect(Interval(0, INF))
         if var in self.limits:
             _, low, high = self.limits[var]
             ends = Interval(self.interval(low).lo, self.interval(high).hi)
-            found = found if found.intersect(ends).is_empty else found.intersect(ends)
-        return found
+            interval = interval if interval.intersect(ends).is_empty else interval.intersect(ends)
+        return interval
 
     # ---- residue classes
 
@@ -150,10 +154,10 @@ class Facts:
         return total
 
     def _residue_of_atom(self, atom: Atom) -> ModularSet:
-        found = self._classes.get(atom)
-        if found is None:
-            found = self._classes[atom] = self._derived_residue(atom)
-        return found
+        residue = self._classes.get(atom)
+        if residue is None:
+            residue = self._classes[atom] = self._derived_residue(atom)
+        return residue
 
     @deep
     def _derived_residue(self, atom: Atom) -> ModularSet:

@@ -126,8 +126,8 @@ class Interval:
 
 
 def _around(values: object) -> Interval:
-    found: list[Bound] = list(values)  # type: ignore[call-overload]  # generators of bounds
-    return Interval(min(found), max(found))
+    bounds: list[Bound] = list(values)  # type: ignore[call-overload]  # generators of bounds
+    return Interval(min(bounds), max(bounds))
 
 
 def _union(parts: list[Interval]) -> Interval:

@@ -113,16 +113,16 @@ def detect_iter_map(
         The map, or the reason why it was not recognised, which does not mean that
         the property fails, only that it was not shown.
     """
-    found = _ranges(input_iters, analyzer)
-    if isinstance(found, IterRefusal):
-        return found
-    under = _under(found, analyzer)
+    ranges = _ranges(input_iters, analyzer)
+    if isinstance(ranges, IterRefusal):
+        return ranges
+    under = _under(ranges, analyzer)
     if not under.can_prove(as_prim(predicate, "bool")):
         return IterRefusal("the predicate does not follow from the ranges", "predicate")
-    written = _recognised(indices, found, check)
+    written = _recognised(indices, ranges, check)
     if isinstance(written, IterMap):
         return written
-    return _recognised([under.simplify(index) for index in indices], found, check)
+    return _recognised([under.simplify(index) for index in indices], ranges, check)
 
 
 def _recognised(
@@ -148,8 +148,8 @@ def normalize_to_iter_sum(
     index: PrimExpr, input_iters: Mapping[Var, IterRange], analyzer: Analyzer | None = None
 ) -> IterSum | IterRefusal:
     """One index as a sum of digits, which need not be compact."""
-    found = detect_iter_map([index], input_iters, check="none", analyzer=analyzer)
-    return found if isinstance(found, IterRefusal) else found.indices[0]
+    iter_map = detect_iter_map([index], input_iters, check="none", analyzer=analyzer)
+    return iter_map if isinstance(iter_map, IterRefusal) else iter_map.indices[0]
 
 
 def iter_map_simplify(
@@ -160,15 +160,15 @@ def iter_map_simplify(
     analyzer: Analyzer | None = None,
 ) -> list[PrimExpr]:
     """The indices as sums of digits where they are recognised, else simplified under the ranges."""
-    found = _ranges(input_iters, analyzer)
-    if isinstance(found, IterRefusal):
+    ranges = _ranges(input_iters, analyzer)
+    if isinstance(ranges, IterRefusal):
         return [(analyzer or Analyzer()).simplify(index) for index in indices]
-    under = _under(found, analyzer)
+    under = _under(ranges, analyzer)
     whole = detect_iter_map(indices, input_iters, predicate, check, analyzer)
     if isinstance(whole, IterRefusal):
         return [under.simplify(index) for index in indices]
     pairs = zip(whole.indices, indices, strict=True)
-    return [under.simplify(iter_sum_to_expr(item, found, index.dtype)) for item, index in pairs]
+    return [under.simplify(iter_sum_to_expr(item, ranges, index.dtype)) for item, index in pairs]
 
 
 @deep
@@ -189,22 +189,22 @@ def iter_sum_to_expr(item: IterSum, input_iters: Mapping[Var, tuple[int, int]], 
     return total
 
 
-def inverse_affine_iter_map(found: IterMap, outputs: Sequence[PrimExpr]) -> dict[Var, PrimExpr]:
+def inverse_affine_iter_map(iter_map: IterMap, outputs: Sequence[PrimExpr]) -> dict[Var, PrimExpr]:
     """The inputs of a bijective map from its outputs.
 
     Args:
-        found: A map that was checked to be bijective.
+        iter_map: A map that was checked to be bijective.
         outputs: One expression per index, within the extent of that index.
 
     Raises:
         ValueError: the map was not checked to be bijective, or the number of outputs is wrong.
     """
-    if found.check != "bijective" or len(outputs) != len(found.indices):
+    if iter_map.check != "bijective" or len(outputs) != len(iter_map.indices):
         raise ValueError(
-            f"a {found.check} map of {len(found.indices)} indices has no inverse at {len(outputs)} outputs"
+            f"a {iter_map.check} map of {len(iter_map.indices)} indices has no inverse at {len(outputs)} outputs"
         )
     values: dict[IterMark, PrimExpr] = {}
-    pending = [(item, output - item.base) for item, output in zip(found.indices, outputs, strict=True)]
+    pending = [(item, output - item.base) for item, output in zip(iter_map.indices, outputs, strict=True)]
     used: dict[IterMark, int] = {}
     while pending:
         item, number = pending.pop()
@@ -216,26 +216,26 @@ def inverse_affine_iter_map(found: IterMap, outputs: Sequence[PrimExpr]) -> dict
             if isinstance(inner, IterSum) and used[split.source] == split.source.extent:
                 pending.append((inner, values[split.source] - inner.base))
     inverse: dict[Var, PrimExpr] = {}
-    for var, (low, extent) in found.input_iters.items():
+    for var, (low, extent) in iter_map.input_iters.items():
         inverse[var] = Analyzer().simplify(values.get(IterMark(var, extent), IntImm(var.dtype, 0)) + low)
     return inverse
 
 
-def subspace_divide(found: IterMap, sub_iters: Sequence[Var]) -> list[tuple[IterSum, IterSum]] | IterRefusal:
+def subspace_divide(iter_map: IterMap, sub_iters: Sequence[Var]) -> list[tuple[IterSum, IterSum]] | IterRefusal:
     """Take each index apart as `outer * extent of inner + inner`, where only `inner` uses `sub_iters`.
 
     Args:
-        found: A map that was checked to be bijective or surjective.
+        iter_map: A map that was checked to be bijective or surjective.
         sub_iters: Input variables of the inner space.
 
     Returns:
         Outer and inner sum per index, the outer one in units of the inner extent.
     """
-    if found.check == "none":
+    if iter_map.check == "none":
         return IterRefusal("the map was not checked to cover its indices", "not covered")
     inner_vars = set(sub_iters)
     pairs: list[tuple[IterSum, IterSum]] = []
-    for number, item in enumerate(found.indices):
+    for number, item in enumerate(iter_map.indices):
         kinds = [_kind(split.source, inner_vars) for split in item.args]
         cut = kinds.index({True}) if {True} in kinds else len(kinds)
         if any(len(kind) > 1 for kind in kinds) or {False} in kinds[cut:]:
@@ -261,14 +261,14 @@ def _ranges(
     input_iters: Mapping[Var, IterRange], analyzer: Analyzer | None
 ) -> dict[Var, tuple[int, int]] | IterRefusal:
     under = analyzer or Analyzer()
-    found: dict[Var, tuple[int, int]] = {}
-    for var, given in input_iters.items():
-        ends = given if isinstance(given, tuple) else (given.min, given.extent)
+    ranges: dict[Var, tuple[int, int]] = {}
+    for var, iter_range in input_iters.items():
+        ends = iter_range if isinstance(iter_range, tuple) else (iter_range.min, iter_range.extent)
         low, extent = (under.simplify(as_prim(end, var.dtype)) for end in ends)
         if not (isinstance(low, IntImm) and isinstance(extent, IntImm) and extent.value > 0):
             return IterRefusal(f"the range of {var.name} is not constant and positive", "extent")
-        found[var] = (low.value, extent.value)
-    return found
+        ranges[var] = (low.value, extent.value)
+    return ranges
 
 
 def _under(ranges: Mapping[Var, tuple[int, int]], analyzer: Analyzer | None) -> Analyzer:

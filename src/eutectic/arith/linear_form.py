@@ -63,22 +63,22 @@ class Parameters:
         Raises:
             NotLinearError: it is no integer, or is bound somewhere else.
         """
-        found = self._known.get(var)
-        if found is None:
+        number = self._known.get(var)
+        if number is None:
             if var in self._bound or not is_integer(var.dtype):
                 raise NotLinearError
-            found = self._known[var] = self.system.variable(0) if isinstance(var, SizeVar) else self.system.variable()
-        return found
+            number = self._known[var] = self.system.variable(0) if isinstance(var, SizeVar) else self.system.variable()
+        return number
 
     def division(self, total: Sum, divisor: int) -> tuple[int, int]:
         """The numbers of quotient and remainder of a sum by a positive constant."""
         key = (frozenset(total.items()), divisor)
-        found = self._divisions.get(key)
-        if found is None:
+        numbers = self._divisions.get(key)
+        if numbers is None:
             quotient, remainder = self.system.variable(), self.system.variable(0, divisor - 1)
             self.system.add([("=", plus(total, {quotient: divisor, remainder: 1}, -1))])
-            found = self._divisions[key] = (quotient, remainder)
-        return found
+            numbers = self._divisions[key] = (quotient, remainder)
+        return numbers
 
 
 class Reader:
@@ -105,8 +105,8 @@ class Reader:
             case IntImm() if expr.dtype != "bool":
                 return {0: expr.value} if expr.value else {}
             case Var():
-                found = self.values.get(expr)
-                return {self.parameters.number(expr): 1} if found is None else found
+                value = self.values.get(expr)
+                return {self.parameters.number(expr): 1} if value is None else value
             case Add() | Sub() if expr.dtype[0] != "u":
                 return plus(self.total(expr.a), self.total(expr.b), 1 if isinstance(expr, Add) else -1)
             case Mul(a=IntImm(value=factor), b=other) | Mul(a=other, b=IntImm(value=factor)) if expr.dtype[0] != "u":
@@ -127,10 +127,10 @@ class Reader:
             NotLinearError: it is not one of sums.
         """
         key = (id(condition), holds)
-        found = self._met.get(key)
-        if found is None:  # conditions have parts in common; they are kept, so that their identities stay theirs
-            found = self._met[key] = (condition, self._atoms(condition, holds))
-        return found[1]
+        entry = self._met.get(key)
+        if entry is None:  # conditions have parts in common; they are kept, so that their identities stay theirs
+            entry = self._met[key] = (condition, self._atoms(condition, holds))
+        return entry[1]
 
     @deep
     def _atoms(self, condition: PrimExpr, holds: bool) -> list[Atom]:
@@ -170,8 +170,8 @@ class Reader:
 
     def _extreme(self, a: Sum, b: Sum, sign: int) -> Sum:
         """The larger of two sums, or with -1 the smaller one."""
-        made = {self.parameters.system.variable(): 1}
-        over = [scaled(plus(made, item, -1), sign) for item in (a, b)]
+        extreme = {self.parameters.system.variable(): 1}
+        over = [scaled(plus(extreme, item, -1), sign) for item in (a, b)]
         either: list[list[Atom]] = [[("=", over[0])], [("=", over[1])]]
         self.parameters.system.add([(">=", over[0]), (">=", over[1]), ("or", either)])
-        return made
+        return extreme

@@ -80,11 +80,11 @@ class LinearSystem:
 
     def copy(self) -> LinearSystem:
         """A system that knows the same, to be told more."""
-        made = LinearSystem.__new__(LinearSystem)
-        made.low, made.high = self.low.copy(), self.high.copy()
-        made._defined, made._equal = self._defined.copy(), self._equal.copy()
-        made._least, made._choices, made._changed = self._least.copy(), self._choices.copy(), True
-        return made
+        copy = LinearSystem.__new__(LinearSystem)
+        copy.low, copy.high = self.low.copy(), self.high.copy()
+        copy._defined, copy._equal = self._defined.copy(), self._equal.copy()
+        copy._least, copy._choices, copy._changed = self._least.copy(), self._choices.copy(), True
+        return copy
 
     def add(self, atoms: Iterable[Atom]) -> None:
         """Say that all of some atoms hold."""
@@ -117,9 +117,9 @@ class LinearSystem:
 
     def contradicts(self, atoms: Iterable[Atom]) -> bool:
         """Whether it is proved that some atoms do not all hold."""
-        made = self.copy()
-        made.add(atoms)
-        return made.is_contradictory()
+        system = self.copy()
+        system.add(atoms)
+        return system.is_contradictory()
 
     def settle(self) -> None:
         """Draw conclusions until nothing changes.
@@ -139,12 +139,12 @@ class LinearSystem:
     def reduced(self, total: Sum) -> Sum:
         """A sum in terms of variables that are neither defined by others nor known."""
         while True:
-            found = next((key for key in total if key in self._defined), None)
-            if found is None:
+            defined = next((key for key in total if key in self._defined), None)
+            if defined is None:
                 return total
-            factor = total[found]
-            rest = {key: value for key, value in total.items() if key != found}
-            total = plus(rest, self._defined[found], factor)
+            factor = total[defined]
+            rest = {key: value for key, value in total.items() if key != defined}
+            total = plus(rest, self._defined[defined], factor)
 
     def range_of(self, total: Sum) -> tuple[float, float]:
         """Bounds of a sum, from those of its variables."""
@@ -330,10 +330,10 @@ class LinearSystem:
         """Whether all of some atoms hold, as far as bounds tell."""
         known: bool | None = True
         for atom in branch:
-            found = self._holds(atom)
-            if found is False:
+            holds = self._holds(atom)
+            if holds is False:
                 return False
-            if found is None:
+            if holds is None:
                 known = None
         return known
 
@@ -347,7 +347,7 @@ class LinearSystem:
         return True if low == high == 0 else False if low > 0 or high < 0 else None
 
     def _with(self, branch: list[Atom], choice: Sequence[list[Atom]]) -> LinearSystem:
-        made = self.copy()
-        made._choices = [other for other in self._choices if other is not choice]
-        made.add(branch)
-        return made
+        system = self.copy()
+        system._choices = [other for other in self._choices if other is not choice]
+        system.add(branch)
+        return system

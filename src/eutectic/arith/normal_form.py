@@ -105,10 +105,10 @@ class Normalizer:
 
     def written(self, expr: PrimExpr) -> PrimExpr:
         """`expr` in its normal form."""
-        found = self.form(expr)
-        if is_integer(expr.dtype) or constant(found) is not None:
-            return write(found, expr.dtype) if is_writable(found, expr.dtype) else expr
-        atom = single(found)
+        form = self.form(expr)
+        if is_integer(expr.dtype) or constant(form) is not None:
+            return write(form, expr.dtype) if is_writable(form, expr.dtype) else expr
+        atom = single(form)
         return expr if atom is None else atom.expr
 
     # ---- by kind of node
@@ -151,31 +151,31 @@ class Normalizer:
 
     def _arithmetic(self, item: BinaryExpr, a: Polynomial, b: Polynomial) -> Polynomial:
         division = self.division(item.dtype)
-        found: Polynomial | None = None
+        polynomial: Polynomial | None = None
         match item:
             case Add() | Sub():
-                found = plus(a, b, 1 if isinstance(item, Add) else -1)
-                found = division.joined(found) if len(found) <= MAX_TERMS else found
+                polynomial = plus(a, b, 1 if isinstance(item, Add) else -1)
+                polynomial = division.joined(polynomial) if len(polynomial) <= MAX_TERMS else polynomial
             case Mul():
-                found = times(a, b)
-                found = division.joined(found) if found is not None else None
+                polynomial = times(a, b)
+                polynomial = division.joined(polynomial) if polynomial is not None else None
             case FloorDiv() | FloorMod() if constant(b) != 0:
                 return self._floor(item, a, b)
             case TruncDiv() | TruncMod() if constant(b) != 0:
-                found = self._truncated(item, a, b)
+                polynomial = self._truncated(item, a, b)
             case Min() | Max():
                 return self._extreme(item, a, b)
-        if found is None or (item.dtype[0] == "u" and not self._fits(found, item.dtype)):
+        if polynomial is None or (item.dtype[0] == "u" and not self._fits(polynomial, item.dtype)):
             return self._opaque(item)
-        return found
+        return polynomial
 
     def _fits(self, p: Polynomial, dtype: str) -> bool:
         return dtype_range(dtype).covers(self.facts.interval(p))
 
     def _floor(self, item: BinaryExpr, a: Polynomial, b: Polynomial) -> Polynomial:
         division = self.division(item.dtype)
-        found = division.floordiv(a, b) if isinstance(item, FloorDiv) else division.floormod(a, b)
-        return found if item.dtype[0] != "u" or self._fits(found, item.dtype) else self._opaque(item)
+        polynomial = division.floordiv(a, b) if isinstance(item, FloorDiv) else division.floormod(a, b)
+        return polynomial if item.dtype[0] != "u" or self._fits(polynomial, item.dtype) else self._opaque(item)
 
     def _truncated(self, item: BinaryExpr, a: Polynomial, b: Polynomial) -> Polynomial | None:
         """Rounding towards zero is rounding down where both operands are not negative."""
@@ -216,11 +216,11 @@ class Normalizer:
         return result
 
     def _operands(self, kind: str, p: Polynomial) -> list[Polynomial]:
-        found: list[Polynomial] = []
-        while (atom := single(p)) is not None and atom.kind == kind and len(found) < MAX_OPERANDS:
-            found.append(atom.operands[1])
+        operands: list[Polynomial] = []
+        while (atom := single(p)) is not None and atom.kind == kind and len(operands) < MAX_OPERANDS:
+            operands.append(atom.operands[1])
             p = atom.operands[0]
-        return [p, *reversed(found)]
+        return [p, *reversed(operands)]
 
     def _beats(self, a: Polynomial, b: Polynomial, sign: int, dtype: str) -> bool:
         """Whether `a <= b` always, or the reverse for a negative sign."""
@@ -252,8 +252,8 @@ class Normalizer:
         return {(self.table.make(key, item.type_key, expr, tuple(kept)),): 1}
 
     def _negation(self, item: Not) -> Polynomial:
-        found = self._negated(self._forms[id(item.a)])
-        return self._opaque(item) if found is None else found
+        negation = self._negated(self._forms[id(item.a)])
+        return self._opaque(item) if negation is None else negation
 
     def _negated(self, p: Polynomial) -> Polynomial | None:
         value, atom = constant(p), single(p)
@@ -265,8 +265,8 @@ class Normalizer:
             return atom.operands[0]
         if isinstance(atom.expr, Comparison) and len(atom.operands) == 2:
             return self.comparer(atom.expr.a.dtype).opposite(atom)
-        made = Not(atom.expr)
-        return {(self.table.make(atom_key("tir.Not", made.dtype, (p,)), "tir.Not", made, (p,)),): 1}
+        negation = Not(atom.expr)
+        return {(self.table.make(atom_key("tir.Not", negation.dtype, (p,)), "tir.Not", negation, (p,)),): 1}
 
     def _choice(self, item: PrimExpr, condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> Polynomial:
         decided = constant(self._forms[id(condition)])
@@ -313,9 +313,9 @@ class Normalizer:
         division = self.division(item.dtype)
         if shift is not None and 0 <= shift <= MAX_SHIFT and name.startswith("tir.shift"):
             power = 2**shift
-            found = scaled(a, power) if name == "tir.shift_left" else division.floordiv(a, number(power))
-            if power in dtype_range(item.dtype) and (item.dtype[0] != "u" or self._fits(found, item.dtype)):
-                return found
+            shifted = scaled(a, power) if name == "tir.shift_left" else division.floordiv(a, number(power))
+            if power in dtype_range(item.dtype) and (item.dtype[0] != "u" or self._fits(shifted, item.dtype)):
+                return shifted
         if name == "tir.bitwise_and" and shift is not None and shift > 0 and shift & (shift + 1) == 0:
             in_range = shift + 1 in dtype_range(item.dtype)
             return division.floormod(a, number(shift + 1)) if in_range else self._opaque(item, (a, b))
@@ -323,7 +323,7 @@ class Normalizer:
 
     def _opaque(self, item: PrimExpr, operands: tuple[Polynomial, ...] = ()) -> Polynomial:
         """The node with its operands in normal form, as one atom."""
-        made: Any = map_fields(item, self._child)
+        rewritten: Any = map_fields(item, self._child)
         key: object = (item.type_key, item.dtype, *(self._key(v) for _, role, v in fields_of(item) if role != "ignore"))
         if isinstance(item, Call) and intrinsic_name(item) not in (*BITWISE, "tir.bitwise_not", "tir.if_then_else"):
             key = ("call", id(item))
@@ -332,7 +332,7 @@ class Normalizer:
             kind = f"opaque {kind}"  # the rules of division do not apply
         if not operands and isinstance(item, BinaryExpr) and is_integer(item.dtype):
             operands = (self._forms[id(item.a)], self._forms[id(item.b)])
-        return {(self.table.make(key, kind or item.type_key, made, operands, origin=item),): 1}
+        return {(self.table.make(key, kind or item.type_key, rewritten, operands, origin=item),): 1}
 
     def _child(self, part: Node) -> Node:
         return self.written(part) if isinstance(part, PrimExpr) and id(part) in self._forms else part

@@ -66,12 +66,12 @@ class AtomTable:
         origin: Node | None = None,
     ) -> Atom:
         """The atom of `key`, made when it is new."""
-        found = self._atoms.get(key)
-        if found is None:
+        atom = self._atoms.get(key)
+        if atom is None:
             inner = ",".join(text_of(p) for p in operands)
             label = text if text is not None else f"{kind}({inner})"[:MAX_TEXT]
-            found = self._atoms[key] = Atom(len(self._atoms), kind, operands, expr, label, origin)
-        return found
+            atom = self._atoms[key] = Atom(len(self._atoms), kind, operands, expr, label, origin)
+        return atom
 
 
 def atom_key(kind: str, dtype: str, operands: tuple[Polynomial, ...]) -> object:

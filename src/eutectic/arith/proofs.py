@@ -76,8 +76,8 @@ def prove_unequal(a: PrimExpr, b: PrimExpr) -> bool:
     """Whether `a != b` for all values of the variables, when both differ by a known constant."""
     if not (is_integer(a.dtype) and is_integer(b.dtype)):
         return False
-    found = _difference(a, b)
-    return set(found) == {()} and found[()] != 0
+    difference = _difference(a, b)
+    return set(difference) == {()} and difference[()] != 0
 
 
 def _difference(a: PrimExpr, b: PrimExpr) -> Polynomial:
@@ -163,8 +163,8 @@ def _exact_quotient(top: Polynomial, bottom: Polynomial) -> Polynomial | None:
 
 def _atom_of_division(expr: FloorDiv | FloorMod, top: Polynomial, bottom: Polynomial, atoms: _Atoms) -> Polynomial:
     make = floordiv if isinstance(expr, FloorDiv) else floormod
-    made = make(_write(top, atoms, expr.dtype), _write(bottom, atoms, expr.dtype))
-    return atoms.one((type(expr).type_key, _key(top), _key(bottom)), made)
+    division = make(_write(top, atoms, expr.dtype), _write(bottom, atoms, expr.dtype))
+    return atoms.one((type(expr).type_key, _key(top), _key(bottom)), division)
 
 
 def _sum(a: Polynomial, b: Polynomial) -> Polynomial:

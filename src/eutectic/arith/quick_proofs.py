@@ -33,21 +33,21 @@ class Tuples:
 Question: TypeAlias = Callable[[LinearSystem, Parameters, Sequence[Tuples]], bool]
 
 
-def proves(question: Question, sets: Sequence[Tuples], given: PrimExpr) -> bool:
+def proves(question: Question, sets: Sequence[Tuples], assumption: PrimExpr) -> bool:
     """Whether a question of this module is answered with yes; no says nothing.
 
     Args:
         question: One of the functions below.
         sets: What it is about.
-        given: A condition that holds.
+        assumption: A condition that holds.
     """
     system = LinearSystem()
     parameters = Parameters(system, frozenset(var for item in sets for var in item.ends))
     try:
         try:
-            system.add(Reader(parameters).conjunction(given))
+            system.add(Reader(parameters).conjunction(assumption))
         except NotLinearError:  # it could be about loop variables, and holds of those of each set then
-            sets = [replace(item, conditions=(*item.conditions, given)) for item in sets]
+            sets = [replace(item, conditions=(*item.conditions, assumption)) for item in sets]
         return question(system, parameters, sets)
     except NotLinearError:
         return False
@@ -86,19 +86,19 @@ def covers(system: LinearSystem, parameters: Parameters, sets: Sequence[Tuples])
     wide, narrow = sets
     inside = _points(system, parameters, narrow)
     wanted = [inside.total(index) for index in narrow.indices]
-    found = _Witness(system, parameters, wide).find(wanted)
-    if found is None:
+    witness = _Witness(system, parameters, wide).find(wanted)
+    if witness is None:
         return False
     if system.is_contradictory():
         return True
-    needed = [plus(found.total(index), goal, -1) for index, goal in zip(wide.indices, wanted, strict=True)]
+    needed = [plus(witness.total(index), goal, -1) for index, goal in zip(wide.indices, wanted, strict=True)]
     wrong: list[list[Atom]] = [atoms for gap in needed for atoms in _nonzero(gap)]
     for var, (low, extent) in wide.ends.items():
-        begin = found.total(low)
-        offset = plus(found.values[var], begin, -1)
+        begin = witness.total(low)
+        offset = plus(witness.values[var], begin, -1)
         wrong.append([(">=", plus(scaled(offset, -1), {0: 1}, -1))])
-        wrong.append([(">=", plus(offset, found.total(extent), -1))])
-    wrong += [found.conjunction(condition, False) for condition in wide.conditions]
+        wrong.append([(">=", plus(offset, witness.total(extent), -1))])
+    wrong += [witness.conjunction(condition, False) for condition in wide.conditions]
     return all(system.contradicts(atoms) for atoms in wrong)
 
 

@@ -108,39 +108,39 @@ class _NotAffineError(Exception):
     """An expression that isl cannot take; never leaves this module."""
 
 
-def covers(a: Region, b: Region, given: PrimExpr | bool = True) -> bool:
-    """Whether every tuple of `b` is proved to be one of `a`, wherever `given` holds."""
-    return len(a.indices) == len(b.indices) and _proved("covers", (a, b), given)
+def covers(a: Region, b: Region, assumption: PrimExpr | bool = True) -> bool:
+    """Whether every tuple of `b` is proved to be one of `a`, wherever `assumption` holds."""
+    return len(a.indices) == len(b.indices) and _proved("covers", (a, b), assumption)
 
 
-def disjoint(a: Region, b: Region, given: PrimExpr | bool = True) -> bool:
-    """Whether `a` and `b` are proved to have no tuple in common, wherever `given` holds."""
-    return len(a.indices) == len(b.indices) and _proved("disjoint", (a, b), given)
+def disjoint(a: Region, b: Region, assumption: PrimExpr | bool = True) -> bool:
+    """Whether `a` and `b` are proved to have no tuple in common, wherever `assumption` holds."""
+    return len(a.indices) == len(b.indices) and _proved("disjoint", (a, b), assumption)
 
 
-def is_empty(region: Region, given: PrimExpr | bool = True) -> bool:
-    """Whether a region is proved to have no tuple, wherever `given` holds."""
-    return _proved("is_empty", (region,), given)
+def is_empty(region: Region, assumption: PrimExpr | bool = True) -> bool:
+    """Whether a region is proved to have no tuple, wherever `assumption` holds."""
+    return _proved("is_empty", (region,), assumption)
 
 
-def is_injective(region: Region, given: PrimExpr | bool = True) -> bool:
-    """Whether different iterations are proved to reach different tuples, wherever `given` holds."""
-    return _proved("is_injective", (region,), given)
+def is_injective(region: Region, assumption: PrimExpr | bool = True) -> bool:
+    """Whether different iterations are proved to reach different tuples, wherever `assumption` holds."""
+    return _proved("is_injective", (region,), assumption)
 
 
-def example(region: Region, given: PrimExpr | bool = True, effort: int = MAX_OPERATIONS) -> bool | dict[Var, int]:
+def example(region: Region, assumption: PrimExpr | bool = True, effort: int = MAX_OPERATIONS) -> bool | dict[Var, int]:
     """Values of the loop variables for which a region has a tuple.
 
     Args:
         region: Where to look.
-        given: A condition that holds.
+        assumption: A condition that holds.
         effort: Most operations of isl.
 
     Returns:
         False when it is proved that there are none; such values, which exist for sure; or True when neither is
         known, as where it depends on variables that the region does not iterate over.
     """
-    condition = as_prim(given, "bool")
+    condition = as_prim(assumption, "bool")
     names = _parameters((region,), condition)
     try:
         text = _map_text(region, condition, names, True)
@@ -150,25 +150,25 @@ def example(region: Region, given: PrimExpr | bool = True, effort: int = MAX_OPE
     context = isl.Context()
     context.set_max_operations(effort)
     try:
-        found = isl.Map.read_from_str(context, text).domain()
-        if found.is_empty():
+        domain = isl.Map.read_from_str(context, text).domain()
+        if domain.is_empty():
             return False
         if names:
             return True
-        point = found.sample_point()
+        point = domain.sample_point()
         values = [point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(len(region.iters))]
     except isl.Error:
         return True
     return dict(zip(region.iters, map(int, values), strict=True))
 
 
-def proved_quickly(question: str, regions: Sequence[Region], given: PrimExpr | bool = True) -> bool:
+def proved_quickly(question: str, regions: Sequence[Region], assumption: PrimExpr | bool = True) -> bool:
     """Whether a question is answered with yes without isl, which would say yes then, too.
 
     Args:
         question: `covers`, `disjoint`, `is_empty` or `is_injective`.
         regions: What it is about.
-        given: A condition that holds.
+        assumption: A condition that holds.
     """
     tuples = [
         quick_proofs.Tuples(
@@ -178,12 +178,12 @@ def proved_quickly(question: str, regions: Sequence[Region], given: PrimExpr | b
         )
         for region in regions
     ]
-    return quick_proofs.proves(_QUICK[question], tuples, as_prim(given, "bool"))
+    return quick_proofs.proves(_QUICK[question], tuples, as_prim(assumption, "bool"))
 
 
-def proved_by_isl(question: str, regions: Sequence[Region], given: PrimExpr | bool = True) -> bool:
+def proved_by_isl(question: str, regions: Sequence[Region], assumption: PrimExpr | bool = True) -> bool:
     """Whether isl answers a question with yes; arguments as of `proved_quickly`."""
-    condition = as_prim(given, "bool")
+    condition = as_prim(assumption, "bool")
     names = _parameters(regions, condition)
     for simplifies in (False, True):  # what is no quasi-affine expression can be equal to one
         try:
@@ -194,8 +194,8 @@ def proved_by_isl(question: str, regions: Sequence[Region], given: PrimExpr | bo
     return False
 
 
-def _proved(question: str, regions: Sequence[Region], given: PrimExpr | bool) -> bool:
-    return proved_quickly(question, regions, given) or proved_by_isl(question, regions, given)
+def _proved(question: str, regions: Sequence[Region], assumption: PrimExpr | bool) -> bool:
+    return proved_quickly(question, regions, assumption) or proved_by_isl(question, regions, assumption)
 
 
 @lru_cache(maxsize=MAX_REMEMBERED)
@@ -215,13 +215,13 @@ def _isl() -> ModuleType:
         import islpy  # a tenth of a second, and only wanted for these proofs
     except ImportError as missing:
         raise ImportError("proofs about index sets need islpy; install it with `pip install islpy`") from missing
-    found: ModuleType = islpy
-    return found
+    module: ModuleType = islpy
+    return module
 
 
 def _dtype(ends: Ends) -> str:
-    given = ends if isinstance(ends, tuple) else (ends.min, ends.extent)
-    return next((end.dtype for end in given if isinstance(end, PrimExpr)), "int32")
+    pair = ends if isinstance(ends, tuple) else (ends.min, ends.extent)
+    return next((end.dtype for end in pair if isinstance(end, PrimExpr)), "int32")
 
 
 def _ends(var: Var, ends: Ends) -> tuple[PrimExpr, PrimExpr]:
@@ -229,30 +229,30 @@ def _ends(var: Var, ends: Ends) -> tuple[PrimExpr, PrimExpr]:
     return as_prim(low, var.dtype), as_prim(extent, var.dtype)
 
 
-def _parameters(regions: Sequence[Region], given: PrimExpr) -> dict[Var, str]:
+def _parameters(regions: Sequence[Region], assumption: PrimExpr) -> dict[Var, str]:
     """A name for every variable that no region iterates over."""
     bound = {var for region in regions for var in region.iters}
-    found: dict[Var, str] = {}
-    roots = [given]
+    names: dict[Var, str] = {}
+    roots = [assumption]
     for region in regions:
         roots += [*region.indices, as_prim(region.predicate, "bool")]
         for ends in region.iters.values():
-            given_ends = ends if isinstance(ends, tuple) else (ends.min, ends.extent)
-            roots += [as_prim(end, "int32") for end in given_ends]
+            pair = ends if isinstance(ends, tuple) else (ends.min, ends.extent)
+            roots += [as_prim(end, "int32") for end in pair]
     for root in roots:
         for item in post_order(root):
-            if isinstance(item, Var) and item not in bound and item not in found:
-                found[item] = f"p{len(found)}"
-    return found
+            if isinstance(item, Var) and item not in bound and item not in names:
+                names[item] = f"p{len(names)}"
+    return names
 
 
-def _map_text(region: Region, given: PrimExpr, parameters: Mapping[Var, str], simplifies: bool) -> str:
+def _map_text(region: Region, assumption: PrimExpr, parameters: Mapping[Var, str], simplifies: bool) -> str:
     names = {**parameters, **{var: f"i{k}" for k, var in enumerate(region.iters)}}
     conditions = [f"{name} >= 0" for var, name in parameters.items() if isinstance(var, SizeVar)]
     for var, ends in region.iters.items():
         first, count = (_text(end, names, simplifies) for end in _ends(var, ends))
         conditions.append(f"{first} <= {names[var]} < {first} + {count}")
-    conditions += [_text(as_prim(condition, "bool"), names, simplifies) for condition in (region.predicate, given)]
+    conditions += [_text(as_prim(condition, "bool"), names, simplifies) for condition in (region.predicate, assumption)]
     inputs = ", ".join(names[var] for var in region.iters)
     outputs = ", ".join(_text(index, names, simplifies) for index in region.indices)
     return f"[{', '.join(parameters.values())}] -> {{ [{inputs}] -> [{outputs}] : {' and '.join(conditions)} }}"

@@ -53,10 +53,10 @@ class DictAttrs(Attrs):
         return dict(self.entries).get(key, default)
 
     def __getitem__(self, key: str) -> Any:
-        found = dict(self.entries)
-        if key not in found:
-            raise KeyError(f"no attribute {key!r}; there are: {', '.join(found) or 'none'}")
-        return found[key]
+        entries = dict(self.entries)
+        if key not in entries:
+            raise KeyError(f"no attribute {key!r}; there are: {', '.join(entries) or 'none'}")
+        return entries[key]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())

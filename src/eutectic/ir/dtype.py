@@ -54,8 +54,8 @@ def to_numpy(dtype: str) -> np.dtype[Any]:
     """
     if dtype not in KNOWN:
         raise ValueError(f"unknown dtype {shown(dtype)}; known: {', '.join(sorted(KNOWN))}")
-    found: np.dtype[Any] = np.dtype(_EXTRA.get(dtype, dtype))
-    return found
+    numpy_dtype: np.dtype[Any] = np.dtype(_EXTRA.get(dtype, dtype))
+    return numpy_dtype
 
 
 def from_numpy(dtype: Any) -> str:

@@ -21,9 +21,9 @@ def checked_extent(value: PrimExpr, what: str) -> PrimExpr:
     Raises:
         WellFormedError: it is negative, too large for any index, or no integer.
     """
-    given: Any = value
+    received: Any = value
     if not is_integer(value.dtype):
-        shown = f"{given.value} ({value.dtype})" if hasattr(given, "value") else f"a {value.dtype}"
+        shown = f"{received.value} ({value.dtype})" if hasattr(received, "value") else f"a {value.dtype}"
         raise WellFormedError(
             f"{what} has extent {shown}: expected an integer from 0 to 2^63 - 1", help="give a number of elements"
         )

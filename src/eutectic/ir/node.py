@@ -72,11 +72,11 @@ def node(type_key: str, *, init: bool = True) -> Callable[[type[N]], type[N]]:
     """
 
     def decorate(cls: type[N]) -> type[N]:
-        made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False, init=init)(cls)
-        made.type_key = type_key
-        made.field_roles = tuple((f.name, f.metadata.get("role", "use")) for f in dataclasses.fields(made))  # type: ignore[arg-type]  # made by the line above
-        _CLASSES[type_key] = made
-        return made
+        node_type = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False, init=init)(cls)
+        node_type.type_key = type_key
+        node_type.field_roles = tuple((f.name, f.metadata.get("role", "use")) for f in dataclasses.fields(node_type))  # type: ignore[arg-type]  # made by the line above
+        _CLASSES[type_key] = node_type
+        return node_type
 
     return decorate
 

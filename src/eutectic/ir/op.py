@@ -79,8 +79,8 @@ def register_op_attr(op_name: str, key: str, value: Any = None, level: int = 10)
     """
     op = register_op(op_name)
 
-    def set_to(given: Callable[..., Any]) -> Callable[..., Any]:
-        op.set_attr(key, given)
-        return given
+    def set_to(attribute: Callable[..., Any]) -> Callable[..., Any]:
+        op.set_attr(key, attribute)
+        return attribute
 
     return set_to if value is None else set_to(value)

@@ -218,10 +218,10 @@ class Var(PrimExpr):
     is_variable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        given: Any = self.dtype
-        if isinstance(given, Type):
-            init_field(self, "type_annotation", given)
-            init_field(self, "dtype", given.as_dtype)
+        received: Any = self.dtype
+        if isinstance(received, Type):
+            init_field(self, "type_annotation", received)
+            init_field(self, "dtype", received.as_dtype)
 
 
 @node("tir.SizeVar")
@@ -236,14 +236,14 @@ _VECTOR: Final = re.compile(r"(.*[a-z]\d+(?:_e\dm\dfn|_e\dm\d)?|bool)x(\d+)\Z")
 
 def lanes_of(dtype: str) -> int:
     """Number of elements of a value: 4 for `float32x4`, 1 for scalars."""
-    found = _VECTOR.match(dtype)
-    return int(found[2]) if found else 1
+    match = _VECTOR.match(dtype)
+    return int(match[2]) if match else 1
 
 
 def element_dtype(dtype: str) -> str:
     """The dtype of one element: `float32` for `float32x4`."""
-    found = _VECTOR.match(dtype)
-    return found[1] if found else dtype
+    match = _VECTOR.match(dtype)
+    return match[1] if match else dtype
 
 
 def with_lanes(dtype: str, lanes: int) -> str:

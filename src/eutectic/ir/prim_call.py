@@ -42,9 +42,9 @@ class Call(PrimExpr):
     args: tuple[PrimExpr, ...] = ()
 
     def __post_init__(self) -> None:
-        given: Any = self.op
-        if isinstance(given, str):
-            init_field(self, "op", Op.get(given))
+        callee: Any = self.op
+        if isinstance(callee, str):
+            init_field(self, "op", Op.get(callee))
         init_field(self, "args", tuple(map(_argument, self.args)))
 
 

@@ -201,10 +201,10 @@ def _compares(kind: type[Comparison]) -> Callable[[Operand, Operand], PrimExpr]:
 
 
 def _condition(value: Operand | bool, what: str) -> PrimExpr:
-    made = as_prim(value, "bool")
-    if element_dtype(made.dtype) != "bool":
-        raise TypeError(f"{what} needs bool operands, got {made.dtype}; write a comparison such as `x != 0`")
-    return made
+    condition = as_prim(value, "bool")
+    if element_dtype(condition.dtype) != "bool":
+        raise TypeError(f"{what} needs bool operands, got {condition.dtype}; write a comparison such as `x != 0`")
+    return condition
 
 
 def logical_and(a: Operand | bool, b: Operand | bool) -> PrimExpr:
@@ -250,16 +250,16 @@ def cast(dtype: str, value: Operand) -> PrimExpr:
         dtype: Dtype of the result; a scalar dtype keeps the lanes of `value`.
         value: What is converted.
     """
-    made = as_prim(value, "int32")
-    if lanes_of(dtype) == 1 and lanes_of(made.dtype) > 1:
-        dtype = with_lanes(dtype, lanes_of(made.dtype))
-    if made.dtype == dtype:
-        return made
-    if dtype in KNOWN and isinstance(made, (IntImm, FloatImm)):
-        folded = _constant(dtype, made.value)
+    operand = as_prim(value, "int32")
+    if lanes_of(dtype) == 1 and lanes_of(operand.dtype) > 1:
+        dtype = with_lanes(dtype, lanes_of(operand.dtype))
+    if operand.dtype == dtype:
+        return operand
+    if dtype in KNOWN and isinstance(operand, (IntImm, FloatImm)):
+        folded = _constant(dtype, operand.value)
         if folded is not None:
             return folded
-    return Cast(dtype, made)
+    return Cast(dtype, operand)
 
 
 def _constant(dtype: str, value: int | float) -> PrimExpr | None:

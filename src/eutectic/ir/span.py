@@ -56,8 +56,8 @@ class Span(Node):
 def merged_span(spans: Iterable[Span | None]) -> Span | None:
     """The position of a value that takes the place of several: that of the first which has one, and the others."""
     known: dict[tuple[str, int, int, str | None], Span] = {}
-    for given in spans:
-        for span in given.all if given is not None else ():
+    for position in spans:
+        for span in position.all if position is not None else ():
             plain = replace(span, others=()) if span.others else span
             known.setdefault((span.file, span.line, span.column, span.module), plain)
     first, *others = known.values() or (None,)

@@ -39,9 +39,9 @@ def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None
     Raises:
         ValueError: they differ; the message has the access path and both values.
     """
-    found = structural_mismatch(a, b, map_free_vars)
-    if found is not None:
-        raise ValueError(f"structures differ at {found}\n--- left\n{_text(a)}\n--- right\n{_text(b)}")
+    mismatch = structural_mismatch(a, b, map_free_vars)
+    if mismatch is not None:
+        raise ValueError(f"structures differ at {mismatch}\n--- left\n{_text(a)}\n--- right\n{_text(b)}")
 
 
 def structural_mismatch(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
@@ -222,12 +222,12 @@ def structural_digest(item: Any) -> bytes:
         return _plain_digest(item)
     numbers: dict[int, int] = {}
     nodes = _walk_in_order(item)
-    for found in nodes:
-        if is_variable(found):
-            numbers.setdefault(id(found), len(numbers))
+    for node in nodes:
+        if is_variable(node):
+            numbers.setdefault(id(node), len(numbers))
     memo: dict[int, bytes] = {}
-    for found in post_order(item):
-        memo[id(found)] = _node_digest(found, numbers, memo)
+    for node in post_order(item):
+        memo[id(node)] = _node_digest(node, numbers, memo)
     return memo[id(item)]
 
 
@@ -237,13 +237,13 @@ def _walk_in_order(root: Node) -> list[Node]:
     out: list[Node] = []
     stack = [root]
     while stack:
-        found = stack.pop()
-        if id(found) in seen:
+        node = stack.pop()
+        if id(node) in seen:
             continue
-        seen.add(id(found))
-        out.append(found)
+        seen.add(id(node))
+        out.append(node)
         below: list[Node] = []
-        for _, role, value in fields_of(found):
+        for _, role, value in fields_of(node):
             if role != "ignore":
                 _collect(value, below)
         stack.extend(reversed(below))
@@ -261,24 +261,24 @@ def _collect(value: Any, out: list[Node]) -> None:
 _TENSORS: WeakKeyDictionary[Node, bytes] = WeakKeyDictionary()  # digests of nodes that hold arrays, which may be large
 
 
-def _node_digest(found: Node, numbers: dict[int, int], memo: dict[int, bytes]) -> bytes:
-    if found in _TENSORS:
-        return _TENSORS[found]
-    digest = _fresh_digest(found, numbers, memo)
-    if any(isinstance(value, np.ndarray) for _, _, value in fields_of(found)):
-        _TENSORS[found] = digest
+def _node_digest(node: Node, numbers: dict[int, int], memo: dict[int, bytes]) -> bytes:
+    if node in _TENSORS:
+        return _TENSORS[node]
+    digest = _fresh_digest(node, numbers, memo)
+    if any(isinstance(value, np.ndarray) for _, _, value in fields_of(node)):
+        _TENSORS[node] = digest
     return digest
 
 
-def _fresh_digest(found: Node, numbers: dict[int, int], memo: dict[int, bytes]) -> bytes:
+def _fresh_digest(node: Node, numbers: dict[int, int], memo: dict[int, bytes]) -> bytes:
     h = hashlib.blake2b(digest_size=32)
-    h.update(type(found).type_key.encode())
-    if is_variable(found):
-        h.update(struct.pack("<q", numbers[id(found)]))
-    if isinstance(found, (Op, GlobalVar)):
-        h.update(_name(found).encode())
+    h.update(type(node).type_key.encode())
+    if is_variable(node):
+        h.update(struct.pack("<q", numbers[id(node)]))
+    if isinstance(node, (Op, GlobalVar)):
+        h.update(_name(node).encode())
     else:
-        for name, role, value in fields_of(found):
+        for name, role, value in fields_of(node):
             if role != "ignore":
                 h.update(name.encode() + b"=")
                 h.update(_value_digest(value, memo))

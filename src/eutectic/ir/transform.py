@@ -278,8 +278,8 @@ class ModulePass(UserPass):
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Call the user's transformation on a copy of the module."""
-        made: IRModule = self._transform(mod.clone(), ctx)
-        return made
+        transformed: IRModule = self._transform(mod.clone(), ctx)
+        return transformed
 
 
 def with_functions(mod: IRModule, changed: Mapping[Any, Any]) -> IRModule:

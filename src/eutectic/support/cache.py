@@ -62,11 +62,11 @@ def usable_folder() -> Path | None:
         return None
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = os.lstat(folder)
+        status = os.lstat(folder)
     except OSError:
         return None
-    ours = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    if not stat.S_ISDIR(found.st_mode) or not ours or found.st_mode & 0o022:
+    ours = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    if not stat.S_ISDIR(status.st_mode) or not ours or status.st_mode & 0o022:
         return None
     return folder
 
@@ -112,12 +112,12 @@ def entries() -> list[EntryInfo]:
     out = []
     for path in _files(folder):
         try:
-            data, found = _read_file(path)
+            data, status = _read_file(path)
         except OSError:
             continue
         key = path.name.removesuffix(_SUFFIX)
         entry = _decode(key, data)
-        out.append(EntryInfo(key, found.st_size, found.st_mtime, {} if entry is None else entry.meta))
+        out.append(EntryInfo(key, status.st_size, status.st_mtime, {} if entry is None else entry.meta))
     return sorted(out, key=lambda item: (-item.used, item.key))
 
 
@@ -147,11 +147,11 @@ def _read_file(path: Path) -> tuple[bytes, os.stat_result]:
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
     descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a plain file", str(path))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(), found
+            return file.read(), status
     finally:
         os.close(descriptor)
 
@@ -190,13 +190,13 @@ def _keep_small(folder: Path) -> None:
     _written[0] += 1
     if _written[0] % 64:
         return
-    found = []
+    files = []
     for path in _files(folder):
         with contextlib.suppress(OSError):
             item = path.lstat()
-            found.append((item.st_mtime, item.st_size, path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+            files.append((item.st_mtime, item.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
         if total <= MOST_BYTES:
             return
         with contextlib.suppress(OSError):

@@ -48,9 +48,9 @@ def tvm_semantics() -> bool:
 
 def cache_folder() -> Path | None:
     """Folder of compiled kernels: `EUTECTIC_CACHE_DIR`, else `eutectic` in the user's cache folder; None when off."""
-    given = os.environ.get("EUTECTIC_CACHE_DIR")
-    if given is not None:
-        return Path(given).expanduser() if given else None
+    setting = os.environ.get("EUTECTIC_CACHE_DIR")
+    if setting is not None:
+        return Path(setting).expanduser() if setting else None
     return Path(user_cache_dir("eutectic", appauthor=False)) / "kernels"
 
 

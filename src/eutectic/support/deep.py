@@ -80,5 +80,5 @@ def _elsewhere(function: Callable[..., R], args: tuple[Any, ...], kwargs: dict[s
     thread.join()
     if len(outcome) == 2:
         raise outcome.pop()
-    made: R = outcome[0]
-    return made
+    returned: R = outcome[0]
+    return returned

@@ -60,22 +60,22 @@ def open_doors(
             namespace[name] = behind_door(namespace[name], public, name, places=places)
 
 
-def behind_door(found: Any, package: str, name: str, *, places: bool = False) -> Any:
+def behind_door(member: Any, package: str, name: str, *, places: bool = False) -> Any:
     """What a package exports, with a door before it: functions are wrapped, the constructors of classes replaced.
 
     Args:
-        found: A function or class of ours; anything else stays as it is.
+        member: A function or class of ours; anything else stays as it is.
         package: Full name of the package.
         name: Name in the package.
         places: Whether errors that know no place in the user's source get that of the call.
     """
-    if str(getattr(found, "__module__", "")).startswith("eutectic."):
+    if str(getattr(member, "__module__", "")).startswith("eutectic."):
         public = f"{package.removeprefix('eutectic.')}.{name}"
-        if isinstance(found, types.FunctionType):
-            return door(found, public, places=places)
-        if isinstance(found, type):
-            _door_of_class(found, public)
-    return found
+        if isinstance(member, types.FunctionType):
+            return door(member, public, places=places)
+        if isinstance(member, type):
+            _door_of_class(member, public)
+    return member
 
 
 def open_methods(cls: type, name: str, leave: Collection[str] = ()) -> None:
@@ -86,13 +86,13 @@ def open_methods(cls: type, name: str, leave: Collection[str] = ()) -> None:
         name: What messages call it.
         leave: Names that stay as they are.
     """
-    for key, found in list(vars(cls).items()):
+    for key, member in list(vars(cls).items()):
         if key.startswith("_") or key in leave:
             continue
-        if isinstance(found, types.FunctionType):
-            setattr(cls, key, door(found, f"{name}.{key}"))
-        elif isinstance(found, staticmethod):
-            setattr(cls, key, staticmethod(door(found.__func__, f"{name}.{key}")))
+        if isinstance(member, types.FunctionType):
+            setattr(cls, key, door(member, f"{name}.{key}"))
+        elif isinstance(member, staticmethod):
+            setattr(cls, key, staticmethod(door(member.__func__, f"{name}.{key}")))
 
 
 def door(function: Callable[..., Any], name: str, *, places: bool = False) -> Callable[..., Any]:
@@ -133,11 +133,11 @@ def _door_of_class(cls: type, name: str) -> None:
         setattr(owner, "__post_init__", _door_of_fields(check, name.rpartition(".")[0]))  # noqa: B010
     if hasattr(vars(cls).get("__init__"), "__public_name__"):
         return  # a class has one name in messages, whichever package was imported first
-    made = inspect.unwrap(getattr(cls, "__init__"))  # noqa: B009 - mypy takes the attribute for a call's
-    if not isinstance(made, types.FunctionType) or not made.__module__.startswith("eutectic."):
+    constructor = inspect.unwrap(getattr(cls, "__init__"))  # noqa: B009 - mypy takes the attribute for a call's
+    if not isinstance(constructor, types.FunctionType) or not constructor.__module__.startswith("eutectic."):
         return
-    if made.__code__.co_filename != "<string>":  # where a dataclass gets its own from, which only stores
-        setattr(cls, "__init__", door(made, name))  # noqa: B010 - mypy takes an assignment for an override
+    if constructor.__code__.co_filename != "<string>":  # where a dataclass gets its own from, which only stores
+        setattr(cls, "__init__", door(constructor, name))  # noqa: B010 - mypy takes an assignment for an override
 
 
 def _door_of_fields(check: Callable[[Any], None], package: str) -> Callable[[Any], None]:
@@ -154,8 +154,8 @@ def _door_of_fields(check: Callable[[Any], None], package: str) -> Callable[[Any
         except RAW as error:
             cls = type(self)
             signature = inspect.signature(cls)
-            given = {name: getattr(self, name, None) for name in signature.parameters}
-            refusal = explained(cls, f"{package}.{cls.__name__}", (), given, error, signature=signature)
+            arguments = {name: getattr(self, name, None) for name in signature.parameters}
+            refusal = explained(cls, f"{package}.{cls.__name__}", (), arguments, error, signature=signature)
             if refusal is None:
                 raise
             raise refusal from error
@@ -200,9 +200,9 @@ def explained(
     for parameter, value in _given(signature, bound):
         hint = hints.get(parameter, Any)
         if parameter != "self" and not accepts(hint, value):
-            wanted, given = described(hint), _told(value)
+            wanted, received = described(hint), _told(value)
             notes = [said] if (said := _message(error)) else []
-            return kind(f"{name}: {parameter} must be {wanted}, got {given}", at=at, notes=notes)
+            return kind(f"{name}: {parameter} must be {wanted}, got {received}", at=at, notes=notes)
     listed = [f"{parameter} is {shown(value)}" for parameter, value in _given(signature, bound) if parameter != "self"]
     notes = [*listed[:_NOTES], *([f"and {len(listed) - _NOTES} more"] if len(listed) > _NOTES else [])]
     said = _message(error)

@@ -37,8 +37,8 @@ def lazy(
     def __getattr__(name: str) -> Any:
         module = home.get(name) or _LENT.get(package, {}).get(name)
         if module is not None:
-            found = behind_door(getattr(import_module(module), name), package, name, places=places)
-            return namespace.setdefault(name, found)  # of two threads the second takes what the first has put there
+            member = behind_door(getattr(import_module(module), name), package, name, places=places)
+            return namespace.setdefault(name, member)  # of two threads the second takes what the first has put there
         if name.isidentifier() and not name.startswith("_") and _has_submodule(package, name):
             return import_module(f"{package}.{name}")
         hint = did_you_mean(name, {*namespace.get("__all__", ()), *home})

@@ -43,12 +43,12 @@ def register_global_func(name: str, function: Callable[..., Any] | None = None, 
         ValueError: the name is taken and `override` is False.
     """
 
-    def register(given: Callable[..., Any]) -> Callable[..., Any]:
+    def register(registered: Callable[..., Any]) -> Callable[..., Any]:
         load_providers(_FUNCTION + name)
         if name in _FUNCTIONS and not override:
             raise ValueError(f"global function {name!r} is registered already", "pass override=True to replace it")
-        _FUNCTIONS[name] = given
-        return given
+        _FUNCTIONS[name] = registered
+        return registered
 
     return register if function is None else register(function)
 

@@ -69,9 +69,9 @@ def compute(
     axis = tuple(
         IterVar(Range(min=0, extent=size), Var(n, size.dtype), "data_par") for n, size in zip(names, sizes, strict=True)
     )
-    made = fcompute(*(a.var for a in axis))
-    several = isinstance(made, (tuple, list))
-    body = tuple(_value(value, name) for value in (made if several else (made,)))
+    computed = fcompute(*(a.var for a in axis))
+    several = isinstance(computed, (tuple, list))
+    body = tuple(_value(value, name) for value in (computed if several else (computed,)))
     _check_reductions(body, name)
     op = ComputeOp(axis, body, name=name, tag=tag, attrs=make_attrs(dict(attrs or {})))
     tensors = tuple(Tensor(sizes, value.dtype, op, index) for index, value in enumerate(body))

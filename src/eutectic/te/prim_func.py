@@ -107,12 +107,12 @@ class _Program:
 
     def unique(self, name: str) -> str:
         """A name for a block: `name`, or that with the first free number."""
-        made, count = name, 0
-        while made in self.names:
+        candidate, count = name, 0
+        while candidate in self.names:
             count += 1
-            made = f"{name}_{count}"
-        self.names.add(made)
-        return made
+            candidate = f"{name}_{count}"
+        self.names.add(candidate)
+        return candidate
 
     def outputs(self, op: ComputeOp) -> list[Buffer]:
         """Buffers of all results of a stage; allocated where they are no parameters."""
@@ -143,8 +143,8 @@ class _Program:
                 return values.get(item)
             return self.load(item) if isinstance(item, ProducerLoad) else None
 
-        made: Any = rewrite(expr, change)
-        return made  # type: ignore[no-any-return]  # a rewritten expression is one
+        rewritten: Any = rewrite(expr, change)
+        return rewritten  # type: ignore[no-any-return]  # a rewritten expression is one
 
     def stage(self, op: ComputeOp) -> Stmt:
         """The loops and blocks of a stage; one nest per result, but one for all results of a reduction."""
@@ -221,12 +221,12 @@ def _domain(axis: IterVar) -> Range:
 
 def placeholders_of(tensors: Iterable[Tensor]) -> list[Tensor]:
     """The given tensors that `tensors` are computed from, in order of first use."""
-    found: dict[Tensor, None] = {}
+    placeholders: dict[Tensor, None] = {}
     for tensor in tensors:
         if isinstance(tensor.op, PlaceholderOp):
-            found.setdefault(tensor)
+            placeholders.setdefault(tensor)
     for op in _in_order(tensors):
         for tensor in op.input_tensors if isinstance(op, ComputeOp) else ():
             if isinstance(tensor.op, PlaceholderOp):
-                found.setdefault(tensor)
-    return list(found)
+                placeholders.setdefault(tensor)
+    return list(placeholders)

@@ -75,8 +75,8 @@ class ReduceAxis(IterVar, PrimExpr):
 
 def _with_variables(expr: PrimExpr) -> PrimExpr:
     """`expr` with the variable of each axis in its place."""
-    made: Any = rewrite(expr, lambda item: item.var if isinstance(item, ReduceAxis) else None)
-    return made  # type: ignore[no-any-return]  # a rewritten expression is one
+    rewritten: Any = rewrite(expr, lambda item: item.var if isinstance(item, ReduceAxis) else None)
+    return rewritten  # type: ignore[no-any-return]  # a rewritten expression is one
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: Any = None) -> ReduceAxis:
@@ -120,14 +120,14 @@ def comm_reducer(
         start = () if init is None else tuple(init) if isinstance(init, (tuple, list)) else (init,)
         if start and len(start) != len(source):
             raise ValueError(f"{name} of {len(source)} values begins with {len(start)} values")
-        made = reduction_of(
+        reductions = reduction_of(
             _combiner(fcombine, fidentity, [x.dtype for x in source], name, several),
             (axis,) if isinstance(axis, IterVar) else tuple(axis),
             source,
             _with_variables(as_prim(True if where is None else where, "bool")),
             tuple(as_prim(x, s.dtype) for x, s in zip(start, source, strict=False)),
         )
-        return made if several else made[0]
+        return reductions if several else reductions[0]
 
     reducer.__name__ = reducer.__qualname__ = name
     reducer.__doc__ = f"`{name}` of an expression over axes, or of several expressions."
@@ -168,9 +168,9 @@ def _combiner(
 ) -> CommReducer:
     lhs = tuple(Var(f"x{i}" if several else "x", dtype) for i, dtype in enumerate(dtypes))
     rhs = tuple(Var(f"y{i}" if several else "y", dtype) for i, dtype in enumerate(dtypes))
-    made: Any = fcombine(lhs, rhs) if several else fcombine(lhs[0], rhs[0])
+    combined: Any = fcombine(lhs, rhs) if several else fcombine(lhs[0], rhs[0])
     identity: Any = fidentity(*dtypes)
-    result = tuple(made) if several else (made,)
+    result = tuple(combined) if several else (combined,)
     start = tuple(identity) if several else (identity,)
     if not len(result) == len(start) == len(dtypes):
         raise ValueError(

@@ -83,12 +83,12 @@ class ComputeOp(Operation):
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
         """The tensors that the body reads, in order of first use."""
-        found: dict[Tensor, None] = {}
+        tensors: dict[Tensor, None] = {}
         for value in self.body:
             for item in post_order(value):
                 if isinstance(item, ProducerLoad):
-                    found.setdefault(item.producer)
-        return tuple(found)
+                    tensors.setdefault(item.producer)
+        return tuple(tensors)
 
 
 @node("te.Tensor")

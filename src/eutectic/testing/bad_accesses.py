@@ -247,16 +247,16 @@ class _Maker:
 
     def subscript(self, size: PrimExpr) -> PrimExpr:
         """An index of an axis, inside of it more often than not."""
-        found = self.expr(2)
+        index = self.expr(2)
         match self.rng.randrange(8):
             case 0 | 1 | 2:
-                return minimum(maximum(found, 0), size - 1)
+                return minimum(maximum(index, 0), size - 1)
             case 3 if isinstance(size, IntImm):
-                return floormod(found, size)
+                return floormod(index, size)
             case 4:
                 return self.rng.choice(self.loops)[0]
             case _:
-                return found
+                return index
 
     def expr(self, depth: int) -> PrimExpr:
         leaves: list[PrimExpr] = [*(var for var, _ in self.loops), *self.names]
@@ -311,13 +311,13 @@ def check(func: PrimFunc, seed: int = 0, threads: int = 2) -> Outcome:
         return Outcome("wrong", f"refused, but it is fine: {error}") if fine else Outcome("refused", str(error))
     raised = ""
     for args, (message, results) in zip(calls, expected, strict=True):
-        given = [_Margined(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
+        margined = [_Margined(arg) if isinstance(arg, np.ndarray) else arg for arg in args]
         try:
-            native(*(arg.array if isinstance(arg, _Margined) else arg for arg in given))
+            native(*(arg.array if isinstance(arg, _Margined) else arg for arg in margined))
             said = None
         except CallError as error:
             said = raised = str(error)
-        if not all(arg.is_whole() for arg in given if isinstance(arg, _Margined)):
+        if not all(arg.is_whole() for arg in margined if isinstance(arg, _Margined)):
             return Outcome("wrong", f"memory around an array changed: {message}")
         if said is not None and "of its memory" in said:
             continue  # so does a call: the declaration is looked at, be the memory used or not
@@ -328,7 +328,7 @@ def check(func: PrimFunc, seed: int = 0, threads: int = 2) -> Outcome:
         if (said is None) != (message is None):
             return Outcome("wrong", f"the interpreter says {message!r}, native code {said!r}")
         if said is None and not _has_order(func):
-            for arg, want in zip(given, results, strict=True):
+            for arg, want in zip(margined, results, strict=True):
                 if isinstance(arg, _Margined) and not np.array_equal(arg.array, want, equal_nan=True):
                     return Outcome("wrong", f"results differ: {arg.array} instead of {want}")
     return Outcome("raised", raised) if raised else Outcome("equal")

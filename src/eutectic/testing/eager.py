@@ -55,23 +55,23 @@ def check(
     net = module(model)
     compiled = eutectic.compile(net, inputs, verify=True, **options)
     again = tuple(_another(x) for x in inputs)
-    for given in [inputs, again, inputs, *(calls or [])]:
-        same_as_eager(net, compiled, given)
+    for arguments in [inputs, again, inputs, *(calls or [])]:
+        same_as_eager(net, compiled, arguments)
     return compiled
 
 
-def same_as_eager(net: nn.Module, compiled: Any, given: tuple[Any, ...]) -> None:
+def same_as_eager(net: nn.Module, compiled: Any, arguments: tuple[Any, ...]) -> None:
     """One call of both, on copies, so that a mutated input shows.
 
     An element that is not what eager computes on this machine may be what the definition says in float64.
     """
-    ours, theirs = copy.deepcopy(given), copy.deepcopy(given)
+    ours, theirs = copy.deepcopy(arguments), copy.deepcopy(arguments)
     with torch.no_grad():
         want, got = net(*theirs), compiled(*ours)
     try:
         compare(got, want)
     except AssertionError:
-        compare(got, nearest(got, want, definition(net, given)))
+        compare(got, nearest(got, want, definition(net, arguments)))
     for a, b in zip(ours, theirs, strict=True):
         compare(a, b, tolerance=0.0)
 

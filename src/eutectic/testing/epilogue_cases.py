@@ -101,9 +101,9 @@ def _combined() -> list[Case]:
     out = []
     for dtype in ("int32", "float32"):
         for combiner, slots in _COMBINERS.items():
-            given = {key: text.replace("DTYPE", dtype) for key, text in slots.items()}
+            filled = {key: text.replace("DTYPE", dtype) for key, text in slots.items()}
             for name, value in (("relu", _RELU), ("bias", _BIAS)):
-                out.append(_case(f"{dtype} {combiner}, {name}", value, dtype=dtype, **given))
+                out.append(_case(f"{dtype} {combiner}, {name}", value, dtype=dtype, **filled))
     return out
 
 
@@ -218,7 +218,7 @@ def _scheduled() -> list[Case]:
 
 def _refused() -> list[Case]:
     """Programs where the epilogue cannot run earlier."""
-    made = {
+    slots_by_name = {
         "epilogue under a predicate": {"value": _RELU, "where": "T.where(i < 2)"},
         "int32 epilogue under a predicate": {"value": _BIAS, "dtype": "int32", "where": "T.where(j < 3)"},
         "epilogue of a part": {"value": _RELU, "grid": "2, 4", "shape": "(2, 4)"},
@@ -240,7 +240,7 @@ def _refused() -> list[Case]:
             "between": _AXES.format(name="other", body="temp[vi, vj] = temp[vi, vj] * T.float32(2)"),
         },
     }
-    return [Case(f"sum, {name}", program(**slots), fuses=False) for name, slots in made.items()]
+    return [Case(f"sum, {name}", program(**slots), fuses=False) for name, slots in slots_by_name.items()]
 
 
 def _misshapen() -> list[Case]:

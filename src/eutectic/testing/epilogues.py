@@ -74,9 +74,9 @@ class Case:
     @property
     def program(self) -> PrimFunc:
         """The program."""
-        made = from_source(self.source)
-        assert isinstance(made, PrimFunc)
-        return made
+        func = from_source(self.source)
+        assert isinstance(func, PrimFunc)
+        return func
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,13 @@ def program(
     """
     s = slots.pop("sum", "temp[vi, vj]")
     own = {"s": "temp[vi, vj]", "p": "A[vi, vk] * B[vk, vj]", "zero": f"T.{dtype}(0)", "c": "C[vj]"}
-    given = {"grid": "3, 4", "where": "T.where(T.bool(True))", "store": "vi, vj", "shape": "(3, 4)", "terms": "5"}
-    given |= {"head": "", "tail": "", "before": "", "between": "", "after": "", "dtype": dtype, "out": out or dtype}
-    given |= {"declared": f'    temp = T.alloc_buffer((3, 4), "{dtype}")'} | slots
-    given |= {"init": init.format(**own), "update": update.format(**own)}
-    given["value"] = value.format(**own | {"s": s, "x": "X[vi, vj]"})
-    given.setdefault("epilogue", _EPILOGUE.format(**given))
-    return _TEXT.format(**given)
+    fields = {"grid": "3, 4", "where": "T.where(T.bool(True))", "store": "vi, vj", "shape": "(3, 4)", "terms": "5"}
+    fields |= {"head": "", "tail": "", "before": "", "between": "", "after": "", "dtype": dtype, "out": out or dtype}
+    fields |= {"declared": f'    temp = T.alloc_buffer((3, 4), "{dtype}")'} | slots
+    fields |= {"init": init.format(**own), "update": update.format(**own)}
+    fields["value"] = value.format(**own | {"s": s, "x": "X[vi, vj]"})
+    fields.setdefault("epilogue", _EPILOGUE.format(**fields))
+    return _TEXT.format(**fields)
 
 
 def check(case: Case) -> Outcome:
@@ -153,11 +153,11 @@ def differences(before: PrimFunc, after: PrimFunc) -> Iterator[str]:
     """Where two programs give other bits, on numbers of all kinds; parallel loops run in both directions."""
     serial = all(loop.kind == "serial" for loop in loops_of(after.body))
     for kind in KINDS:
-        given = arguments(before, kind)
-        want = [np.copy(x) for x in given]
+        args = arguments(before, kind)
+        want = [np.copy(x) for x in args]
         run(before, *want)
         for order in ("forward",) if serial else ("forward", "reverse"):
-            got = [np.copy(x) for x in given]
+            got = [np.copy(x) for x in args]
             try:
                 run(after, *got, order=order)
             except InternalError as error:
@@ -171,9 +171,9 @@ def differences(before: PrimFunc, after: PrimFunc) -> Iterator[str]:
 
 def arguments(func: PrimFunc, kind: str) -> list[Any]:
     """Arguments of a program; `large integers` are of the whole range of the dtype, so that sums wrap around."""
-    given = inputs(func, "numbers" if kind == "large integers" else kind, seed=3)
+    arrays = inputs(func, "numbers" if kind == "large integers" else kind, seed=3)
     if kind != "large integers":
-        return given
+        return arrays
     rng = np.random.default_rng(4)
 
     def drawn(item: Any, array: Any) -> Any:
@@ -185,5 +185,5 @@ def arguments(func: PrimFunc, kind: str) -> list[Any]:
     with np.errstate(over="ignore"):
         return [
             np.asarray(drawn(item, array)).astype(np.asarray(array).dtype) if isinstance(item, Buffer) else array
-            for item, array in zip(func.buffers, given, strict=True)
+            for item, array in zip(func.buffers, arrays, strict=True)
         ]

@@ -50,8 +50,8 @@ class Sample:
     place: int
 
     def __str__(self) -> str:
-        given = [*map(_shown, self.args), *(f"{name}={_shown(value)}" for name, value in self.kwargs.items())]
-        return f"{self.operator} {self.dtype} #{self.place}: ({', '.join(given)})"
+        arguments = [*map(_shown, self.args), *(f"{name}={_shown(value)}" for name, value in self.kwargs.items())]
+        return f"{self.operator} {self.dtype} #{self.place}: ({', '.join(arguments)})"
 
 
 class Calls(nn.Module):
@@ -124,11 +124,11 @@ def samples(operator: str, dtype: str, count: int | None) -> list[Sample]:
     if not info.supports_dtype(kind, "cpu"):
         return []
     with seeded():
-        given = [
-            Sample(operator, dtype, info.op, (found.input, *found.args), dict(found.kwargs), place)
-            for place, found in enumerate(info.sample_inputs("cpu", kind, requires_grad=False))
+        candidates = [
+            Sample(operator, dtype, info.op, (sample_input.input, *sample_input.args), dict(sample_input.kwargs), place)
+            for place, sample_input in enumerate(info.sample_inputs("cpu", kind, requires_grad=False))
         ]
-    small = [sample for sample in given if _size(sample) <= _LARGEST]
+    small = [sample for sample in candidates if _size(sample) <= _LARGEST]
     if count is None or count >= len(small):
         return small
     return [small[i * (len(small) - 1) // max(count - 1, 1)] for i in range(count)]
@@ -147,11 +147,11 @@ def refused_samples(operator: str) -> list[Sample]:
     if info.error_inputs_func is None:
         return []
     with seeded():
-        found = list(info.error_inputs("cpu"))
-    given = [error.sample_input for error in found]
+        errors = list(info.error_inputs("cpu"))
+    sample_inputs = [error.sample_input for error in errors]
     return [
         Sample(operator, "error", info.op, (sample.input, *sample.args), dict(sample.kwargs), place)
-        for place, sample in enumerate(given)
+        for place, sample in enumerate(sample_inputs)
     ]
 
 

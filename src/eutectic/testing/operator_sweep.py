@@ -72,8 +72,8 @@ def _outcomes(samples: list[Sample], wanted: Sequence[str]) -> list[Outcome]:
     try:
         calls = Calls(samples)
         eager = eager_results(calls)
-        for given in _results(calls, wanted):
-            if any(Truth(*pair).fault(ours) for *pair, ours in zip(samples, eager, given, strict=True)):
+        for results in _results(calls, wanted):
+            if any(Truth(*pair).fault(ours) for *pair, ours in zip(samples, eager, results, strict=True)):
                 break
         else:
             return [Outcome(sample, EQUAL) for sample in samples]
@@ -91,8 +91,8 @@ def _alone(sample: Sample, wanted: Sequence[str]) -> Outcome:
         return _of_an_error(sample, calls, wanted, error)
     truth = Truth(sample, eager)
     try:
-        for target, (given,) in zip(wanted, _results(calls, wanted), strict=True):
-            said = truth.fault(given)
+        for target, (ours,) in zip(wanted, _results(calls, wanted), strict=True):
+            said = truth.fault(ours)
             if said is not None:
                 return Outcome(sample, WRONG, f"{target}: {said}")
     except InternalError as error:

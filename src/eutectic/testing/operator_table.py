@@ -51,11 +51,11 @@ class Coverage:
 
     def total(self) -> Counter[str]:
         """Numbers of results of all samples."""
-        found: Counter[str] = Counter()
+        totals: Counter[str] = Counter()
         for by_dtype in self.counts.values():
             for counter in by_dtype.values():
-                found.update(counter)
-        return found
+                totals.update(counter)
+        return totals
 
 
 def resumed(operators: Sequence[str], coverage: Coverage, log: Path) -> Iterator[str]:

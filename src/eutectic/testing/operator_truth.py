@@ -68,13 +68,13 @@ class Truth:
         self._exact: list[Any] | None = None
         self._moved: list[list[Any]] = []
 
-    def fault(self, given: Any) -> str | None:
+    def fault(self, results: Any) -> str | None:
         """The first thing that is wrong with results, as a sentence; None when all are right."""
         wanted, spec = pytree.tree_flatten(self._eager)
-        found, found_spec = pytree.tree_flatten(given)
-        if len(wanted) != len(found):
-            return f"gives {len(found)} results, eager {len(wanted)}: {found_spec} against {spec}"
-        for place, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
+        actual, actual_spec = pytree.tree_flatten(results)
+        if len(wanted) != len(actual):
+            return f"gives {len(actual)} results, eager {len(wanted)}: {actual_spec} against {spec}"
+        for place, (ours, theirs) in enumerate(zip(actual, wanted, strict=True)):
             said = self._leaf_fault(place, ours, theirs)
             if said is not None:
                 return said if len(wanted) == 1 else f"result {place}: {said}"
@@ -119,17 +119,17 @@ class Truth:
         """The definition in float64; None where torch cannot compute it so."""
         if self._exact is None:
             self._exact = _leaves_in_double(self._sample, None) or []
-        found = self._exact[place] if place < len(self._exact) else None
-        if not isinstance(found, torch.Tensor) or found.shape != theirs.shape or found.is_complex():
+        leaf = self._exact[place] if place < len(self._exact) else None
+        if not isinstance(leaf, torch.Tensor) or leaf.shape != theirs.shape or leaf.is_complex():
             return None
-        return found.double()
+        return leaf.double()
 
     def _movements(self) -> list[list[Any]]:
         if not self._moved:
             eps = max((torch.finfo(leaf.dtype).eps for leaf in _floats(self._sample)), default=0.0)
             with seeded():
-                found = [_leaves_in_double(self._sample, eps) for _ in range(_DRAWS)]
-            self._moved = [moved for moved in found if moved is not None]
+                draws = [_leaves_in_double(self._sample, eps) for _ in range(_DRAWS)]
+            self._moved = [moved for moved in draws if moved is not None]
         return self._moved
 
 

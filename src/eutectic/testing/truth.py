@@ -43,10 +43,10 @@ def nearest(got: Any, want: Any, truth: Any) -> Any:
         truth: What `definition` gives; None leaves everything to eager.
     """
     leaves, spec = pytree.tree_flatten(want)
-    given, others = pytree.tree_leaves(got), pytree.tree_leaves(truth)
-    if len(given) != len(leaves) or len(others) != len(leaves):
+    actual, others = pytree.tree_leaves(got), pytree.tree_leaves(truth)
+    if len(actual) != len(leaves) or len(others) != len(leaves):
         return want
-    return pytree.tree_unflatten([_nearest(*each) for each in zip(given, leaves, others, strict=True)], spec)
+    return pytree.tree_unflatten([_nearest(*each) for each in zip(actual, leaves, others, strict=True)], spec)
 
 
 def _nearest(got: Any, want: Any, truth: Any) -> Any:

@@ -36,20 +36,20 @@ def tvm_version() -> str | None:
 def tvm_results() -> dict[str, str]:
     """What TVM does with all cases, by name; a case at which the process ends `crashes`."""
     names = [case.name for case in cases()]
-    found: dict[str, str] = {}
-    while len(found) < len(names):
+    results: dict[str, str] = {}
+    while len(results) < len(names):
         ran = subprocess.run(
-            [sys.executable, "-m", "eutectic.testing.tvm_epilogues", str(len(found))],
+            [sys.executable, "-m", "eutectic.testing.tvm_epilogues", str(len(results))],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
             check=False,
         )
         lines = [line.split("\t") for line in ran.stdout.splitlines() if line.count("\t") == 1]
-        found |= {name: result for name, result in lines if name in names}
-        if len(found) < len(names):
-            found[names[len(found)]] = "crashes"
-    return found
+        results |= {name: result for name, result in lines if name in names}
+        if len(results) < len(names):
+            results[names[len(results)]] = "crashes"
+    return results
 
 
 def tvm_result(case: Case) -> str:
@@ -91,16 +91,16 @@ def _compared(tvm: Any, built: Any, case: Case) -> str:
     reference = lower(case.program)
     exact = is_integer(case.program.buffers[0].dtype)
     want = arguments(reference, "large integers" if exact else "small integers")
-    given = [np.copy(item) for item in want]
+    inputs = [np.copy(item) for item in want]
     run(reference, *want)
-    tensors = [tvm.runtime.tensor(item) for item in given]
+    tensors = [tvm.runtime.tensor(item) for item in inputs]
     built["main"](*tensors)
     wrong = 0
     for a, b in zip(want, tensors, strict=True):
         got = b.numpy()
         with np.errstate(all="ignore"):
             wrong += int(np.count_nonzero(~np.isclose(got, a, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)))
-    total = sum(int(np.asarray(a).size) for a, before in zip(want, given, strict=True) if (a != before).any())
+    total = sum(int(np.asarray(a).size) for a, before in zip(want, inputs, strict=True) if (a != before).any())
     return "same" if wrong == 0 else f"wrong: {wrong} of {total}"
 
 

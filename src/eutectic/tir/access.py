@@ -66,11 +66,11 @@ def block_access(block: Block) -> tuple[tuple[BufferRegion, ...], tuple[BufferRe
     Raises:
         WellFormedError: the block uses a buffer through its pointer, so that the regions must be stated.
     """
-    found = _Access(block)
-    found.walk([*([block.init] if block.init is not None else []), block.body])
-    writes = found.regions(found.writes)
+    accesses = _Access(block)
+    accesses.walk([*([block.init] if block.init is not None else []), block.body])
+    writes = accesses.regions(accesses.writes)
     written = {id(region.buffer) for region in writes} if block.init is not None else set()
-    return tuple(r for r in found.regions(found.reads) if id(r.buffer) not in written), writes
+    return tuple(r for r in accesses.regions(accesses.reads) if id(r.buffer) not in written), writes
 
 
 class _Access:
@@ -170,8 +170,8 @@ def substitute(expr: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:
     """`expr` with variables replaced; nothing else is changed."""
     if not values:
         return expr
-    made: Any = rewrite(expr, lambda n: values.get(n) if isinstance(n, Var) else None)
-    return made  # type: ignore[no-any-return]  # a rewritten expression is one
+    rewritten: Any = rewrite(expr, lambda n: values.get(n) if isinstance(n, Var) else None)
+    return rewritten  # type: ignore[no-any-return]  # a rewritten expression is one
 
 
 def relax(expr: PrimExpr, domains: Domains) -> Interval | None:

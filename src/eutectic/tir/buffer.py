@@ -104,10 +104,10 @@ class Buffer(Node):
 
     def __getitem__(self, indices: Any) -> Any:
         """The element at `indices`, or the region when one of them is a slice."""
-        given = indices if isinstance(indices, (tuple, list)) else (indices,)
-        if not any(isinstance(index, (slice, Range)) for index in given):
-            return BufferLoad(self, given)  # type: ignore[arg-type]  # the node converts what it is given
-        return BufferRegion(self, tuple(self._range(axis, index) for axis, index in enumerate(given)))
+        subscripts = indices if isinstance(indices, (tuple, list)) else (indices,)
+        if not any(isinstance(index, (slice, Range)) for index in subscripts):
+            return BufferLoad(self, subscripts)  # type: ignore[arg-type]  # the node converts what it is given
+        return BufferRegion(self, tuple(self._range(axis, index) for axis, index in enumerate(subscripts)))
 
     def __iter__(self) -> Any:
         raise TypeError(f"buffer {self.name} cannot be iterated; index it, or take its shape")
@@ -134,8 +134,8 @@ class Buffer(Node):
 
 def indices_of(values: Any) -> tuple[PrimExpr, ...]:
     """Indices, sizes or strides as expressions; one alone stands for a sequence of one."""
-    given = (values,) if isinstance(values, (int, PrimExpr)) else values
-    return tuple(as_prim(value, "int32") for value in given)
+    sequence = (values,) if isinstance(values, (int, PrimExpr)) else values
+    return tuple(as_prim(value, "int32") for value in sequence)
 
 
 def _vector_indices(buffer: Buffer, begin: Any, dtype: str | None) -> tuple[PrimExpr, ...]:

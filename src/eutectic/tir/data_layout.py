@@ -74,8 +74,10 @@ class Layout:
         for (letter, block), size in zip(self.axes, sizes, strict=True):
             if block and (known := _static(size)) is not None and known != block:
                 raise ValueError(f"layout {self} has {block} elements in axis {letter}, got {known}")
-        given = dict(zip((letter for letter, _ in self.axes), sizes, strict=True))
-        return tuple(given[name] if (n := self.factor_of(name)) == 1 else given[name] * n for name in self.names)
+        size_by_axis = dict(zip((letter for letter, _ in self.axes), sizes, strict=True))
+        return tuple(
+            size_by_axis[name] if (n := self.factor_of(name)) == 1 else size_by_axis[name] * n for name in self.names
+        )
 
     def in_memory(self, sizes: Sequence[Size]) -> tuple[Size, ...]:
         """Elements per axis in memory, for elements per axis of `names`; the inverse of `whole`.
@@ -85,19 +87,19 @@ class Layout:
         """
         if len(sizes) != len(self.names):
             raise ValueError(f"layout {self} has the axes {', '.join(self.names)}, got {len(sizes)} sizes")
-        given = dict(zip(self.names, sizes, strict=True))
-        for name, size in given.items():
+        size_by_axis = dict(zip(self.names, sizes, strict=True))
+        for name, size in size_by_axis.items():
             if (known := _static(size)) is not None and known % self.factor_of(name):
                 raise ValueError(f"layout {self}: axis {name} of {known} elements is not cut into full blocks")
-        return tuple(block or _cut(given[letter], self.factor_of(letter)) for letter, block in self.axes)
+        return tuple(block or _cut(size_by_axis[letter], self.factor_of(letter)) for letter, block in self.axes)
 
     def index_map(self) -> IndexMap:
         """Where the element at an index of `names` is in memory."""
 
         def place(*at: Any) -> list[Any]:
-            given = dict(zip(self.names, at, strict=True))
+            index_by_axis = dict(zip(self.names, at, strict=True))
             return [
-                given[letter.upper()] % block if block else _cut(given[letter], self.factor_of(letter))
+                index_by_axis[letter.upper()] % block if block else _cut(index_by_axis[letter], self.factor_of(letter))
                 for letter, block in self.axes
             ]
 
@@ -126,8 +128,8 @@ class Rearrangement:
 
     def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The array in the other layout."""
-        made = array.reshape(self.split).transpose(self.order).reshape(self.joined)
-        return np.ascontiguousarray(made).reshape(self.joined)
+        rearranged = array.reshape(self.split).transpose(self.order).reshape(self.joined)
+        return np.ascontiguousarray(rearranged).reshape(self.joined)
 
 
 @cache
@@ -140,16 +142,16 @@ def layout(text: str) -> Layout:
     axes: list[tuple[str, int]] = []
     at = 0
     while at < len(text):
-        found = _AXIS.match(text, at)
-        if found is None:
+        match = _AXIS.match(text, at)
+        if match is None:
             raise ValueError(f"layout {text!r}: no axis begins at {text[at:]!r}; an axis is a capital, or such as 16c")
-        letter = found["whole"] or found["block"]
+        letter = match["whole"] or match["block"]
         if letter in dict(axes):
             raise ValueError(f"layout {text!r} has axis {letter} twice")
-        if found["block"] and letter.upper() not in dict(axes):
-            raise ValueError(f"layout {text!r} has blocks {found[0]} without axis {letter.upper()} before them")
-        axes.append((letter, int(found["size"] or 0)))
-        at = found.end()
+        if match["block"] and letter.upper() not in dict(axes):
+            raise ValueError(f"layout {text!r} has blocks {match[0]} without axis {letter.upper()} before them")
+        axes.append((letter, int(match["size"] or 0)))
+        at = match.end()
     return Layout(tuple(axes))
 
 

@@ -27,10 +27,10 @@ class BufferMap(Node):
     pairs: tuple[tuple[Var, Buffer], ...] = field(role="def", default=())
 
     def __getitem__(self, param: Var) -> Buffer:
-        found = self.get(param)
-        if found is None:
+        buffer = self.get(param)
+        if buffer is None:
             raise KeyError(f"parameter {param.name} has no buffer")
-        return found
+        return buffer
 
     def get(self, param: Any, default: Buffer | None = None) -> Buffer | None:
         """The buffer of a parameter, or `default`."""
@@ -92,8 +92,8 @@ class PrimFunc(BaseFunc):
 
     def __post_init__(self) -> None:
         result: Any = self.ret_type
-        given: Any = self.buffer_map
-        buffers = dict(given.items()) if given else {}
+        received: Any = self.buffer_map
+        buffers = dict(received.items()) if received else {}
         params: list[Var] = []
         for param in self.params:
             if isinstance(param, Buffer):
@@ -107,7 +107,7 @@ class PrimFunc(BaseFunc):
             raise WellFormedError(f"buffers are given for what is no parameter: {', '.join(unknown)}")
         init_field(self, "params", tuple(params))
         init_field(self, "ret_type", PrimType(result) if isinstance(result, str) else result or TupleType())
-        if not isinstance(given, BufferMap) or len(given) != len(buffers):
+        if not isinstance(received, BufferMap) or len(received) != len(buffers):
             pairs = tuple((p, buffers[p]) for p in params if p in buffers)
             init_field(self, "buffer_map", BufferMap(pairs))
         init_field(self, "attrs", make_attrs(self.attrs))

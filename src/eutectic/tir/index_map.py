@@ -75,12 +75,12 @@ class IndexMap(Node):
             TypeError: the function returns what is no index, or a separator of axes.
             ValueError: it takes `*args`, and `ndim` is not given or too small.
         """
-        made, separators = IndexMap.from_func_with_separators(
+        index_map, separators = IndexMap.from_func_with_separators(
             mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
         )
         if separators:
             raise TypeError("the function returns axis separators; use from_func_with_separators")
-        return made
+        return index_map
 
     @staticmethod
     def from_func_with_separators(
@@ -107,8 +107,8 @@ class IndexMap(Node):
         """
         args, kwargs = _inputs(mapping_function, ndim, index_dtype)
         inputs = (*args, *kwargs.values())
-        made = mapping_function(*args, **kwargs)
-        items = list(made) if isinstance(made, Iterable) and not isinstance(made, str) else [made]
+        returned = mapping_function(*args, **kwargs)
+        items = list(returned) if isinstance(returned, Iterable) and not isinstance(returned, str) else [returned]
         outputs: list[PrimExpr] = []
         separators: list[int] = []
         for item in items:
@@ -168,10 +168,10 @@ class IndexMap(Node):
             ValueError: there is not one index per variable.
         """
         self._require_rank(indices)
-        given = _in_one_dtype(indices, self._dtype)
-        made = self.with_dtype(given[0].dtype) if given else self
-        values = dict(zip(made.initial_indices, given, strict=True))
-        return [Analyzer().simplify(with_values(item, values)) for item in made.final_indices]
+        widened = _in_one_dtype(indices, self._dtype)
+        index_map = self.with_dtype(widened[0].dtype) if widened else self
+        values = dict(zip(index_map.initial_indices, widened, strict=True))
+        return [Analyzer().simplify(with_values(item, values)) for item in index_map.final_indices]
 
     def map_shape(self, shape: Sequence[PrimExpr | int | Range]) -> list[PrimExpr]:
         """Sizes of a box from zero on that holds what all elements of a shape are mapped to.
@@ -196,18 +196,18 @@ class IndexMap(Node):
         Raises:
             ValueError: the map is not bijective on the shape of the array, so that places would be left over.
         """
-        given = np.asarray(array)
-        space = self.on(given.shape)
+        source = np.asarray(array)
+        space = self.on(source.shape)
         if space.extents is None or not space.is_bijective:
-            raise ValueError(f"{self.script()} is not bijective on {_said(given.shape)}")
+            raise ValueError(f"{self.script()} is not bijective on {_said(source.shape)}")
         shape = [int(size.value) for size in space.extents if isinstance(size, IntImm)]
-        made = np.empty(shape, given.dtype)
-        grid = dict(zip(space.inputs, np.indices(given.shape, np.int64), strict=True))
-        places = [np.broadcast_to(np.asarray(values_of(item, grid)), given.shape) for item in space.outputs]
+        mapped = np.empty(shape, source.dtype)
+        grid = dict(zip(space.inputs, np.indices(source.shape, np.int64), strict=True))
+        places = [np.broadcast_to(np.asarray(values_of(item, grid)), source.shape) for item in space.outputs]
         if any(place.dtype == object for place in places):
             raise ValueError(f"{self.script()} has operations that are not computed here")
-        made[tuple(places)] = given
-        return made
+        mapped[tuple(places)] = source
+        return mapped
 
     # ---- inverses
 
@@ -239,8 +239,8 @@ class IndexMap(Node):
         """
         space = self.on(shape)
         self.map_shape(shape)
-        found = self.proved_inverse(space)
-        return found, space.outside(found.initial_indices, found.final_indices)
+        inverse = self.proved_inverse(space)
+        return inverse, space.outside(inverse.initial_indices, inverse.final_indices)
 
     def proved_inverse(self, space: MapOnBox) -> IndexMap:
         """The map back from the outputs of this map on a box, proved at all of its points.
@@ -253,17 +253,17 @@ class IndexMap(Node):
         """
         back = self.inverse_index_map
         if back is not None:
-            made = back.with_dtype(space.outputs[0].dtype if space.outputs else self._dtype)
-            fits = len(made.initial_indices) == len(space.outputs) and len(made.final_indices) == len(space.inputs)
-            if not fits or not _fits(made, space) or not space.is_inverse(made.initial_indices, made.final_indices):
+            typed = back.with_dtype(space.outputs[0].dtype if space.outputs else self._dtype)
+            fits = len(typed.initial_indices) == len(space.outputs) and len(typed.final_indices) == len(space.inputs)
+            if not fits or not _fits(typed, space) or not space.is_inverse(typed.initial_indices, typed.final_indices):
                 raise ValueError(f"{back.script()} is not proved to be the inverse of {self.script()}")
-            return IndexMap(made.initial_indices, made.final_indices, self)
+            return IndexMap(typed.initial_indices, typed.final_indices, self)
         variables = tuple(Var(f"axis{k}", item.dtype) for k, item in enumerate(space.outputs))
-        found = inverse_of(space, variables)
-        if found is None or not _fits(IndexMap(variables, tuple(found)), space):
+        inputs = inverse_of(space, variables)
+        if inputs is None or not _fits(IndexMap(variables, tuple(inputs)), space):
             help = "give inverse_index_map"
             raise ValueError(f"no inverse of {self.script()} on {_said(space.shape)} is found and proved; {help}")
-        return IndexMap(variables, tuple(found), replace(self, inverse_index_map=None))
+        return IndexMap(variables, tuple(inputs), replace(self, inverse_index_map=None))
 
     # ---- forms
 
@@ -303,12 +303,12 @@ class IndexMap(Node):
         outputs = [rewrite_expr(item, change) for item in self.final_indices]
         return IndexMap(tuple(inputs.values()), tuple(outputs), self.inverse_index_map)
 
-    def on(self, shape: Sequence[PrimExpr | int | Range], given: PrimExpr | None = None) -> MapOnBox:
+    def on(self, shape: Sequence[PrimExpr | int | Range], assumption: PrimExpr | None = None) -> MapOnBox:
         """The map on the elements of a shape, to be asked about its properties.
 
         Args:
             shape: Elements per axis; a range must begin at zero.
-            given: What holds of variables in the shape.
+            assumption: What holds of variables in the shape.
 
         Raises:
             ValueError: there is not one size per variable, a range does not begin at zero, or a size is no integer.
@@ -318,17 +318,17 @@ class IndexMap(Node):
         one = _in_one_dtype(sizes, self._dtype)
         if not all(map(is_index, one)):
             raise ValueError(f"{_said(shape)} is no shape")
-        made = self.with_dtype(one[0].dtype if one else self._dtype)
-        space = MapOnBox(made.initial_indices, made.final_indices, tuple(one))
-        return space if given is None else dataclasses.replace(space, given=given)
+        index_map = self.with_dtype(one[0].dtype if one else self._dtype)
+        space = MapOnBox(index_map.initial_indices, index_map.final_indices, tuple(one))
+        return space if assumption is None else dataclasses.replace(space, given=assumption)
 
     @property
     def _dtype(self) -> str:
         return self.initial_indices[0].dtype if self.initial_indices else "int64"
 
-    def _require_rank(self, given: Sequence[Any]) -> None:
-        if len(given) != len(self.initial_indices):
-            raise ValueError(f"{self.script()} takes {len(self.initial_indices)} indices, got {len(given)}")
+    def _require_rank(self, indices: Sequence[Any]) -> None:
+        if len(indices) != len(self.initial_indices):
+            raise ValueError(f"{self.script()} takes {len(self.initial_indices)} indices, got {len(indices)}")
 
 
 def _fits(back: IndexMap, space: MapOnBox) -> bool:
@@ -371,8 +371,8 @@ def _in_one_dtype(values: Sequence[PrimExpr | int], dtype: str) -> list[PrimExpr
     dtypes = [item.dtype for item in values if isinstance(item, PrimExpr)]
     symbolic = [item.dtype for item in values if isinstance(item, PrimExpr) and not isinstance(item, IntImm)]
     chosen = max(symbolic or dtypes or [dtype], key=lambda name: dtype_range(name).hi if is_integer(name) else 0)
-    made = [as_index(item, chosen) for item in values]
-    return [item if item.dtype == chosen else item.astype(chosen) for item in made]
+    indices = [as_index(item, chosen) for item in values]
+    return [item if item.dtype == chosen else item.astype(chosen) for item in indices]
 
 
 def _said(shape: Sequence[Any]) -> str:

@@ -78,8 +78,8 @@ class MapOnBox:
     @cached_property
     def constant_shape(self) -> list[int] | None:
         """The extents when all are constants."""
-        found = [size.value for size in self.shape if isinstance(size, IntImm)]
-        return found if len(found) == len(self.shape) else None
+        sizes = [size.value for size in self.shape if isinstance(size, IntImm)]
+        return sizes if len(sizes) == len(self.shape) else None
 
     @cached_property
     def analyzer(self) -> Analyzer:
@@ -105,17 +105,17 @@ class MapOnBox:
         if shape is None:
             return None
         ranges = {var: (0, size) for var, size in zip(self.inputs, shape, strict=True)}
-        found = detect_iter_map(self.outputs, ranges)
-        return found if isinstance(found, IterMap) else None
+        detected = detect_iter_map(self.outputs, ranges)
+        return detected if isinstance(detected, IterMap) else None
 
     # ---- extents
 
     @cached_property
     def extents(self) -> tuple[PrimExpr, ...] | None:
         """Size of a box from zero on that holds all outputs; None when an output has no bound, or could be negative."""
-        found = [self._extent(output) for output in self.outputs]
-        known = tuple(item for item in found if item is not None)
-        return known if len(known) == len(found) else None
+        extents = [self._extent(output) for output in self.outputs]
+        known = tuple(item for item in extents if item is not None)
+        return known if len(known) == len(extents) else None
 
     def _extent(self, output: PrimExpr) -> PrimExpr | None:
         dtype = output.dtype
@@ -128,10 +128,10 @@ class MapOnBox:
         domains = {
             var: (IntImm(size.dtype, 0), sub(size, 1)) for var, size in zip(self.inputs, self.shape, strict=True)
         }
-        found = relax(self.analyzer.simplify(output), {**domains})
-        if found is None or not self._is_at_least_zero(output):
+        relaxed = relax(self.analyzer.simplify(output), {**domains})
+        if relaxed is None or not self._is_at_least_zero(output):
             return None
-        return Analyzer().simplify(add(found[1], 1))
+        return Analyzer().simplify(add(relaxed[1], 1))
 
     def _is_at_least_zero(self, output: PrimExpr) -> bool:
         if self.analyzer.can_prove_greater_equal(output, 0):
@@ -144,8 +144,8 @@ class MapOnBox:
         assert self.constant_shape is not None
         if self.iter_map is not None:
             number = next(k for k, item in enumerate(self.outputs) if item is output)
-            found = self.iter_map.indices[number]
-            low, high = found.base, found.base + found.extent - 1
+            iter_sum = self.iter_map.indices[number]
+            low, high = iter_sum.base, iter_sum.base + iter_sum.extent - 1
         else:
             walked = self.analyzer.const_int_bound(output)
             values = None if self.points is None or 0 in self.constant_shape else values_of(output, self.points)
@@ -176,14 +176,14 @@ class MapOnBox:
             if getattr(item.op, "name", "") not in _BITS or not all(x.lo >= 0 and x.hi < INF for x in operands):
                 unknown.append(item)
                 return None
-            made = Var("bits", item.dtype)  # of numbers that are not negative: no more of them than these have
-            ranges[made] = Interval(0, (1 << max(int(x.hi).bit_length() for x in operands)) - 1)
-            return made
+            bits = Var("bits", item.dtype)  # of numbers that are not negative: no more of them than these have
+            ranges[bits] = Interval(0, (1 << max(int(x.hi).bit_length() for x in operands)) - 1)
+            return bits
 
         for item in post_order(rewrite_expr(output, named)):
             if isinstance(item, PrimExpr) and not isinstance(item, Var | IntImm) and is_integer(item.dtype):
-                found, limits = bounds(item, ranges), dtype_range(item.dtype)
-                if found.lo <= limits.lo or found.hi >= limits.hi:
+                interval, limits = bounds(item, ranges), dtype_range(item.dtype)
+                if interval.lo <= limits.lo or interval.hi >= limits.hi:
                     return True
         return bool(unknown)
 
@@ -224,8 +224,8 @@ class MapOnBox:
             return True
         if self.points is None:
             return False
-        found = values_of(condition, self.points)
-        return found is not None and bool(np.all(found))
+        values = values_of(condition, self.points)
+        return values is not None and bool(np.all(values))
 
     def is_inverse(self, variables: Sequence[Var], inverse: Sequence[PrimExpr]) -> bool:
         """Whether expressions of the outputs are proved to give the inputs back at all points.
@@ -332,10 +332,10 @@ def values_of(expr: PrimExpr, points: Mapping[Var, Any]) -> Any | None:
     for item in post_order(expr):
         if not isinstance(item, PrimExpr):
             continue
-        found = _value(item, memo, points)
-        if found is None:
+        value = _value(item, memo, points)
+        if value is None:
             return None
-        memo[id(item)] = found
+        memo[id(item)] = value
     return memo[id(expr)]
 
 

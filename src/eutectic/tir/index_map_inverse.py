@@ -47,9 +47,9 @@ def inverse_of(space: MapOnBox, variables: Sequence[Var]) -> list[PrimExpr] | No
     """
     for simple in (False, True):  # simplifying may hide a fused number, or bring out a digit
         outputs = [space.analyzer.simplify(item) if simple else item for item in space.outputs]
-        found = _guess(space, outputs, variables)
-        if found is not None and space.is_inverse(variables, found):
-            return found
+        guess = _guess(space, outputs, variables)
+        if guess is not None and space.is_inverse(variables, guess):
+            return guess
     return None
 
 
@@ -67,11 +67,11 @@ def _guess(space: MapOnBox, outputs: Sequence[PrimExpr], variables: Sequence[Var
     replaced: dict[int, Var] = {}
     for item in numbers:
         if not isinstance(item.core, Var):
-            found = _fused(item, box)
-            if found is None:
+            fused = _fused(item, box)
+            if fused is None:
                 return None
             var = replaced[id(item)] = Var("number", item.core.dtype)
-            inner[var] = found
+            inner[var] = fused
     outer = [_with_numbers(output, [item for item in numbers if id(item) in replaced], replaced) for output in outputs]
     return _inverted(outer, box, inner, [*by_var.values(), *_renamed(numbers, replaced)], variables, space)
 
@@ -98,12 +98,12 @@ def _inverted(
     for attempt in (ranges, padded):
         if attempt is None:
             continue
-        found = detect_iter_map(outputs, attempt)
-        if isinstance(found, IterMap):
+        iter_map = detect_iter_map(outputs, attempt)
+        if isinstance(iter_map, IterMap):
             known = Analyzer()
-            for var, item in zip(variables, found.indices, strict=True):
+            for var, item in zip(variables, iter_map.indices, strict=True):
                 known.bind(var, Interval(item.base, item.base + item.extent - 1))
-            values = dict(inverse_affine_iter_map(found, list(variables)))
+            values = dict(inverse_affine_iter_map(iter_map, list(variables)))
             for var, part in inner.items():
                 _, count = attempt[var]
                 values.update(inverse_affine_iter_map(_longer(part, count), [values[var]]))
@@ -111,22 +111,23 @@ def _inverted(
     return None
 
 
-def _longer(found: IterMap, count: int) -> IterMap:
+def _longer(iter_map: IterMap, count: int) -> IterMap:
     """The map of several variables to one number, where the first of them goes on until there are `count` numbers."""
-    item = found.indices[0]
+    item = iter_map.indices[0]
     top = item.args[0].source.source if item.args else None
     if not isinstance(top, Var):
-        return found
-    low, extent = found.input_iters[top]
+        return iter_map
+    low, extent = iter_map.input_iters[top]
     step = item.extent // extent
     longer = detect_iter_map(
-        [iter_sum_to_expr(item, found.input_iters, top.dtype)], {**found.input_iters, top: (low, -(-count // step))}
+        [iter_sum_to_expr(item, iter_map.input_iters, top.dtype)],
+        {**iter_map.input_iters, top: (low, -(-count // step))},
     )
-    return longer if isinstance(longer, IterMap) else found
+    return longer if isinstance(longer, IterMap) else iter_map
 
 
 def _is_within(var: Var, inner: Mapping[Var, IterMap]) -> bool:
-    return any(var in found.input_iters for found in inner.values())
+    return any(var in part.input_iters for part in inner.values())
 
 
 def _padded(ranges: Box, numbers: Sequence[_Number]) -> Box | None:
@@ -165,8 +166,8 @@ def _up(value: int, periods: Sequence[tuple[int, int]]) -> int | None:
 def _fused(item: _Number, box: Box) -> IterMap | None:
     """The map from several variables to the number that they make."""
     inside = {var: ends for var, ends in box.items() if var in variables_of(item.core)}
-    found = detect_iter_map([item.core], inside)
-    return found if isinstance(found, IterMap) else None
+    iter_map = detect_iter_map([item.core], inside)
+    return iter_map if isinstance(iter_map, IterMap) else None
 
 
 def _with_numbers(output: PrimExpr, numbers: Sequence[_Number], replaced: Mapping[int, Var]) -> PrimExpr:
@@ -178,23 +179,23 @@ def _with_numbers(output: PrimExpr, numbers: Sequence[_Number], replaced: Mappin
 
 def _numbers(outputs: Sequence[PrimExpr], inputs: set[Var]) -> list[_Number] | None:
     """What the outputs divide; None when a sum of several variables is divided that shares one with another."""
-    found: list[_Number] = []
+    numbers: list[_Number] = []
     for item in _divisions(outputs):
         core, period, offset = _core(item)
         if not variables_of(core) <= inputs:
             return None
-        known = next((n for n in found if structural_equal(n.core, core)), None)
+        known = next((n for n in numbers if structural_equal(n.core, core)), None)
         if known is None:
             known = _Number(core)
-            found.append(known)
+            numbers.append(known)
         known.periods.append((period, offset))
     seen: set[Var] = set()
-    for number in found:
+    for number in numbers:
         mine = variables_of(number.core)
         if mine & seen:
             return None
         seen |= mine
-    return found
+    return numbers
 
 
 def _divisions(outputs: Sequence[PrimExpr]) -> Iterator[FloorDiv | FloorMod]:

@@ -100,22 +100,22 @@ def lambda_text(inputs: Sequence[Var], outputs: Sequence[PrimExpr], free: Sequen
     names = _names([*inputs, *free])
     dtype = inputs[0].dtype if inputs else next((item.dtype for item in outputs), "int64")
     parts = [_text(item, names, dtype, _COMPARISON) for item in outputs]
-    given = "lambda " + ", ".join(names[var] for var in inputs) if inputs else "lambda"
-    return f"{given}: ({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+    head = "lambda " + ", ".join(names[var] for var in inputs) if inputs else "lambda"
+    return f"{head}: ({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
 def _names(inputs: Sequence[Var]) -> dict[Var, str]:
     """Distinct names that Python takes."""
-    found: dict[Var, str] = {}
+    names: dict[Var, str] = {}
     for number, var in enumerate(inputs):
         legal = var.name.isidentifier() and not keyword.iskeyword(var.name) and var.name != "tir"
         name = base = var.name if legal else f"i{number}"
         count = 0
-        while name in found.values():
+        while name in names.values():
             count += 1
             name = f"{base}_{count}"
-        found[var] = name
-    return found
+        names[var] = name
+    return names
 
 
 @deep
@@ -155,14 +155,14 @@ def _integer(expr: IntImm, dtype: str, level: int) -> str:
 
 
 def _function(expr: PrimExpr) -> str:
-    found = _NAMED.get(type(expr))
+    function = _NAMED.get(type(expr))
     if isinstance(expr, Call):
         name = str(getattr(expr.op, "name", ""))
-        found = name.removeprefix("tir.") if name.startswith("tir.") else None
-        found = found if found in _CALLS else None
-    if found is None:
+        function = name.removeprefix("tir.") if name.startswith("tir.") else None
+        function = function if function in _CALLS else None
+    if function is None:
         raise ValueError(f"{type(expr).__name__} has no text in an index map")
-    return found
+    return function
 
 
 # ---- reading
@@ -181,10 +181,10 @@ def parse_lambda(text: str | ast.expr, dtype: str = "int64") -> tuple[tuple[Var,
     tree = _tree(text) if isinstance(text, str) else text
     if not isinstance(tree, ast.Lambda):
         raise ValueError(f"{ast.unparse(tree)} is no lambda")
-    given = tree.args
-    if given.vararg or given.kwarg or given.kwonlyargs or given.defaults or given.posonlyargs:
+    parameters = tree.args
+    if parameters.vararg or parameters.kwarg or parameters.kwonlyargs or parameters.defaults or parameters.posonlyargs:
         raise ValueError("the lambda of an index map takes positional parameters only")
-    inputs = {arg.arg: Var(arg.arg, dtype) for arg in given.args}
+    inputs = {arg.arg: Var(arg.arg, dtype) for arg in parameters.args}
     body = tree.body
     items = body.elts if isinstance(body, ast.Tuple | ast.List) else [body]
     try:

@@ -65,8 +65,8 @@ def _is_zero(value: PrimExpr) -> bool:
 
 def as_index(value: Any, dtype: str = "int32") -> PrimExpr:
     """`value` as an integer expression; Python numbers and constants take `dtype`."""
-    made = as_prim(value, dtype)
-    return IntImm(dtype, made.value) if isinstance(made, IntImm) and made.dtype != dtype else made
+    index = as_prim(value, dtype)
+    return IntImm(dtype, index.value) if isinstance(index, IntImm) and index.dtype != dtype else index
 
 
 ITER_TYPES: Final = (

@@ -74,11 +74,11 @@ __all__ = [
 
 
 def _float_arguments(name: str, args: tuple[Any, ...]) -> tuple[PrimExpr, ...]:
-    made = tuple(as_prim(arg, "float32") for arg in args)
-    wrong = [arg.dtype for arg in made if not is_float(element_dtype(arg.dtype))]
+    converted = tuple(as_prim(arg, "float32") for arg in args)
+    wrong = [arg.dtype for arg in converted if not is_float(element_dtype(arg.dtype))]
     if wrong:
         raise TypeError(f"{name} needs floating-point arguments, got {wrong[0]}; convert with .astype(...)")
-    return made
+    return converted
 
 
 def _unary(name: str) -> Callable[[Operand], PrimExpr]:
@@ -359,8 +359,8 @@ def tvm_storage_sync(storage_scope: str) -> PrimExpr:
 
 def ret(value: Operand) -> PrimExpr:
     """Return `value` from the function."""
-    made = as_prim(value, "int32")
-    return Call(made.dtype, _RET, (made,))
+    returned = as_prim(value, "int32")
+    return Call(returned.dtype, _RET, (returned,))
 
 
 def address_of(element: BufferLoad | Any) -> PrimExpr:
@@ -401,12 +401,12 @@ def checked(value: Operand, condition: Operand | bool, message: str) -> PrimExpr
     Raises:
         TypeError: the condition is not bool.
     """
-    made, holds = as_prim(value, "int32"), as_prim(condition, "bool")
+    operand, holds = as_prim(value, "int32"), as_prim(condition, "bool")
     if element_dtype(holds.dtype) != "bool":
         raise TypeError(f"the condition of checked must be bool, got {holds.dtype}")
     if isinstance(holds, IntImm) and holds.value:
-        return made
-    return Call(made.dtype, _CHECKED, (made, holds, StringImm(message)))
+        return operand
+    return Call(operand.dtype, _CHECKED, (operand, holds, StringImm(message)))
 
 
 def undef(dtype: str = "float32") -> PrimExpr:

@@ -100,8 +100,8 @@ def operands_of(expr: PrimExpr) -> tuple[PrimExpr, ...]:
         case BufferLoad():
             return expr.indices if expr.predicate is None else (*expr.indices, expr.predicate)
         case Call():
-            given: tuple[Node, ...] = expr.args  # some intrinsics take buffers
-            return tuple(arg for arg in given if isinstance(arg, PrimExpr))
+            arguments: tuple[Node, ...] = expr.args  # some intrinsics take buffers
+            return tuple(arg for arg in arguments if isinstance(arg, PrimExpr))
         case Cast() | Broadcast():
             return (expr.value,)
         case Select():
@@ -138,8 +138,8 @@ def with_operands(expr: PrimExpr, operands: Sequence[PrimExpr]) -> PrimExpr:
             predicate = operands[rank] if len(operands) > rank else None
             return replace(expr, indices=tuple(operands[:rank]), predicate=predicate)
         case Call():
-            rest, given = iter(operands), expr.args
-            return replace(expr, args=tuple(next(rest) if _is_expr(arg) else arg for arg in given))
+            rest, arguments = iter(operands), expr.args
+            return replace(expr, args=tuple(next(rest) if _is_expr(arg) else arg for arg in arguments))
         case Cast() | Broadcast():
             return replace(expr, value=operands[0])
         case Select():
@@ -216,9 +216,9 @@ def rewrite_expr(
         stack.pop()
         fresh = item
         if operands:
-            made = [memo[id(part)] for part in operands]
-            if any(new is not old for new, old in zip(made, operands, strict=True)):
-                fresh = with_operands(item, made)
+            rewritten = [memo[id(part)] for part in operands]
+            if any(new is not old for new, old in zip(rewritten, operands, strict=True)):
+                fresh = with_operands(item, rewritten)
         done = change(fresh)
         done = fresh if done is None else done
         memo[id(item)] = done if replaced is None else replaced(item, done)
@@ -249,8 +249,8 @@ class StmtMutator:
         method = _METHODS.get(type(stmt))
         if method is None:
             raise InternalError(f"{type(stmt).__name__} is not a statement of tensor programs")
-        made: Stmt = getattr(self, method)(stmt)
-        return made
+        rewritten: Stmt = getattr(self, method)(stmt)
+        return rewritten
 
     def expr(self, expr: PrimExpr) -> PrimExpr:
         """The expression that replaces `expr`."""
@@ -258,8 +258,8 @@ class StmtMutator:
 
     def exprs(self, items: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """Several expressions; the same tuple when none changed."""
-        made = tuple(self.expr(item) for item in items)
-        return items if all(a is b for a, b in zip(made, items, strict=True)) else made
+        rewritten = tuple(self.expr(item) for item in items)
+        return items if all(a is b for a, b in zip(rewritten, items, strict=True)) else rewritten
 
     def maybe(self, expr: PrimExpr | None) -> PrimExpr | None:
         """An expression that may be missing."""
@@ -276,8 +276,8 @@ class StmtMutator:
 
     def visit_seq(self, stmt: SeqStmt) -> Stmt:
         """A sequence."""
-        made = [self.stmt(part) for part in stmt.seq]
-        return stmt if all(a is b for a, b in zip(made, stmt.seq, strict=True)) else seq(*made)
+        rewritten = [self.stmt(part) for part in stmt.seq]
+        return stmt if all(a is b for a, b in zip(rewritten, stmt.seq, strict=True)) else seq(*rewritten)
 
     def visit_for(self, stmt: For) -> Stmt:
         """A loop."""

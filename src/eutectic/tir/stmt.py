@@ -56,10 +56,10 @@ class BufferStore(Stmt):
 
     def __post_init__(self) -> None:
         init_field(self, "indices", indices_of(self.indices))
-        given: Any = self.value
-        if not isinstance(given, PrimExpr):
+        received: Any = self.value
+        if not isinstance(received, PrimExpr):
             lanes = lanes_of(access_dtype(self.buffer, self.indices))
-            init_field(self, "value", broadcast(as_prim(given, self.buffer.dtype), lanes))
+            init_field(self, "value", broadcast(as_prim(received, self.buffer.dtype), lanes))
 
 
 @node("tir.Evaluate")
@@ -73,8 +73,8 @@ class Evaluate(Stmt):
     value: PrimExpr
 
     def __post_init__(self) -> None:
-        given: Any = self.value
-        init_field(self, "value", StringImm(given) if isinstance(given, str) else as_prim(given, "int32"))
+        received: Any = self.value
+        init_field(self, "value", StringImm(received) if isinstance(received, str) else as_prim(received, "int32"))
 
 
 @node("tir.SeqStmt")
@@ -156,8 +156,8 @@ class For(Stmt):
     annotations: DictAttrs = DictAttrs()
 
     def __post_init__(self) -> None:
-        given: Any = self.kind
-        init_field(self, "kind", FOR_KINDS[given] if isinstance(given, int) and 0 <= given < 5 else given)
+        received: Any = self.kind
+        init_field(self, "kind", FOR_KINDS[received] if isinstance(received, int) and 0 <= received < 5 else received)
         init_field(self, "min", as_index(self.min, self.loop_var.dtype))
         init_field(self, "extent", as_index(self.extent, self.loop_var.dtype))
         init_field(self, "annotations", _annotations(self.annotations))
@@ -183,8 +183,8 @@ class For(Stmt):
         return self.extent.value if isinstance(self.extent, IntImm) else None
 
 
-def _annotations(given: Mapping[str, Any] | DictAttrs | None) -> DictAttrs:
-    return make_attrs(given)
+def _annotations(hints: Mapping[str, Any] | DictAttrs | None) -> DictAttrs:
+    return make_attrs(hints)
 
 
 @node("tir.While")

@@ -59,15 +59,15 @@ class Substituter(StmtMutator):
 
     def visit_store(self, stmt: BufferStore) -> Stmt:
         """A store."""
-        made = super().visit_store(stmt)
-        assert isinstance(made, BufferStore)
-        return updated(made, buffer=self.buffer(made.buffer))
+        store = super().visit_store(stmt)
+        assert isinstance(store, BufferStore)
+        return updated(store, buffer=self.buffer(store.buffer))
 
     def block(self, block: Block) -> Block:
         """What is inside of a block, and its regions."""
-        made = super().block(block)
-        reads, writes = (tuple(map(self._region, regions)) for regions in (made.reads, made.writes))
-        return updated(made, reads=reads, writes=writes)
+        rewritten = super().block(block)
+        reads, writes = (tuple(map(self._region, regions)) for regions in (rewritten.reads, rewritten.writes))
+        return updated(rewritten, reads=reads, writes=writes)
 
     def _region(self, region: BufferRegion) -> BufferRegion:
         ranges = tuple(updated(r, min=self.expr(r.min), extent=self.expr(r.extent)) for r in region.region)

@@ -36,8 +36,8 @@ def _function(params: Sequence[Buffer], body: Stmt) -> PrimFunc:
     """A function with a root block that states its regions."""
     root = Block((), (), (), "root", body)
     reads, writes = block_access(root)
-    made = BlockRealize((), _TRUE, replace(root, reads=reads, writes=writes))
-    return PrimFunc(tuple(params), made)  # type: ignore[arg-type]  # buffers become parameters
+    realize = BlockRealize((), _TRUE, replace(root, reads=reads, writes=writes))
+    return PrimFunc(tuple(params), realize)  # type: ignore[arg-type]  # buffers become parameters
 
 
 def _description(

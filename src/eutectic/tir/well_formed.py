@@ -337,8 +337,8 @@ class _Verifier:
             if element_dtype(predicate.dtype) != "bool":
                 raise self.fault(f"the predicate of an access of buffer {buffer.name} is {predicate.dtype}, not bool")
 
-    def _rank(self, buffer: Buffer, given: int, what: str) -> WellFormedError:
-        return self.fault(f"{what} of buffer {buffer.name} has {given} indices for {len(buffer.shape)} axes")
+    def _rank(self, buffer: Buffer, count: int, what: str) -> WellFormedError:
+        return self.fault(f"{what} of buffer {buffer.name} has {count} indices for {len(buffer.shape)} axes")
 
 
 def _kind(item: Node) -> str:

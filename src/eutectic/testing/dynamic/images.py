@@ -16,12 +16,12 @@ CHANNELS = 8
 
 
 def _normed(*parts: nn.Module) -> nn.Sequential:
-    made = nn.Sequential(*parts)
-    for part in made.modules():
+    net = nn.Sequential(*parts)
+    for part in net.modules():
         if isinstance(part, nn.BatchNorm2d):
             nn.init.uniform_(part.running_mean, -0.2, 0.2)  # type: ignore[arg-type]  # a buffer, which is a tensor
             nn.init.uniform_(part.running_var, 0.8, 1.2)  # type: ignore[arg-type]  # as above
-    return made
+    return net
 
 
 class Residual(nn.Module):

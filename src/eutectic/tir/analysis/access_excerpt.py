@@ -26,8 +26,8 @@ def access_excerpt(func: PrimFunc, name: str, places: Sequence[BufferLoad | Buff
         places: Loads and stores in it.
     """
     lines = func.script(name=name).rstrip().splitlines()
-    found = [_mark(func, name, place, lines) for place in places[:_SHOWN]]
-    marks = tuple(dict.fromkeys(mark for mark in found if mark is not None))
+    candidates = [_mark(func, name, place, lines) for place in places[:_SHOWN]]
+    marks = tuple(dict.fromkeys(mark for mark in candidates if mark is not None))
     first = min(marks, key=lambda mark: mark.line, default=Mark(0, 0, 1))
     text = lines[first.line] if lines else ""
     return ProgramExcerpt(f"tir {name}", text, first.line + 1, first.column, first.width, tuple(lines), marks)
@@ -40,13 +40,13 @@ def _mark(func: PrimFunc, name: str, place: BufferLoad | BufferStore, lines: Seq
     for number, line in reversed(list(enumerate(marked[more:]))):
         if _MARK not in line or more < 0:
             continue
-        given = lines[number]
-        begin = len(given) - len(given.lstrip())
+        original = lines[number]
+        begin = len(original) - len(original.lstrip())
         if isinstance(place, BufferLoad):  # the line is the same up to the access
-            begin = next((k for k, (a, b) in enumerate(zip(given, line, strict=False)) if a != b), begin)
-            while begin > 0 and (given[begin - 1].isalnum() or given[begin - 1] == "_"):
+            begin = next((k for k, (a, b) in enumerate(zip(original, line, strict=False)) if a != b), begin)
+            while begin > 0 and (original[begin - 1].isalnum() or original[begin - 1] == "_"):
                 begin -= 1
-        return Mark(number, begin, _width(given, begin))
+        return Mark(number, begin, _width(original, begin))
     return None
 
 
@@ -70,11 +70,11 @@ class _Marking(StmtMutator):
     def expr(self, expr: PrimExpr) -> PrimExpr:
         return rewrite_expr(expr, lambda item: None, None, self._marked)
 
-    def _marked(self, original: PrimExpr, made: PrimExpr) -> PrimExpr:
-        return Var(_MARK, original.dtype) if original is self.place else made
+    def _marked(self, original: PrimExpr, rewritten: PrimExpr) -> PrimExpr:
+        return Var(_MARK, original.dtype) if original is self.place else rewritten
 
     def visit_store(self, stmt: BufferStore) -> Stmt:
-        made = super().visit_store(stmt)
-        if stmt is self.place and isinstance(made, BufferStore):
-            return replace(made, value=Var(_MARK, made.value.dtype))
-        return made
+        store = super().visit_store(stmt)
+        if stmt is self.place and isinstance(store, BufferStore):
+            return replace(store, value=Var(_MARK, store.value.dtype))
+        return store

@@ -92,23 +92,23 @@ class Scope:
         """The scope in which a variable stands for a value."""
         if not is_integer(var.dtype):
             return self
-        made = self.known(var, exact_bounds(value, self.ranges), exact_bounds(value, self.usual))
+        scope = self.known(var, exact_bounds(value, self.ranges), exact_bounds(value, self.usual))
         value = self.resolved(value)
         if reads_memory(value):
-            return made
-        return replace(made, values={**self.values, var: value})
+            return scope
+        return replace(scope, values={**self.values, var: value})
 
     def looped(self, var: Var, low: PrimExpr, extent: PrimExpr) -> Scope:
         """The scope within a loop."""
-        made = self.known(var, _reached(low, extent, self.ranges), _reached(low, extent, self.usual))
+        scope = self.known(var, _reached(low, extent, self.ranges), _reached(low, extent, self.usual))
         low, extent = self.resolved(low), self.resolved(extent)
         iters = {**self.iters, var: (low, extent)}
         outside = (variables(low) | variables(extent)) - self.iters.keys()
-        return replace(made, iters=iters, exact=self.exact and not outside and not reads_memory(extent))
+        return replace(scope, iters=iters, exact=self.exact and not outside and not reads_memory(extent))
 
-    def known(self, var: Var, found: Interval | None, usual: Interval | None) -> Scope:
+    def known(self, var: Var, interval: Interval | None, usual: Interval | None) -> Scope:
         """The scope in which a variable has an interval; None says that it may be anything, also beyond its dtype."""
-        one = {**self.ranges, var: found or Interval()}
+        one = {**self.ranges, var: interval or Interval()}
         both = self.usual is self.ranges
         return replace(self, ranges=one, usual=one if both else {**self.usual, var: usual or Interval()})
 

@@ -287,11 +287,11 @@ class _Walk:
         update: Stmt | None,
     ) -> None:
         iters = dict(at.iters)
-        found = [_index(index, at, iters) for index in indices]
+        resolved = [_index(index, at, iters) for index in indices]
         while buffer in at.matched:
             match = at.matched[buffer]
-            buffer, found = match.source.buffer, _at_source(match, found, at)
-        items = tuple(index if index is not None and is_affine(index) else None for index in found)
+            buffer, resolved = match.source.buffer, _at_source(match, resolved, at)
+        items = tuple(index if index is not None and is_affine(index) else None for index in resolved)
         exact = at.exact and not (isinstance(stmt, BufferStore) and stmt.predicate is not None)
         items = self.shared(buffer, items)
         self.items.append(Access(buffer, items, iters, at.conditions, is_write, stmt, at.above, update, exact))
@@ -364,12 +364,12 @@ def _index(index: PrimExpr, at: _Place, iters: dict[Var, Bounds]) -> PrimExpr | 
     return _resolved(index, at)
 
 
-def _at_source(match: MatchBufferRegion, found: list[PrimExpr | None], at: _Place) -> list[PrimExpr | None]:
+def _at_source(match: MatchBufferRegion, indices: list[PrimExpr | None], at: _Place) -> list[PrimExpr | None]:
     begins = [_resolved(part.min, at) for part in match.source.region]
-    leading = len(begins) - len(found)
+    leading = len(begins) - len(indices)
     if leading < 0:
         return [None] * len(begins)
-    moved = [None if i is None else add(begin, i) for begin, i in zip(begins[leading:], found, strict=True)]
+    moved = [None if i is None else add(begin, i) for begin, i in zip(begins[leading:], indices, strict=True)]
     return [*begins[:leading], *moved]
 
 

@@ -101,11 +101,11 @@ def verdicts_of(func: PrimFunc) -> Verdicts:
     unknown: list[Question] = []
     for site in sites.accesses:
         for axis, (index, extent) in enumerate(zip(site.indices, site.buffer.shape, strict=True)):
-            found = UNKNOWN if index is None else prover.inside(index, extent, site.scope)
-            if found is UNKNOWN:
+            verdict = UNKNOWN if index is None else prover.inside(index, extent, site.scope)
+            if verdict is UNKNOWN:
                 unknown.append(Question(site, axis))
-            elif isinstance(found, str):
-                faults.append(Fault(site, axis, found, extent))
+            elif isinstance(verdict, str):
+                faults.append(Fault(site, axis, verdict, extent))
     return Verdicts(sites, tuple(faults), tuple(unknown))
 
 
@@ -128,8 +128,8 @@ class Prover:
             sure.
         """
         size = extent.value if isinstance(extent, IntImm) else None
-        found = exact_bounds(index, scope.ranges)
-        if size is not None and found is not None and found.lo >= 0 and found.hi < size:
+        interval = exact_bounds(index, scope.ranges)
+        if size is not None and interval is not None and interval.lo >= 0 and interval.hi < size:
             return PROVED
         if is_checked(index, extent):
             return PROVED
@@ -146,8 +146,8 @@ class Prover:
     def holds(self, condition: PrimExpr, scope: Scope) -> bool | None:
         """Whether a condition holds (True), does not hold at some time for sure (False), or neither is known."""
         condition = scope.resolved(condition)
-        found = exact_bounds(condition, scope.ranges)
-        if found is not None and found.value == 1:
+        interval = exact_bounds(condition, scope.ranges)
+        if interval is not None and interval.value == 1:
             return PROVED
         if exact_bounds(condition, scope.usual) is None:
             return UNKNOWN
@@ -172,11 +172,15 @@ class Prover:
                 return PROVED
             never = prove.can_prove_less(index, 0) or prove.can_prove_greater_equal(index, extent)
             if never:
-                found = prove.const_int_bound(index)
+                interval = prove.const_int_bound(index)
                 if self._ask(_TRUE, known) is False:
                     return PROVED
                 size = extent.value if isinstance(extent, IntImm) else None
-                return _values(found) if size is not None and (found.hi < 0 or found.lo >= size) else "is never inside"
+                return (
+                    _values(interval)
+                    if size is not None and (interval.hi < 0 or interval.lo >= size)
+                    else "is never inside"
+                )
             zero = IntImm("int64", 0)
             answer = self._ask(logical_or(compare(LT, index, zero), compare(GE, index, extent)), known)
             if answer is False:
@@ -188,7 +192,7 @@ class Prover:
         self.questions += 1
         if self.questions > _MOST_QUESTIONS or not is_affine(condition):
             return True
-        return example(Region((), known.iters, logical_and(condition, known.given)), effort=_EFFORT)
+        return example(Region((), known.iters, logical_and(condition, known.assumption)), effort=_EFFORT)
 
 
 class _Facts:
@@ -197,22 +201,22 @@ class _Facts:
     Attributes:
         analyzer: Knows it until the stack is left.
         iters: Loops around, for isl.
-        given: Conditions that hold, for isl.
-        exact: Whether `iters` and `given` are all that there is.
+        assumption: Conditions that hold, for isl.
+        exact: Whether `iters` and `assumption` are all that there is.
     """
 
     def __init__(self, scope: Scope, sizes: Sequence[Var], stack: ExitStack) -> None:
         self.analyzer = Analyzer()
         self.iters: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
-        self.given: PrimExpr = _TRUE
+        self.assumption: PrimExpr = _TRUE
         self.exact = scope.exact
         self._vars: dict[Var, Var] = {}
         for size in sizes:
             self.analyzer.bind(self.var(size), Interval(0, INF))
-            self.given = logical_and(self.given, compare(GE, self.var(size), IntImm("int64", 0)))
-        for var, found in scope.ranges.items():
+            self.assumption = logical_and(self.assumption, compare(GE, self.var(size), IntImm("int64", 0)))
+        for var, interval in scope.ranges.items():
             if var not in scope.values and var not in scope.iters and var not in sizes:
-                self.analyzer.bind(self.var(var), found)
+                self.analyzer.bind(self.var(var), interval)
         for var, bounds in scope.iters.items():
             self._loop(var, bounds, scope)
         for part in scope.conditions:
@@ -223,7 +227,7 @@ class _Facts:
             stack.enter_context(self.analyzer.constraint_scope(condition))
             affine = is_affine(condition)
             self.exact = self.exact and affine
-            self.given = logical_and(self.given, condition) if affine else self.given
+            self.assumption = logical_and(self.assumption, condition) if affine else self.assumption
 
     def _loop(self, var: Var, bounds: tuple[PrimExpr, PrimExpr], scope: Scope) -> None:
         reliable = all(exact_bounds(end, scope.usual) is not None for end in bounds)
@@ -287,15 +291,19 @@ def _attained(index: PrimExpr, scope: Scope) -> Interval | None:
     return Interval(low, high)
 
 
-def _values(found: Interval) -> str:
-    if found.lo == -INF or found.hi == INF:
+def _values(interval: Interval) -> str:
+    if interval.lo == -INF or interval.hi == INF:
         return "is never inside"
-    return f"is {found.lo}" if found.value is not None else f"takes values {found.lo}..{found.hi}"
+    return f"is {interval.lo}" if interval.value is not None else f"takes values {interval.lo}..{interval.hi}"
 
 
 def _values_at(index: PrimExpr, at: dict[Var, int]) -> str:
     """The value of an index for some values of loop variables."""
     points = {var: Interval.point(value) for var, value in at.items()}
-    found = exact_bounds(index, points)
+    interval = exact_bounds(index, points)
     where = ", ".join(f"{var.name} = {value}" for var, value in at.items())
-    return f"is {found.value} at {where}" if found is not None and found.value is not None else f"leaves at {where}"
+    return (
+        f"is {interval.value} at {where}"
+        if interval is not None and interval.value is not None
+        else f"leaves at {where}"
+    )

@@ -20,14 +20,14 @@ def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
 
 def variables(expr: PrimExpr) -> set[Var]:
     """Variables in an expression, without those that it binds itself."""
-    found: set[Var] = set()
+    mentioned: set[Var] = set()
     bound: set[Var] = set()
 
     def look(item: PrimExpr) -> None:
         if isinstance(item, Var):
-            found.add(item)
+            mentioned.add(item)
         elif isinstance(item, Let):
             bound.add(item.var)
 
     rewrite_expr(expr, look)
-    return found - bound
+    return mentioned - bound

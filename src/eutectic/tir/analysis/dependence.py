@@ -93,7 +93,7 @@ def may_meet(
     b: Access,
     at_a: Mapping[Var, PrimExpr] | None = None,
     at_b: Mapping[Var, PrimExpr] | None = None,
-    given: PrimExpr = TRUE,
+    assumption: PrimExpr = TRUE,
 ) -> bool:
     """Whether two accesses, each in some iteration, could be of one element; False is proved."""
     if a.buffer.data is not b.buffer.data:
@@ -101,20 +101,22 @@ def may_meet(
     if a.buffer is not b.buffer or len(a.indices) != len(b.indices):
         return True
     known = [k for k, pair in enumerate(zip(a.indices, b.indices, strict=True)) if None not in pair]
-    return not disjoint(region_of(a, at_a, known), region_of(b, at_b, known), given)
+    return not disjoint(region_of(a, at_a, known), region_of(b, at_b, known), assumption)
 
 
-def pairs(found: Accesses, other: Accesses | None = None, *, at_once: bool = False) -> Iterator[tuple[Access, Access]]:
+def pairs(
+    accesses: Accesses, other: Accesses | None = None, *, at_once: bool = False
+) -> Iterator[tuple[Access, Access]]:
     """Accesses whose order matters: of one memory, one of them a write.
 
     Args:
-        found: What one statement accesses.
+        accesses: What one statement accesses.
         other: What a second one accesses; None pairs those of the first among each other, with themselves as well.
         at_once: Whether iterations may overlap in time; updates of integers may then not be exchanged either.
     """
-    private = found.private | (other.private if other is not None else frozenset())
-    for k, a in enumerate(found.items):
-        for b in found.items[k:] if other is None else other.items:
+    private = accesses.private | (other.private if other is not None else frozenset())
+    for k, a in enumerate(accesses.items):
+        for b in accesses.items[k:] if other is None else other.items:
             same = a.buffer.data is b.buffer.data and a.buffer.data not in private
             unordered = not at_once and a.update is not None and a.update is b.update
             if same and (a.is_write or b.is_write) and not unordered:
@@ -133,20 +135,20 @@ def carried(loop: For, above: Sequence[Stmt] = (), private: frozenset[Var] = fro
         Two accesses that could meet in different iterations; a statement whose accesses are not known;
         or None: the iterations may run in any order, also at once.
     """
-    found = accesses_of(loop, above)
-    if found.opaque:
-        return found.opaque[0]
+    accesses = accesses_of(loop, above)
+    if accesses.opaque:
+        return accesses.opaque[0]
     p, q = (Var(name, loop.loop_var.dtype) for name in "pq")
     bounds = (loop.min, loop.extent)
-    given = conjunction(
+    assumption = conjunction(
         [context_of(above), *(in_bounds(v, bounds) for v in (p, q) if all(map(is_affine, bounds))), compare(NE, p, q)]
     )
     proved = _Proved()
 
     def free(a: Access, b: Access) -> bool:
-        return not may_meet(a, b, {loop.loop_var: p}, {loop.loop_var: q}, given)
+        return not may_meet(a, b, {loop.loop_var: p}, {loop.loop_var: q}, assumption)
 
-    for a, b in sorted(pairs(found, at_once=True), key=_conditions):
+    for a, b in sorted(pairs(accesses, at_once=True), key=_conditions):
         if a.buffer.data not in private and not proved.holds(a, b, partial(free, a, b)):
             return Conflict(a, b)
     return None
@@ -172,9 +174,9 @@ def order_conflict(loops: Sequence[For], order: Sequence[For], above: Sequence[S
     Returns:
         As `carried`: None says that all dependences keep their direction.
     """
-    found = accesses_of(loops[0], above)
-    if found.opaque:
-        return found.opaque[0]
+    accesses = accesses_of(loops[0], above)
+    if accesses.opaque:
+        return accesses.opaque[0]
     around = context_of(above)
     exchanged = [
         (loop, other)
@@ -190,7 +192,7 @@ def order_conflict(loops: Sequence[For], order: Sequence[For], above: Sequence[S
             earlier, later, *_reversal(loops, order, around)
         )
 
-    for a, b in sorted(pairs(found), key=_conditions):
+    for a, b in sorted(pairs(accesses), key=_conditions):
         for earlier, later in ((a, b), (b, a)):
             if not proved.holds(earlier, later, partial(keeps, earlier, later)):
                 return Conflict(a, b)
@@ -260,15 +262,15 @@ def late(earlier: Access, later: Access, loops: Sequence[For], above: Sequence[S
 
 
 def writes_all(
-    write: Access, region: Region, fixed: Mapping[Var, PrimExpr] | None = None, given: PrimExpr = TRUE
+    write: Access, region: Region, fixed: Mapping[Var, PrimExpr] | None = None, assumption: PrimExpr = TRUE
 ) -> bool:
     """Whether a write, with some loops standing for one iteration each, is proved to reach all elements of a region."""
-    return write.exact and None not in write.indices and covers(region_of(write, fixed), region, given)
+    return write.exact and None not in write.indices and covers(region_of(write, fixed), region, assumption)
 
 
-def writes_once(write: Access, fixed: Mapping[Var, PrimExpr] | None = None, given: PrimExpr = TRUE) -> bool:
+def writes_once(write: Access, fixed: Mapping[Var, PrimExpr] | None = None, assumption: PrimExpr = TRUE) -> bool:
     """Whether a write is proved to reach each element in one iteration only."""
-    return None not in write.indices and is_injective(region_of(write, fixed), given)
+    return None not in write.indices and is_injective(region_of(write, fixed), assumption)
 
 
 def whole(buffer: Buffer) -> Region:
@@ -293,8 +295,8 @@ def displaced(earlier: Sequence[For], later: Sequence[For], above: Sequence[Stmt
     first, _, bounds = _iterations(earlier)
     _, second, others = _iterations(later)
     order = lexicographic([second[loop.loop_var] for loop in later], [first[loop.loop_var] for loop in earlier])
-    given = conjunction([context_of(above), bounds, others, order])
+    assumption = conjunction([context_of(above), bounds, others, order])
     for a, b in pairs(one, two):
-        if may_meet(a, b, first, second, given):
+        if may_meet(a, b, first, second, assumption):
             return Conflict(a, b)
     return None

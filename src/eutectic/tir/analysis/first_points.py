@@ -135,10 +135,10 @@ class FirstPoints:
         return [(axis, value) for axis, value in pairs if axis.iter_type == kind]
 
     def _analyzer(self) -> Analyzer:
-        found = Analyzer()
+        analyzer = Analyzer()
         for loop in self.loops:
-            found.bind(loop.loop_var, Range(min=loop.min, extent=loop.extent))
-        return found
+            analyzer.bind(loop.loop_var, Range(min=loop.min, extent=loop.extent))
+        return analyzer
 
 
 def first_points(stmt: BlockRealize, loops: Sequence[For], unknown: Collection[Var] = ()) -> FirstPoints:
@@ -163,10 +163,10 @@ def first_points(stmt: BlockRealize, loops: Sequence[For], unknown: Collection[V
 
 def variables_by_kind(stmt: BlockRealize) -> tuple[set[Var], set[Var]]:
     """What the values of spatial axes are computed from, and those of reduced ones."""
-    found: dict[str, set[Var]] = {"data_par": set(), "comm_reduce": set()}
+    by_kind: dict[str, set[Var]] = {"data_par": set(), "comm_reduce": set()}
     for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
-        found.setdefault(axis.iter_type, set()).update(variables(value))
-    return found["data_par"], found["comm_reduce"]
+        by_kind.setdefault(axis.iter_type, set()).update(variables(value))
+    return by_kind["data_par"], by_kind["comm_reduce"]
 
 
 def first_point(block: Block) -> PrimExpr:

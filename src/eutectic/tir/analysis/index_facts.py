@@ -63,19 +63,19 @@ class IndexFacts:
         if known is None:
             sums = linear(expr)
             if sums is not None:
-                made = written(sums, expr.dtype)
+                simplified = written(sums, expr.dtype)
             else:
-                made = expr if looks_at_indices(expr) else self.analyzer.simplify(expr)
-            made = expr if alike(expr, made) else made
-            known = self._done[id(expr)] = (expr, made)
+                simplified = expr if looks_at_indices(expr) else self.analyzer.simplify(expr)
+            simplified = expr if alike(expr, simplified) else simplified
+            known = self._done[id(expr)] = (expr, simplified)
         return known[1]
 
     def condition(self, condition: PrimExpr) -> PrimExpr:
         """A condition on indices in normal form; a condition on data is kept as it is."""
         if reads_memory(condition) or looks_at_indices(condition):
             return condition
-        made = self.analyzer.simplify(condition)
-        return condition if alike(condition, made) else made
+        simplified = self.analyzer.simplify(condition)
+        return condition if alike(condition, simplified) else simplified
 
 
 @deep
@@ -192,8 +192,8 @@ def exprs_of(stmt: Stmt) -> tuple[PrimExpr, ...]:
     """The expressions directly in a statement."""
     match stmt:
         case BufferStore():
-            given = (stmt.value, *stmt.indices)
-            return given if stmt.predicate is None else (*given, stmt.predicate)
+            exprs = (stmt.value, *stmt.indices)
+            return exprs if stmt.predicate is None else (*exprs, stmt.predicate)
         case Evaluate() | LetStmt():
             return (stmt.value,)
         case AttrStmt():

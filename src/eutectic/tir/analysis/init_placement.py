@@ -95,13 +95,13 @@ def _are_apart(stmt: BlockRealize, init: Stmt, chain: Sequence[For | SeqStmt], i
             return True
     outermost = inside[0]
     above = list(takewhile(lambda item: item is not outermost, chain))
-    found = accesses_of(outermost, above)
+    accesses = accesses_of(outermost, above)
     mine = {id(part) for part in statements(init)}
-    return not found.opaque and not any(
+    return not accesses.opaque and not any(
         late(item, other, inside, above)
-        for item in found.items
+        for item in accesses.items
         if id(item.stmt) in mine
-        for other in found.items
+        for other in accesses.items
         if other.buffer.data is item.buffer.data and (item.is_write or other.is_write)
     )
 
@@ -137,19 +137,19 @@ def _has_init(stmt: Stmt, init: Stmt) -> TypeGuard[BlockRealize]:
 
 def stored_memory(stmt: Stmt) -> set[Var]:
     """Memory that a statement writes."""
-    found = {part.buffer.data for part in statements(stmt) if isinstance(part, BufferStore)}
+    memory = {part.buffer.data for part in statements(stmt) if isinstance(part, BufferStore)}
     for part in statements(stmt):
         if isinstance(part, BlockRealize):
-            found |= {region.buffer.data for region in part.block.writes}
-            found |= {match.source.buffer.data for match in part.block.match_buffers}
-    return found
+            memory |= {region.buffer.data for region in part.block.writes}
+            memory |= {match.source.buffer.data for match in part.block.match_buffers}
+    return memory
 
 
 def touched(stmt: Stmt) -> set[Buffer]:
     """Buffers that a statement reads or writes."""
-    found = {part.buffer for part in statements(stmt) if isinstance(part, BufferStore)}
+    buffers = {part.buffer for part in statements(stmt) if isinstance(part, BufferStore)}
     for part in statements(stmt):
         if isinstance(part, BlockRealize):
-            found |= {region.buffer for region in (*part.block.reads, *part.block.writes)}
-            found |= {match.source.buffer for match in part.block.match_buffers}
-    return found | {part.buffer for part in expressions(stmt) if isinstance(part, BufferLoad)}
+            buffers |= {region.buffer for region in (*part.block.reads, *part.block.writes)}
+            buffers |= {match.source.buffer for match in part.block.match_buffers}
+    return buffers | {part.buffer for part in expressions(stmt) if isinstance(part, BufferLoad)}

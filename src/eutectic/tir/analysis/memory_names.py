@@ -61,13 +61,13 @@ def demands_of(func: PrimFunc, sites: Sites, prover: Prover) -> list[Demand]:
     """
     names = _Names(func)
     undeclared = names.undeclared(sites)
-    found: list[Demand] = []
+    demands: list[Demand] = []
     for naming in (*sites.namings, *undeclared):
         for condition, message in names.wanted(naming):
             holds = prover.holds(condition, naming.scope)
             if holds is not True:
-                found.append(Demand(naming, condition, message, holds))
-    return found
+                demands.append(Demand(naming, condition, message, holds))
+    return demands
 
 
 class _Names:
@@ -78,8 +78,8 @@ class _Names:
     def undeclared(self, sites: Sites) -> list[Naming]:
         """Buffers that no statement declares; they name memory as a declaration around everything would."""
         declared = {id(_buffer_of(naming)) for naming in sites.namings}
-        found = {id(site.buffer): site for site in sites.accesses if id(site.buffer) not in declared}
-        return [Naming(DeclBuffer(site.buffer, self.func.body), site.scope) for site in found.values()]
+        undeclared = {id(site.buffer): site for site in sites.accesses if id(site.buffer) not in declared}
+        return [Naming(DeclBuffer(site.buffer, self.func.body), site.scope) for site in undeclared.values()]
 
     def wanted(self, naming: Naming) -> Iterator[tuple[PrimExpr, str]]:
         """Conditions of a name, with what is wrong where they do not hold; what was seen before is known."""
@@ -167,8 +167,8 @@ class _Names:
         extents = [part.extent for part in match.source.region]
         dropped = len(extents) - len(buffer.shape)
         same = _TRUE
-        for wanted, given in zip((*[IntImm("int64", 1)] * dropped, *buffer.shape), extents, strict=True):
-            same = logical_and(same, compare(EQ, _wide(wanted), _wide(given)))
+        for wanted, actual in zip((*[IntImm("int64", 1)] * dropped, *buffer.shape), extents, strict=True):
+            same = logical_and(same, compare(EQ, _wide(wanted), _wide(actual)))
         yield same, f"{what} has another shape than buffer {buffer.name} is declared with"
         if buffer.elem_offset is not None and source.data in self.bytes:
             self.bytes[buffer.data] = self.bytes[source.data]

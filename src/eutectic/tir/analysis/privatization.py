@@ -44,9 +44,9 @@ def _in_earlier_iteration(write: Access, read: Access, above: Sequence[Stmt]) ->
     order = lexicographic(before, now)
     if 0 <= first < second or _is_first_value(write, read, around):
         order = logical_or(order, conjunction([compare(EQ, a, b) for a, b in zip(before, now, strict=True)]))
-    given = context_of([*above, *around])
+    context = context_of([*above, *around])
     fixed = fixed_loops(around)
-    return covers(_at(write, loops, {**fixed, **earlier}, order), region_of(read, fixed), given)
+    return covers(_at(write, loops, {**fixed, **earlier}, order), region_of(read, fixed), context)
 
 
 def _is_first_value(write: Access, read: Access, around: Sequence[Stmt]) -> bool:
@@ -60,7 +60,7 @@ def _is_first_value(write: Access, read: Access, around: Sequence[Stmt]) -> bool
 
 def _at(write: Access, loops: Sequence[For], at: Mapping[Var, PrimExpr], order: PrimExpr) -> Region:
     """What a write reaches in the iterations of some loops for which a condition holds."""
-    made = region_of(write, at)
+    region = region_of(write, at)
     bounds: dict[Var, Ends] = {}
     for loop in loops:
         var = at[loop.loop_var]
@@ -68,4 +68,4 @@ def _at(write: Access, loops: Sequence[For], at: Mapping[Var, PrimExpr], order: 
         bounds[var] = (loop.min, loop.extent)
     inside = conjunction([in_bounds(at[loop.loop_var], (loop.min, loop.extent)) for loop in loops])
     predicate = logical_and(order, inside)
-    return Region(made.indices, {**bounds, **made.iters}, logical_and(as_prim(made.predicate, "bool"), predicate))
+    return Region(region.indices, {**bounds, **region.iters}, logical_and(as_prim(region.predicate, "bool"), predicate))

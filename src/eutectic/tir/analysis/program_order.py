@@ -45,20 +45,20 @@ def written_before(write: Access, read: Access, above: Sequence[Stmt]) -> bool:
     around, first, second = shared(write, read)
     if first < 0 or first >= second or write.buffer is not read.buffer:
         return False
-    fixed, given = fixed_loops(around), context_of([*above, *around])
-    if writes_all(write, whole(write.buffer), fixed, given):
+    fixed, context = fixed_loops(around), context_of([*above, *around])
+    if writes_all(write, whole(write.buffer), fixed, context):
         return True
-    return None not in read.indices and writes_all(write, region_of(read, fixed), fixed, given)
+    return None not in read.indices and writes_all(write, region_of(read, fixed), fixed, context)
 
 
-def between(found: Accesses, a: Access, b: Access) -> list[Access]:
+def between(accesses: Accesses, a: Access, b: Access) -> list[Access]:
     """Accesses in the parts of a sequence from that of one access to that of a later one, both included."""
     around, first, second = shared(a, b)
     last = around[-1] if around else None
     if not isinstance(last, SeqStmt) or first < 0:
-        return list(found.items)
+        return list(accesses.items)
     return [
         item
-        for item in found.items
+        for item in accesses.items
         if any(x is last for x in item.above) and first <= part_of(last.seq, item) <= second
     ]

@@ -91,11 +91,11 @@ def _matched(compiler: Compiler, match: MatchBufferRegion) -> Callable[[Env], li
         dropped = box[: len(box) - len(inner.shape)]
         if any(size != 1 for size in dropped):
             raise InternalError(f"buffer {buffer.name} drops axes of extents {dropped} of {source.buffer.name}")
-        for what, wanted, given in (
+        for what, wanted, actual in (
             ("shape", buffer.shape, inner.shape),
             ("strides", buffer.strides, inner.strides),
         ):
-            for expr, number in zip(wanted, given, strict=False):
+            for expr, number in zip(wanted, actual, strict=False):
                 _agree(compiler, env, expr, number, f"{what} of buffer {buffer.name}")
         env[buffer] = inner
         env[buffer.data] = _data_of(compiler, env, buffer, inner)

@@ -59,10 +59,10 @@ def _reinterpret(compiler: Compiler, expr: Call) -> Code:
     value, source, target = compiler.code(expr.args[0]), expr.args[0].dtype, expr.dtype
 
     def read_bits(env: Env) -> Any:
-        found = reinterpret(as_lanes(value(env)), source, target)
-        if len(found) != lanes_of(target):
+        lanes = reinterpret(as_lanes(value(env)), source, target)
+        if len(lanes) != lanes_of(target):
             raise InternalError(f"reinterpret of {source} as {target}: the sizes differ")
-        return found if len(found) > 1 else found[0]
+        return lanes if len(lanes) > 1 else lanes[0]
 
     return read_bits
 
@@ -156,8 +156,8 @@ def _external(compiler: Compiler, expr: Call) -> Code:
             help = "register a Python function of this name with eutectic.register_global_func"
             raise CodegenError(f"{kind}: {error}", help=help) from error
         assert function is not None  # what is missing was refused
-        given = [_handed_out(code(env), arg, env) for code, arg in zip(codes, args, strict=True)]
-        return _converted(function(*given), expr.dtype)
+        arguments = [_handed_out(code(env), arg, env) for code, arg in zip(codes, args, strict=True)]
+        return _converted(function(*arguments), expr.dtype)
 
     return call
 

@@ -240,8 +240,8 @@ class ExprCompiler:
 
     def view(self, env: Env, buffer: Buffer) -> View:
         """A buffer that is visible, or that names memory which is."""
-        found = env.get(buffer)
-        view: View = self.declare(buffer)(env) if found is None else found
+        visible = env.get(buffer)
+        view: View = self.declare(buffer)(env) if visible is None else visible
         return view
 
     def declare(self, buffer: Buffer) -> Code:
@@ -283,16 +283,16 @@ class ExprCompiler:
 
         def load(env: Env) -> Any:
             view = self.view(env, buffer)
-            found: list[Any] = []
+            elements: list[Any] = []
             for at, active in places(env):
                 if not active:
-                    found += [hole] * view.lanes
+                    elements += [hole] * view.lanes
                     continue
                 where = view.position(at)
-                found += [view.read(where + lane, at) for lane in range(view.lanes)]
+                elements += [view.read(where + lane, at) for lane in range(view.lanes)]
                 if trace is not None:
                     trace(buffer, at, False)
-            return tuple(found) if len(found) > 1 else found[0]
+            return tuple(elements) if len(elements) > 1 else elements[0]
 
         return load
 

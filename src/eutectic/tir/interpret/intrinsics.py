@@ -142,8 +142,8 @@ def reinterpret(values: Sequence[Any], source: str, target: str) -> tuple[Any, .
     raw = data.tobytes()
     if len(raw) % kind.itemsize:
         raise InternalError(f"reinterpret of {len(raw)} bytes as {target}")
-    found = np.frombuffer(raw, np.uint8).astype(bool) if kind == np.bool_ else np.frombuffer(raw, kind)
-    return tuple(native(value, element_dtype(target)) for value in found)
+    elements = np.frombuffer(raw, np.uint8).astype(bool) if kind == np.bool_ else np.frombuffer(raw, kind)
+    return tuple(native(value, element_dtype(target)) for value in elements)
 
 
 def native(value: Any, dtype: str) -> Any:

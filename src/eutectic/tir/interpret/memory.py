@@ -61,12 +61,12 @@ class Memory:
 
     def typed(self, dtype: str, phase: int) -> Any:
         """The bytes from `phase` on as elements of `dtype`."""
-        found = self._typed.get((dtype, phase))
-        if found is None:
+        elements = self._typed.get((dtype, phase))
+        if elements is None:
             kind = to_numpy(dtype)
             usable = max(self.raw.size - phase, 0) // kind.itemsize * kind.itemsize
-            found = self._typed[dtype, phase] = self.raw[phase : phase + usable].view(kind)
-        return found
+            elements = self._typed[dtype, phase] = self.raw[phase : phase + usable].view(kind)
+        return elements
 
     def mark_written(self) -> None:
         """Take all bytes as written, as after a call of a function that the interpreter does not see into."""

@@ -160,10 +160,10 @@ class _Arguments:
         if lanes_of(wanted) > 1:
             raise CallError(f"{name} is a buffer of vectors ({wanted}), which no array holds")
         try:
-            given = from_numpy(arg.dtype)
+            received = from_numpy(arg.dtype)
         except ValueError as error:
             raise CallError(f"{name} must be {wanted}, got {arg.dtype}") from error
-        if given != wanted or not arg.dtype.isnative:
+        if received != wanted or not arg.dtype.isnative:
             raise CallError(f"{name} must be {wanted}, got {arg.dtype}", help=f"convert it to {wanted} first")
         if arg.ndim != rank:
             raise CallError(f"{name} must have {rank} axes, got {arg.ndim}: shape {arg.shape}")

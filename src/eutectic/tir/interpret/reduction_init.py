@@ -102,12 +102,12 @@ def blocks_in_scope(stmt: Stmt, loops: Sequence[For] = ()) -> list[tuple[BlockRe
         case For():
             return blocks_in_scope(stmt.body, (*loops, stmt))
         case SeqStmt():
-            return [found for part in stmt.seq for found in blocks_in_scope(part, loops)]
+            return [entry for part in stmt.seq for entry in blocks_in_scope(part, loops)]
         case IfThenElse():
             branches = [stmt.then_case, *([] if stmt.else_case is None else [stmt.else_case])]
-            return [(*found[:2], False) for part in branches for found in blocks_in_scope(part, loops)]
+            return [(*entry[:2], False) for part in branches for entry in blocks_in_scope(part, loops)]
         case LetStmt() | Allocate() | DeclBuffer() | AssertStmt() | AttrStmt() | While():
-            return [(*found[:2], False) for found in blocks_in_scope(stmt.body, loops)]
+            return [(*entry[:2], False) for entry in blocks_in_scope(stmt.body, loops)]
         case _:
             return []
 

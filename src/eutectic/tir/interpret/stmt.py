@@ -112,8 +112,8 @@ class StmtCompiler:
         value, places = exprs.code(stmt.value), exprs.places(stmt.indices, stmt.predicate)
 
         def store(env: Env) -> None:
-            given = value(env)
-            lanes = iter(given if isinstance(given, tuple) else (given,))
+            stored = value(env)
+            lanes = iter(stored if isinstance(stored, tuple) else (stored,))
             view = exprs.view(env, buffer)
             for at, active in places(env):
                 part = [next(lanes) for _ in range(view.lanes)]

@@ -58,16 +58,16 @@ def check_bounds(func: PrimFunc, name: str = "") -> PrimFunc:
     if is_trusted(func):
         return func
     name = name or str(func.attr("global_symbol") or "main")
-    found = verdicts_of(func)
-    demands = demands_of(func, found.sites, Prover(sizes_of(func)))
+    verdicts = verdicts_of(func)
+    demands = demands_of(func, verdicts.sites, Prover(sizes_of(func)))
     for demand in demands:
         if demand.holds is False or _is_late(demand):
             raise _refused_name(func, name, demand)
-    if found.faults:
-        raise _refused(func, name, found.faults)
-    if not found.open and not demands:
+    if verdicts.faults:
+        raise _refused(func, name, verdicts.faults)
+    if not verdicts.open and not demands:
         return trust(func)
-    return trust(with_body(func, _Checking(found.open, demands).stmt(func.body)))
+    return trust(with_body(func, _Checking(verdicts.open, demands).stmt(func.body)))
 
 
 def _is_late(demand: Demand) -> bool:
@@ -119,26 +119,28 @@ class _Checking(StmtMutator):
         """The expression with checked indices."""
         return rewrite_expr(expr, lambda item: None, self._memo, self._checked)
 
-    def _checked(self, original: PrimExpr, made: PrimExpr) -> PrimExpr:
+    def _checked(self, original: PrimExpr, rewritten: PrimExpr) -> PrimExpr:
         axes = self.axes.get(id(original))
-        if axes is None or not isinstance(made, BufferLoad):
-            return made
-        return replace(made, indices=_indices(made.buffer, made.indices, axes, made.predicate))
+        if axes is None or not isinstance(rewritten, BufferLoad):
+            return rewritten
+        return replace(rewritten, indices=_indices(rewritten.buffer, rewritten.indices, axes, rewritten.predicate))
 
     def visit_store(self, stmt: BufferStore) -> Stmt:
         """A store, which is checked after what is in it."""
-        made = super().visit_store(stmt)
-        assert isinstance(made, BufferStore)
+        store = super().visit_store(stmt)
+        assert isinstance(store, BufferStore)
         axes = self.axes.get(id(stmt))
         return (
-            made if axes is None else replace(made, indices=_indices(made.buffer, made.indices, axes, made.predicate))
+            store
+            if axes is None
+            else replace(store, indices=_indices(store.buffer, store.indices, axes, store.predicate))
         )
 
     def visit_decl(self, stmt: DeclBuffer) -> Stmt:
         """A declaration; what is asked of it is asked before the buffer is used."""
-        made = super().visit_decl(stmt)
-        assert isinstance(made, DeclBuffer)
-        return updated(made, body=self._asserted(stmt, made.body))
+        decl = super().visit_decl(stmt)
+        assert isinstance(decl, DeclBuffer)
+        return updated(decl, body=self._asserted(stmt, decl.body))
 
     def visit_allocate(self, stmt: Allocate) -> Stmt:
         """An allocation, after its size was looked at."""
@@ -146,12 +148,12 @@ class _Checking(StmtMutator):
 
     def block(self, block: Block) -> Block:
         """A block; its regions with names are looked at first."""
-        made = super().block(block)
-        body, init = made.body, made.init
+        rewritten = super().block(block)
+        body, init = rewritten.body, rewritten.init
         for match in reversed(block.match_buffers):
             body = self._asserted(match, body)
             init = None if init is None else self._asserted(match, init)
-        return updated(made, body=body, init=init)
+        return updated(rewritten, body=body, init=init)
 
     def _asserted(self, place: object, body: Stmt) -> Stmt:
         for demand in reversed(self.demands.get(id(place), ())):
@@ -180,15 +182,15 @@ def _as_text(said: str) -> str:
 BOUNDS: Final = ("checked", "trusted")
 
 
-def bounds_of(given: str) -> str:
+def bounds_of(bounds: str) -> str:
     """How accesses are taken to be inside of their buffers.
 
     Raises:
         PassError: it is none of `BOUNDS`.
     """
-    if given not in BOUNDS:
-        raise PassError(f"unknown bounds {given!r}", help=f"one of {', '.join(BOUNDS)}")
-    return given
+    if bounds not in BOUNDS:
+        raise PassError(f"unknown bounds {bounds!r}", help=f"one of {', '.join(BOUNDS)}")
+    return bounds
 
 
 def checked_module(mod: IRModule, bounds: str = "checked") -> IRModule:
@@ -202,11 +204,11 @@ def checked_module(mod: IRModule, bounds: str = "checked") -> IRModule:
         OutOfBoundsError: an access leaves its buffer whenever it is executed.
         PassError: `bounds` is neither.
     """
-    made: dict[Any, Any] = {}
+    changed: dict[Any, Any] = {}
     trusted = bounds_of(bounds) == "trusted"
     for gv, func in mod.functions_items():
         if isinstance(func, PrimFunc):
             fresh = trusted_copy(func) if trusted else check_bounds(func, gv.name_hint)
             if fresh is not func:
-                made[gv] = fresh
-    return with_functions(mod, made)
+                changed[gv] = fresh
+    return with_functions(mod, changed)

@@ -61,21 +61,21 @@ class _Compaction(StmtMutator):
         self.analyzer = analyzer
 
     def visit_allocate(self, stmt: Allocate) -> Stmt:
-        made = super().visit_allocate(stmt)
-        assert isinstance(made, Allocate)
-        decl = made.body
-        if not isinstance(decl, DeclBuffer) or decl.buffer.data is not made.buffer_var:
-            return made
+        allocate = super().visit_allocate(stmt)
+        assert isinstance(allocate, Allocate)
+        decl = allocate.body
+        if not isinstance(decl, DeclBuffer) or decl.buffer.data is not allocate.buffer_var:
+            return allocate
         if not statements_around(decl.body, decl.buffer):
-            return made
-        return self._compacted(made, decl)
+            return allocate
+        return self._compacted(allocate, decl)
 
     def _compacted(self, stmt: Allocate, decl: DeclBuffer) -> Stmt:
         """An allocation of what is needed."""
         buffer = decl.buffer
-        found = accesses_of(decl.body)
-        own = found.of(buffer.data)
-        known = not any(item.stmt in found.opaque for item in own)
+        accesses = accesses_of(decl.body)
+        own = accesses.of(buffer.data)
+        known = not any(item.stmt in accesses.opaque for item in own)
         box = [
             _range(own, axis, size, self.analyzer) if known else (IntImm(size.dtype, 0), size)
             for axis, size in enumerate(buffer.shape)
@@ -86,9 +86,9 @@ class _Compaction(StmtMutator):
             return stmt
         small = replace(buffer, shape=shape, strides=strides)
         body = _Rebasing(buffer, small, [low for low, _ in box], self.analyzer).stmt(decl.body)
-        made = allocation(small, body)
-        assert isinstance(made, Allocate)
-        return replace(made, condition=stmt.condition)
+        compacted = allocation(small, body)
+        assert isinstance(compacted, Allocate)
+        return replace(compacted, condition=stmt.condition)
 
 
 def _strides(shape: Sequence[PrimExpr], annotations: DictAttrs, analyzer: Analyzer) -> tuple[PrimExpr, ...]:
@@ -114,10 +114,10 @@ def _range(own: Sequence[Access], axis: int, size: PrimExpr, analyzer: Analyzer)
     reached: Interval | None = None
     for access in own:
         index = access.indices[axis]
-        found = None if index is None else relax(index, domains_of(access))
-        if found is None:
+        ends = None if index is None else relax(index, domains_of(access))
+        if ends is None:
             return whole
-        reached = found if reached is None else _union(reached, found, analyzer)
+        reached = ends if reached is None else _union(reached, ends, analyzer)
         if reached is None:
             return whole
     if reached is None:
@@ -156,8 +156,8 @@ class _Rebasing(StmtMutator):
         )
 
     def visit_store(self, stmt: BufferStore) -> Stmt:
-        made = super().visit_store(stmt)
-        assert isinstance(made, BufferStore)
-        if made.buffer is not self.old:
-            return made
-        return updated(made, buffer=self.new, indices=self._moved(made.indices))
+        store = super().visit_store(stmt)
+        assert isinstance(store, BufferStore)
+        if store.buffer is not self.old:
+            return store
+        return updated(store, buffer=self.new, indices=self._moved(store.indices))

@@ -74,12 +74,12 @@ class _Flattening(StmtMutator):
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """The buffer with one axis on the same memory; itself when it is one already."""
-        found = self.flat.get(buffer)
-        if found is None:
-            found = self.flat[buffer] = self._flattened(buffer)
-            if found is not buffer and buffer in self.params:
-                self.of_params[buffer] = found
-        return found
+        flattened = self.flat.get(buffer)
+        if flattened is None:
+            flattened = self.flat[buffer] = self._flattened(buffer)
+            if flattened is not buffer and buffer in self.params:
+                self.of_params[buffer] = flattened
+        return flattened
 
     def _flattened(self, buffer: Buffer) -> Buffer:
         if len(buffer.shape) == 1 and not buffer.strides and buffer.elem_offset is None:
@@ -90,10 +90,10 @@ class _Flattening(StmtMutator):
     def place(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """The one index that stands for several."""
         key = (buffer, indices)
-        found = self._places.get(key)
-        if found is None:
-            found = self._places[key] = (self._place(buffer, indices),)
-        return found
+        flattened = self._places.get(key)
+        if flattened is None:
+            flattened = self._places[key] = (self._place(buffer, indices),)
+        return flattened
 
     def _place(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
         size = product(buffer.shape)
@@ -149,11 +149,11 @@ class _Flattening(StmtMutator):
         return updated(stmt, node=about, value=self.expr(stmt.value), body=self.stmt(stmt.body))
 
     def visit_allocate(self, stmt: Allocate) -> Stmt:
-        made = super().visit_allocate(stmt)
-        assert isinstance(made, Allocate)
-        if len(made.extents) == 1:
-            return made
-        return updated(made, extents=(self.facts.simplify(product(made.extents)),))
+        allocate = super().visit_allocate(stmt)
+        assert isinstance(allocate, Allocate)
+        if len(allocate.extents) == 1:
+            return allocate
+        return updated(allocate, extents=(self.facts.simplify(product(allocate.extents)),))
 
     def visit_decl(self, stmt: DeclBuffer) -> Stmt:
         return updated(stmt, buffer=self.buffer(stmt.buffer), body=self.stmt(stmt.body))

@@ -102,9 +102,9 @@ class LaneExprs:
         """What `make` gives where only the lanes take part that a condition holds for."""
         outer = self.guard
         self.guard = condition if outer is None else And(outer, condition)
-        made = make()
+        result = make()
         self.guard = outer
-        return made
+        return result
 
     def mask(self, predicate: PrimExpr | None) -> PrimExpr | None:
         """The lanes that take part and that a predicate holds for."""
@@ -150,20 +150,20 @@ class LaneExprs:
         operands = operands_of(expr)
         if not operands:
             return expr
-        made = [self.expr(part) for part in operands]
+        rewritten = [self.expr(part) for part in operands]
         if isinstance(expr, BinaryExpr) and isinstance(expr, _DIVISIONS):
-            made[1] = self._harmless(made[1], 1)
-        if not any(map(is_vector, made)):
-            return expr if all(map(_same, made, operands)) else with_operands(expr, made)
+            rewritten[1] = self._harmless(rewritten[1], 1)
+        if not any(map(is_vector, rewritten)):
+            return expr if all(map(_same, rewritten, operands)) else with_operands(expr, rewritten)
         match expr:
             case BinaryExpr():
-                return self._arithmetic(type(expr), made[0], made[1])
+                return self._arithmetic(type(expr), rewritten[0], rewritten[1])
             case Comparison():
-                return self._comparison(type(expr), made[0], made[1])
+                return self._comparison(type(expr), rewritten[0], rewritten[1])
             case Not():
-                return Not(made[0])
+                return Not(rewritten[0])
             case Cast():
-                return self._cast(expr.dtype, made[0])
+                return self._cast(expr.dtype, rewritten[0])
             case _:
                 raise SerialOnly
 
@@ -193,9 +193,9 @@ class LaneExprs:
 
     def _arithmetic(self, kind: type[BinaryExpr], a: PrimExpr, b: PrimExpr) -> PrimExpr:
         if element_dtype(a.dtype) in _SIGNED and (isinstance(a, Ramp) or isinstance(b, Ramp)):
-            found = self._ramp(kind, a, b)
-            if found is not None:
-                return found
+            ramp = self._ramp(kind, a, b)
+            if ramp is not None:
+                return ramp
         return pair(kind, self.widened(a), self.widened(b))
 
     def _ramp(self, kind: type[BinaryExpr], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
@@ -291,10 +291,10 @@ class LaneExprs:
             condition = own
         a = self.guarded(condition, lambda: self.expr(expr.args[1]))
         b = self.guarded(Not(condition), lambda: self.expr(expr.args[2]))
-        made = Select(condition, self.widened(a), self.widened(b))
+        choice = Select(condition, self.widened(a), self.widened(b))
         if not constant or shared is None:
-            return made
-        return replace(expr, dtype=made.dtype, args=(shared, made, self.widened(expr.args[2])))
+            return choice
+        return replace(expr, dtype=choice.dtype, args=(shared, choice, self.widened(expr.args[2])))
 
     def parted(self, condition: PrimExpr) -> tuple[PrimExpr | None, PrimExpr]:
         """What all lanes share of a condition that differs between them, and the rest, as vector."""
@@ -303,11 +303,11 @@ class LaneExprs:
         if reads_memory(condition):  # the first parts say where the others may read
             return None, self.expr(condition)
         for part in conjuncts(condition):
-            made = self.expr(part)
-            if is_vector(made):
-                own = made if own is None else And(own, made)
+            rewritten = self.expr(part)
+            if is_vector(rewritten):
+                own = rewritten if own is None else And(own, rewritten)
             else:
-                shared = made if shared is None else logical_and(shared, made)
+                shared = rewritten if shared is None else logical_and(shared, rewritten)
         assert own is not None  # some part differs, else the whole would not
         return shared, own
 
@@ -339,12 +339,12 @@ class LaneExprs:
 
     def _checked_index(self, expr: Call) -> PrimExpr:
         """An index that is looked at; only the lanes that take part count."""
-        index, extent, message, *given = expr.args
-        made = self.expr(index)
-        active = self.mask(self.expr(given[0]) if given else None)
-        if active is None and not is_vector(made):
-            return expr if made is index else replace(expr, args=(made, extent, message))
-        args = (self.widened(made), extent, message)
+        index, extent, message, *masks = expr.args
+        rewritten = self.expr(index)
+        active = self.mask(self.expr(masks[0]) if masks else None)
+        if active is None and not is_vector(rewritten):
+            return expr if rewritten is index else replace(expr, args=(rewritten, extent, message))
+        args = (self.widened(rewritten), extent, message)
         return Call(with_lanes(expr.dtype, self.lanes), expr.op, args if active is None else (*args, active))
 
     def _checked(self, expr: Call) -> PrimExpr:
@@ -370,12 +370,12 @@ class LaneExprs:
         """
         if len(indices) != 1 or is_vector(indices[0]) or _lanes(buffer.dtype) > 1:
             raise SerialOnly
-        made = self.expr(indices[0])
+        index = self.expr(indices[0])
         if buffer.data in self.private:
-            made = self._own(made)
-        if isinstance(made, Ramp):
-            return Ramp(self.facts.simplify(made.base), self.facts.simplify(made.stride), self.lanes)
-        return made if is_vector(made) else self.facts.simplify(made)
+            index = self._own(index)
+        if isinstance(index, Ramp):
+            return Ramp(self.facts.simplify(index.base), self.facts.simplify(index.stride), self.lanes)
+        return index if is_vector(index) else self.facts.simplify(index)
 
     def _own(self, index: PrimExpr) -> PrimExpr:
         """The place of a lane's own copy of an element."""
@@ -402,8 +402,8 @@ class LaneExprs:
         size = expr.buffer.shape[0]
         if not isinstance(size, IntImm):
             return False
-        found = self.facts.analyzer.const_int_bound(expr.indices[0])
-        return found.lo >= 0 and found.hi < size.value
+        interval = self.facts.analyzer.const_int_bound(expr.indices[0])
+        return interval.lo >= 0 and interval.hi < size.value
 
 
 def _same(a: PrimExpr, b: PrimExpr) -> bool:

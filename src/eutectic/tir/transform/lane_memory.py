@@ -52,8 +52,8 @@ class AccessLog:
             return False
         if isinstance(index.stride, IntImm):
             return index.stride.value != 0
-        found = self.facts.analyzer.const_int_bound(index.stride)
-        return found.lo > 0 or found.hi < 0
+        interval = self.facts.analyzer.const_int_bound(index.stride)
+        return interval.lo > 0 or interval.hi < 0
 
     def check(self) -> None:
         """See that no iteration uses what another one stores.

@@ -105,17 +105,17 @@ class _BlockLowering(Substituter):
         rank = len(buffer.shape)
         inner = strides[len(strides) - rank :]
         sizes = [self.expr(part.extent) for part in match.source.region][len(strides) - rank :]
-        for wanted, given in (*zip(buffer.shape, sizes, strict=True), *zip(buffer.strides, inner, strict=False)):
-            self._define(wanted, given)
+        for wanted, actual in (*zip(buffer.shape, sizes, strict=True), *zip(buffer.strides, inner, strict=False)):
+            self._define(wanted, actual)
         if buffer.elem_offset is not None:
             self._define(buffer.elem_offset, offset_of(source, begin))
             self.values[buffer.data] = source.data
         else:
             self.values[buffer.data] = address_of(BufferLoad(source, begin))
 
-    def _define(self, wanted: PrimExpr, given: PrimExpr) -> None:
+    def _define(self, wanted: PrimExpr, actual: PrimExpr) -> None:
         if isinstance(wanted, Var) and wanted not in self.values:
-            self.values[wanted] = cast(wanted.dtype, given)
+            self.values[wanted] = cast(wanted.dtype, actual)
 
     def _moved(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> tuple[Buffer, tuple[PrimExpr, ...]]:
         """The access of the source that an access of a named region is."""

@@ -67,15 +67,15 @@ class _InitLowering(StmtMutator):
         if isinstance(stmt, For):
             self.above.append(stmt)
             self.scope.append(stmt)
-            made = super().stmt(stmt)
+            rewritten = super().stmt(stmt)
             self.scope.pop()
             self.above.pop()
-            return seq(*self.before.pop(stmt, ()), made)
+            return seq(*self.before.pop(stmt, ()), rewritten)
         if isinstance(stmt, SeqStmt):
             self.above.append(stmt)
-            made = super().stmt(stmt)
+            rewritten = super().stmt(stmt)
             self.above.pop()
-            return made
+            return rewritten
         if isinstance(stmt, BlockRealize):
             return self.realize(stmt)
         if isinstance(stmt, Allocate):
@@ -84,9 +84,9 @@ class _InitLowering(StmtMutator):
             self.memory[stmt.buffer] = len(self.above)
             return super().stmt(stmt)
         outer, self.above = self.above, []
-        made = super().stmt(stmt)
+        rewritten = super().stmt(stmt)
         self.above = outer
-        return made
+        return rewritten
 
     def realize(self, stmt: BlockRealize) -> Stmt:
         block, chain, scope = stmt.block, self.above, self.scope
@@ -161,14 +161,14 @@ def _in_place(points: FirstPoints, init: Stmt, body: Stmt) -> Stmt:
     is_first, is_term = (compare(EQ, var, 1) for var, _ in flags)
     axes = tuple(IterVar(Range(min=0, extent=2), var, "data_par") for var, _ in flags)
     values = tuple(Select(what, IntImm("int32", 1), IntImm("int32", 0)) for _, what in flags)
-    made = updated(
+    flagged = updated(
         block,
         iter_vars=(*block.iter_vars, *axes),
         init=None,
         body=seq(IfThenElse(is_first, init), IfThenElse(is_term, body)),
     )
     predicate = conjunction_of([*points.guards, logical_or(first, terms)])
-    return BlockRealize((*stmt.iter_values, *values), predicate, made)
+    return BlockRealize((*stmt.iter_values, *values), predicate, flagged)
 
 
 def _init_nest(points: FirstPoints, init: Stmt, loops: Sequence[For], conditions: Sequence[PrimExpr]) -> Stmt:
@@ -186,17 +186,17 @@ def _init_nest(points: FirstPoints, init: Stmt, loops: Sequence[For], conditions
         for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True)
         if axis.iter_type == "data_par"
     }
-    made = _BlocksInline(values, rename=True).stmt(init)
+    nest = _BlocksInline(values, rename=True).stmt(init)
     condition = conjunction_of([renamed(part) for part in conditions])
     if not (isinstance(condition, IntImm) and condition.value):
-        made = IfThenElse(condition, made)
+        nest = IfThenElse(condition, nest)
     for loop in reversed(loops):
         var = fresh[loop.loop_var]
         assert isinstance(var, Var)
         tag = None if loop.thread_binding is None else loop.thread_binding.thread_tag  # makes an axis of its own
         ends = renamed(loop.min), renamed(loop.extent)
-        made = replace(loop, loop_var=var, min=ends[0], extent=ends[1], thread_binding=tag, body=made)
-    return made
+        nest = replace(loop, loop_var=var, min=ends[0], extent=ends[1], thread_binding=tag, body=nest)
+    return nest
 
 
 class _BlocksInline(Substituter):

@@ -50,5 +50,5 @@ def lowered(func: PrimFunc) -> PrimFunc:
     """
     if is_lowered(func):
         return func
-    made: PrimFunc = lower(func).with_attr(LOWERED, True)
-    return trust(made) if is_trusted(func) else made
+    result: PrimFunc = lower(func).with_attr(LOWERED, True)
+    return trust(result) if is_trusted(func) else result

@@ -111,10 +111,10 @@ class _Widening(StmtMutator):
 
     def narrow(self, expr: PrimExpr, dtype: str, exact: bool = False) -> PrimExpr:
         """A wide value, rounded."""
-        made = Cast(dtype, expr)
+        rounded = Cast(dtype, expr)
         if exact:
-            self._exact[id(made)] = made
-        return made
+            self._exact[id(rounded)] = rounded
+        return rounded
 
     def arithmetic(self, expr: BinaryExpr) -> PrimExpr:
         a, b = self.wide(expr.a), self.wide(expr.b)
@@ -134,8 +134,8 @@ class _Widening(StmtMutator):
             return None
         dtype = "float64" if name == "tir.fma" else "float32"
         args = tuple(self.wide(arg, dtype) for arg in expr.args)
-        made = Call(with_lanes(dtype, lanes_of(expr.dtype)), expr.op, args)
-        return self.narrow(made, expr.dtype, exact=name in _EXACT_CALLS)
+        wide_call = Call(with_lanes(dtype, lanes_of(expr.dtype)), expr.op, args)
+        return self.narrow(wide_call, expr.dtype, exact=name in _EXACT_CALLS)
 
     def conversion(self, expr: Cast) -> PrimExpr | None:
         source, target = element_dtype(expr.value.dtype), element_dtype(expr.dtype)

@@ -55,15 +55,15 @@ def plan_allocations(func: PrimFunc) -> PrimFunc:
 
 def _alignments(body: Stmt) -> dict[Buffer, tuple[object, ...]]:
     """Demands on strides, which stand at the blocks that write the buffers: axis, factor and offset."""
-    found: dict[Buffer, tuple[object, ...]] = {}
+    alignments: dict[Buffer, tuple[object, ...]] = {}
     for stmt in statements(body):
         if isinstance(stmt, BlockRealize):
             for index, *demand in stmt.block.annotations.get(ALIGNMENT, ()):
                 writes = stmt.block.writes
                 buffer = writes[int(index)].buffer if int(index) < len(writes) else None
                 if buffer is not None and not buffer.strides and buffer.elem_offset is None:  # others are laid out
-                    found[buffer] = (*found.get(buffer, ()), tuple(int(item) for item in demand))
-    return found
+                    alignments[buffer] = (*alignments.get(buffer, ()), tuple(int(item) for item in demand))
+    return alignments
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,11 @@ class _Placement(StmtMutator):
     def visit_for(self, stmt: For) -> Stmt:
         mine = self.homes.get(stmt, ())
         self.moving -= {item.buffer for item in mine}
-        made = super().visit_for(stmt)
+        loop = super().visit_for(stmt)
         if not mine:
-            return made
-        assert isinstance(made, For)
-        return replace(made, body=_around(mine, made.body))
+            return loop
+        assert isinstance(loop, For)
+        return replace(loop, body=_around(mine, loop.body))
 
     def visit_realize(self, stmt: BlockRealize) -> Stmt:
         kept: list[Buffer] = []
@@ -124,20 +124,20 @@ class _Placement(StmtMutator):
                 kept.append(buffer)
             else:
                 here.append(_Memory(buffer, annotations))
-        made = super().visit_realize(stmt)
-        assert isinstance(made, BlockRealize)
+        rewritten = super().visit_realize(stmt)
+        assert isinstance(rewritten, BlockRealize)
         if len(kept) == len(stmt.block.alloc_buffers):
-            return made
-        block = replace(made.block, alloc_buffers=tuple(kept), body=_around(here, made.block.body))
-        return replace(made, block=block)
+            return rewritten
+        block = replace(rewritten.block, alloc_buffers=tuple(kept), body=_around(here, rewritten.block.body))
+        return replace(rewritten, block=block)
 
     def block(self, block: Block) -> Block:
         gone = set(self.moving)  # regions of what is allocated further inside say nothing to those around
-        made = super().block(block)
-        reads = tuple(region for region in made.reads if region.buffer not in gone)
-        writes = tuple(region for region in made.writes if region.buffer not in gone)
-        same = len(reads) == len(made.reads) and len(writes) == len(made.writes)
-        return made if same else replace(made, reads=reads, writes=writes)
+        rewritten = super().block(block)
+        reads = tuple(region for region in rewritten.reads if region.buffer not in gone)
+        writes = tuple(region for region in rewritten.writes if region.buffer not in gone)
+        same = len(reads) == len(rewritten.reads) and len(writes) == len(rewritten.writes)
+        return rewritten if same else replace(rewritten, reads=reads, writes=writes)
 
 
 def _always(condition: PrimExpr) -> bool:

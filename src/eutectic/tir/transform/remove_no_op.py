@@ -55,8 +55,8 @@ class RemoveNoOp(PrimFuncPass):
 
 def remove_no_op(func: PrimFunc) -> PrimFunc:
     """`RemoveNoOp` of one function."""
-    made = _Removing().stmt(func.body)
-    return with_body(func, _Unused(made).stmt(made))
+    body = _Removing().stmt(func.body)
+    return with_body(func, _Unused(body).stmt(body))
 
 
 def is_no_op(stmt: Stmt) -> bool:
@@ -74,8 +74,8 @@ def has_effect(root: PrimExpr) -> bool:
 
 class _Removing(StmtMutator):
     def visit_seq(self, stmt: SeqStmt) -> Stmt:
-        made = [self.stmt(part) for part in stmt.seq]
-        kept = [part for part in made if not is_no_op(part)]
+        rewritten = [self.stmt(part) for part in stmt.seq]
+        kept = [part for part in rewritten if not is_no_op(part)]
         unchanged = len(kept) == len(stmt.seq) and all(a is b for a, b in zip(kept, stmt.seq, strict=True))
         return stmt if unchanged else seq(*kept)
 

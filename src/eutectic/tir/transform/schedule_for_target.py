@@ -62,5 +62,5 @@ def scheduled(func: PrimFunc, target: Target) -> PrimFunc:
     if was_scheduled(func):
         kept: PrimFunc = func.with_attr(SCHEDULED, True)
         return trust(kept) if is_trusted(func) else kept
-    made: PrimFunc = scheduler_of(target)(func, target).with_attr(SCHEDULED, True)
-    return trust(made) if is_trusted(func) else made
+    result: PrimFunc = scheduler_of(target)(func, target).with_attr(SCHEDULED, True)
+    return trust(result) if is_trusted(func) else result

@@ -62,12 +62,14 @@ class _Simplifying(Substituter):
 
     def choice(self, expr: PrimExpr, condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
         """A choice, decided where its condition is."""
-        made = self.condition(condition)
-        if isinstance(made, IntImm):
-            return a if made.value else b
-        if made is condition:
+        simplified = self.condition(condition)
+        if isinstance(simplified, IntImm):
+            return a if simplified.value else b
+        if simplified is condition:
             return expr
-        return updated(expr, condition=made) if isinstance(expr, Select) else updated(expr, args=(made, a, b))
+        return (
+            updated(expr, condition=simplified) if isinstance(expr, Select) else updated(expr, args=(simplified, a, b))
+        )
 
     def condition(self, condition: PrimExpr) -> PrimExpr:
         """A condition on indices in normal form; others are kept."""
@@ -77,13 +79,13 @@ class _Simplifying(Substituter):
 
     def indices(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """Indices in normal form."""
-        made = tuple(simplified_index(self.facts, index) for index in indices)
-        return indices if all(a is b for a, b in zip(made, indices, strict=True)) else made
+        simplified = tuple(simplified_index(self.facts, index) for index in indices)
+        return indices if all(a is b for a, b in zip(simplified, indices, strict=True)) else simplified
 
     def visit_store(self, stmt: BufferStore) -> Stmt:
-        made = super().visit_store(stmt)
-        assert isinstance(made, BufferStore)
-        return updated(made, indices=self.indices(made.indices))
+        store = super().visit_store(stmt)
+        assert isinstance(store, BufferStore)
+        return updated(store, indices=self.indices(store.indices))
 
     def visit_for(self, stmt: For) -> Stmt:
         if stmt.static_extent == 0:

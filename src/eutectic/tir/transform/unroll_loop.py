@@ -66,26 +66,26 @@ class _Unrolling(StmtMutator):
         return self._facts
 
     def visit_for(self, stmt: For) -> Stmt:
-        made = updated(stmt, body=self.stmt(stmt.body))
-        count = made.static_extent
-        if count == 1 and made.kind != "thread_binding":
-            return _Copying({made.loop_var: made.min}, self.facts, rename=False).stmt(made.body)
-        if made.kind != "unrolled":
-            return made
+        loop = updated(stmt, body=self.stmt(stmt.body))
+        count = loop.static_extent
+        if count == 1 and loop.kind != "thread_binding":
+            return _Copying({loop.loop_var: loop.min}, self.facts, rename=False).stmt(loop.body)
+        if loop.kind != "unrolled":
+            return loop
         if count is None:
-            return replace(made, kind="serial")
-        size = count * sum(not isinstance(part, (For, SeqStmt)) for part in statements(made.body))
+            return replace(loop, kind="serial")
+        size = count * sum(not isinstance(part, (For, SeqStmt)) for part in statements(loop.body))
         if size > self.max_statements:
             raise CodegenError(
-                f"unrolling loop {made.loop_var.name} of {count} iterations gives {size} statements, "
+                f"unrolling loop {loop.loop_var.name} of {count} iterations gives {size} statements, "
                 f"more than {self.max_statements}",
                 help="unroll an inner loop only, or split the loop and unroll its inner part",
             )
         copies = [
-            _Copying({made.loop_var: add(made.min, IntImm(made.loop_var.dtype, i))}, self.facts, rename=i > 0)
+            _Copying({loop.loop_var: add(loop.min, IntImm(loop.loop_var.dtype, i))}, self.facts, rename=i > 0)
             for i in range(count)
         ]
-        return seq(*(copy.stmt(made.body) for copy in copies))
+        return seq(*(copy.stmt(loop.body) for copy in copies))
 
 
 class _Copying(Substituter):
@@ -96,22 +96,22 @@ class _Copying(Substituter):
         self.facts = facts
 
     def leaf(self, expr: PrimExpr) -> PrimExpr | None:
-        made = super().leaf(expr)
+        rewritten = super().leaf(expr)
         if isinstance(expr, BufferLoad):
-            made = expr if made is None else made
-            assert isinstance(made, BufferLoad)
-            return updated(made, indices=self.simplified(made.indices))
-        return made
+            rewritten = expr if rewritten is None else rewritten
+            assert isinstance(rewritten, BufferLoad)
+            return updated(rewritten, indices=self.simplified(rewritten.indices))
+        return rewritten
 
     def simplified(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """Indices in normal form."""
-        made = tuple(simplified_index(self.facts, index) for index in indices)
-        return indices if all(a is b for a, b in zip(made, indices, strict=True)) else made
+        simplified = tuple(simplified_index(self.facts, index) for index in indices)
+        return indices if all(a is b for a, b in zip(simplified, indices, strict=True)) else simplified
 
     def visit_store(self, stmt: BufferStore) -> Stmt:
-        made = super().visit_store(stmt)
-        assert isinstance(made, BufferStore)
-        return updated(made, indices=self.simplified(made.indices))
+        store = super().visit_store(stmt)
+        assert isinstance(store, BufferStore)
+        return updated(store, indices=self.simplified(store.indices))
 
 
 def simplified_index(facts: IndexFacts, index: PrimExpr) -> PrimExpr:

@@ -84,16 +84,16 @@ class _Vectorizing(StmtMutator):
         return self._facts
 
     def visit_for(self, stmt: For) -> Stmt:
-        made = updated(stmt, body=self.stmt(stmt.body))
-        if made.kind != "vectorized":
-            return made
-        lanes = made.static_extent
+        loop = updated(stmt, body=self.stmt(stmt.body))
+        if loop.kind != "vectorized":
+            return loop
+        lanes = loop.static_extent
         if self.enabled and lanes is not None and lanes >= 2:
             try:
-                return self._pieces(made, _Lanes(made.loop_var, made.min, lanes, self.facts).run(made.body), lanes)
+                return self._pieces(loop, _Lanes(loop.loop_var, loop.min, lanes, self.facts).run(loop.body), lanes)
             except SerialOnly:
                 pass
-        return replace(made, kind="serial")
+        return replace(loop, kind="serial")
 
     def _pieces(self, loop: For, whole: Stmt, lanes: int) -> Stmt:
         """The statement on vectors, in pieces of 2^k lanes and what remains of the last of them."""
@@ -133,9 +133,9 @@ class _Lanes(StmtMutator):
         Raises:
             SerialOnly: there is none.
         """
-        made = self.stmt(body)
+        vectorized = self.stmt(body)
         self.log.check()
-        return made
+        return vectorized
 
     def expr(self, expr: PrimExpr) -> PrimExpr:
         return self.exprs_.expr(expr)
@@ -146,10 +146,10 @@ class _Lanes(StmtMutator):
         Raises:
             SerialOnly: it has not.
         """
-        made = self.expr(expr)
-        if is_vector(made):
+        value = self.expr(expr)
+        if is_vector(value):
             raise SerialOnly
-        return made
+        return value
 
     # ---- statements without a body
 
@@ -199,9 +199,9 @@ class _Lanes(StmtMutator):
         if stmt.else_case is not None:
             other = stmt.else_case
             cases.append(self.exprs_.guarded(Not(condition), lambda: self.stmt(other)))
-        made = seq(*cases)
-        made = made if held is None else LetStmt(held, value, made)
-        return made if shared is None else IfThenElse(shared, made)
+        rewritten = seq(*cases)
+        rewritten = rewritten if held is None else LetStmt(held, value, rewritten)
+        return rewritten if shared is None else IfThenElse(shared, rewritten)
 
     def visit_let(self, stmt: LetStmt) -> Stmt:
         value = self.expr(stmt.value)

@@ -192,7 +192,7 @@ def _require_same_elements(
     )
     for write in (item for item in accesses.items if item.is_write and id(item.stmt) in stores):
         name = write.buffer.name
-        if not write.exact or None in write.indices or not writes_once(write, given=context):
+        if not write.exact or None in write.indices or not writes_once(write, assumption=context):
             message = f"decompose_reduction: it is not proved that the init stores each element of {name} once"
             edit.refuse([site, around], message, help="loops that only repeat the reduction must stay outside")
         for update in accesses.of(write.buffer.data):

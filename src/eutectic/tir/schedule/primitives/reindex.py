@@ -180,7 +180,7 @@ def _require_written(edit: Edit, target: _Target, part: Stmt, copy: Buffer) -> N
         message = f"reindex: {buffer.name} is accessed by others in the part of the scope that block {name} is in"
         edit.refuse(site, message, help="they would not see what is written to the copy")
     writes = [item for item in accesses_of(part, around).of(copy.data) if item.is_write]
-    if not any(writes_all(write, whole(copy), given=context) for write in writes):
+    if not any(writes_all(write, whole(copy), assumption=context) for write in writes):
         message = (
             f"reindex: it is not proved that block {name} writes all elements of {buffer.name} that are copied back"
         )

@@ -352,9 +352,9 @@ def _begins_well(init: Access, update: Access, loops: Sequence[For], above: Sequ
     """Whether each element that is updated has its initial value before, and only once."""
     context = context_of(above)
     return (
-        writes_once(init, given=context)
+        writes_once(init, assumption=context)
         and None not in update.indices
-        and writes_all(init, region_of(update), given=context)
+        and writes_all(init, region_of(update), assumption=context)
         and not late(init, update, loops, above)
     )
 
@@ -383,16 +383,16 @@ def _are_partial_results(factored: _Factored, partial: Buffer, new: Stmt, last: 
     used = accesses_of(last)
     final_init, final = _pair(used, factored.update.buffer)
     read = next(item for item in used.of(partial.data))
-    same = writes_all(final_init, region_of(old_init), given=context) and writes_all(
-        old_init, region_of(final_init), given=context
+    same = writes_all(final_init, region_of(old_init), assumption=context) and writes_all(
+        old_init, region_of(final_init), assumption=context
     )
     return (
         same
         and _begins_well(init, update, _loops_of(new), above)
         and _begins_well(final_init, final, _loops_of(last), above)
-        and writes_once(read, given=context)
-        and writes_all(init, region_of(read), given=context)
-        and writes_all(read, region_of(update), given=context)
+        and writes_once(read, assumption=context)
+        and writes_all(init, region_of(read), assumption=context)
+        and writes_all(read, region_of(update), assumption=context)
     )
 
 

@@ -126,7 +126,7 @@ def _require_own_elements(edit: Edit, row: _Row) -> None:
         message = f"tree_reduce: buffer {buffer.name} is used by others than block {name} in its loops or after them"
         edit.refuse(row.site, message, help="only partial results that nobody else needs can be combined in place")
     reads = [item for item in own if not item.is_write]
-    if not writes_once(reads[0], given=context_of(scope.above)):
+    if not writes_once(reads[0], assumption=context_of(scope.above)):
         message = f"tree_reduce: it is not proved that block {name} reads each element of {buffer.name} once"
         edit.refuse(row.site, message, help="every axis of the block must be an index of the partial results")
 

@@ -157,7 +157,7 @@ def _require_order(edit: Edit, nest: Nest, accesses: Accesses, init: Stmt) -> No
         return item.stmt is init or any(x is init for x in item.above)
 
     for write in (item for item in accesses.items if item.is_write and is_first(item)):
-        if None in write.indices or not writes_once(write, given=context):
+        if None in write.indices or not writes_once(write, assumption=context):
             message = (
                 f"{edit.name}: it is not proved that block {name} stores each initial value of {write.buffer.name} once"
             )
