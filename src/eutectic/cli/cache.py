@@ -21,13 +21,15 @@ def list_entries() -> None:
     if folder is None:
         _say_why_not()
         return
-    found = store.entries()
-    if not found:
+    entries = store.entries()
+    if not entries:
         typer.echo(f"No kernels are kept in {folder}.")
         return
-    table = Table("kernel", "cpu", "size", "last used", caption=_total(len(found), sum(item.bytes for item in found)))
+    table = Table(
+        "kernel", "cpu", "size", "last used", caption=_total(len(entries), sum(item.bytes for item in entries))
+    )
     table.columns[2].justify = "right"
-    for item in found:
+    for item in entries:
         name = str(item.meta.get("name") or item.key[:12]) if item.meta else f"{item.key[:12]} (damaged)"
         used = datetime.fromtimestamp(item.used).strftime("%Y-%m-%d %H:%M")
         table.add_row(name, str(item.meta.get("cpu", "")), readable_bytes(item.bytes), used)

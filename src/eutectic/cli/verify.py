@@ -33,11 +33,11 @@ def epilogues() -> None:
     counts = {"fused": 0, "refused": 0, "wrong": 0}
     unexpected = []
     for case in track(cases(), "running", console=Console(stderr=True), transient=True):
-        made = check(case)
-        counts[made.result] += 1
-        if (made.result == "fused") != case.fuses:
+        outcome = check(case)
+        counts[outcome.result] += 1
+        if (outcome.result == "fused") != case.fuses:
             unexpected.append(case.name)
-        table.add_row(case.name, made.result, made.said, *([] if version is None else [theirs[case.name]]))
+        table.add_row(case.name, outcome.result, outcome.said, *([] if version is None else [theirs[case.name]]))
     console = Console()
     console.print(table, markup=False)
     typer.echo(f"{counts['fused']} fused with equal results, {counts['refused']} refused, {counts['wrong']} wrong")

@@ -68,10 +68,10 @@ def _print_fusion(console: Console, report: CompileReport) -> None:
     if report.regions:
         table = Table("fused region", "how many", "operators in each", box=None, pad_edge=False)
         table.columns[1].justify = "right"
-        for name, found in report.by_composite().items():
-            for k, ops in enumerate(found.variants):
+        for name, composite in report.by_composite().items():
+            for k, ops in enumerate(composite.variants):
                 first = k == 0
-                table.add_row(name if first else "", str(found.count) if first else "", ", ".join(map(_short, ops)))
+                table.add_row(name if first else "", str(composite.count) if first else "", ", ".join(map(_short, ops)))
         console.print(table)
     regions = f"{len(report.regions)} region{'s' if len(report.regions) != 1 else ''}"
     console.print(

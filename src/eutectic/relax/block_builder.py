@@ -118,11 +118,11 @@ class BlockBuilder:
         Raises:
             RuntimeError: the body ended without `emit_func_output`.
         """
-        given = None if params is None else (params,) if isinstance(params, Var) else tuple(params)
+        param_vars = None if params is None else (params,) if isinstance(params, Var) else tuple(params)
         own = dict(attrs or {})
         if not private:
             own.setdefault("global_symbol", name)
-        frame = _Frame(name, given, own, pure, symbols=_symbols(given))
+        frame = _Frame(name, param_vars, own, pure, symbols=_symbols(param_vars))
         saved_names, self._names = self._names, {}
         self._frames.append(frame)
         BlockBuilder._stack.append(self)
@@ -159,8 +159,8 @@ class BlockBuilder:
     def begin_scope(self, params: Iterable[Var] | None = None) -> None:
         """Open a nested scope whose variables and symbols are visible inside only."""
         outer = self._frames[-1].symbols if self._frames else []
-        given = tuple(params or ())
-        self._frames.append(_Frame(None, given, {}, True, symbols=[*outer, *_symbols(given)]))
+        param_vars = tuple(params or ())
+        self._frames.append(_Frame(None, param_vars, {}, True, symbols=[*outer, *_symbols(param_vars)]))
 
     def end_scope(self) -> None:
         """Close the innermost nested scope."""

@@ -118,18 +118,18 @@ class _Arguments:
         for part in post_order(value):
             if isinstance(part, ScalarVar) and part not in self.fresh:
                 self.fresh[part] = type(part)(part.name, part.dtype)
-        made = substitute(value, self.fresh)
-        assert isinstance(made, PrimExpr)
-        return made
+        renamed = substitute(value, self.fresh)
+        assert isinstance(renamed, PrimExpr)
+        return renamed
 
     def _tensor(self, value: Expr) -> Tensor:
         info = value.struct_info
         if isinstance(info, TupleStructInfo):
             raise TypeInferenceError("call_te takes the fields of a tuple one by one", help="pass x[0], x[1], ...")
         if not isinstance(info, TensorStructInfo) or info.dims is None or not info.dtype:
-            given = describe_info(info)
+            actual = describe_info(info)
             raise TypeInferenceError(
-                f"call_te needs tensors of known shape and dtype, got {given}", help="bind it with match_cast first"
+                f"call_te needs tensors of known shape and dtype, got {actual}", help="bind it with match_cast first"
             )
         shape = [self.size(size) for size in info.dims]
         name = _letter(len(self.tensors))
@@ -168,7 +168,7 @@ def _occurs(var: ScalarVar, outputs: Sequence[Tensor], shapes: Sequence[PrimExpr
 def _info(output: Tensor, back: Mapping[ScalarVar, ScalarVar]) -> TensorStructInfo:
     sizes = []
     for size in output.shape:
-        made = substitute(size, back)
-        assert isinstance(made, PrimExpr)
-        sizes.append(simplify(made))
+        substituted = substitute(size, back)
+        assert isinstance(substituted, PrimExpr)
+        sizes.append(simplify(substituted))
     return TensorStructInfo(ShapeExpr(tuple(sizes)), output.dtype)

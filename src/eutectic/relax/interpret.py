@@ -162,11 +162,11 @@ class Interpreter:
             name = getattr(target, "name_hint", type(target).__name__)
             raise CodegenError(f"call_tir needs a tensor program of the module, and {name} is none")
         args = self.evaluate(call.args[1], values, sizes)
-        made = tuple(_allocate(concrete(info, sizes), target.name_hint) for info in call.sinfo_args)
-        outputs = [part for item in made for part in (item if isinstance(item, tuple) else (item,))]
+        results = tuple(_allocate(concrete(info, sizes), target.name_hint) for info in call.sinfo_args)
+        outputs = [part for item in results for part in (item if isinstance(item, tuple) else (item,))]
         extra = self.evaluate(call.args[2], values, sizes) if len(call.args) > 2 else ()
         self.program(self.mod, target.name_hint, *(args if isinstance(args, tuple) else (args,)), *outputs, *extra)
-        return made[0] if len(made) == 1 else made
+        return results[0] if len(results) == 1 else results
 
     def _packed(self, name: str, *args: Any) -> Any:
         """Call an external function that returns its result."""
@@ -176,10 +176,10 @@ class Interpreter:
         """Call an external function that writes its results into arrays given after its arguments."""
         if self.external is not None:
             return self.external(name, args, infos)
-        made = tuple(_allocate(info, name) for info in infos)
+        results = tuple(_allocate(info, name) for info in infos)
         function = _global_func(name)
-        function(*args, *(part for item in made for part in (item if isinstance(item, tuple) else (item,))))
-        return made[0] if len(made) == 1 else made
+        function(*args, *(part for item in results for part in (item if isinstance(item, tuple) else (item,))))
+        return results[0] if len(results) == 1 else results
 
 
 @deep
@@ -248,9 +248,9 @@ def check_value(value: Any, info: StructInfo | None, sizes: dict[ScalarVar, int]
         case TensorStructInfo():
             if not isinstance(value, np.ndarray):
                 raise CallError(f"{name} must be a tensor, got {type(value).__name__}")
-            given = from_numpy(value.dtype)
-            if info.dtype and given != info.dtype:
-                raise CallError(f"{name} must be {info.dtype}, got {given}", help=f"convert it to {info.dtype} first")
+            dtype = from_numpy(value.dtype)
+            if info.dtype and dtype != info.dtype:
+                raise CallError(f"{name} must be {info.dtype}, got {dtype}", help=f"convert it to {info.dtype} first")
             if info.ndim >= 0 and value.ndim != info.ndim:
                 raise CallError(f"{name} must have {info.ndim} axes, got {value.ndim}: shape {value.shape}")
             _bind(info.dims, value.shape, sizes, name)
@@ -271,30 +271,30 @@ def check_value(value: Any, info: StructInfo | None, sizes: dict[ScalarVar, int]
             pass
 
 
-def _bind(dims: Sequence[PrimExpr] | None, given: Sequence[int], sizes: dict[ScalarVar, int], name: str) -> None:
+def _bind(dims: Sequence[PrimExpr] | None, shape: Sequence[int], sizes: dict[ScalarVar, int], name: str) -> None:
     if dims is None:
         return
-    for dim, size in zip(dims, given, strict=True):
+    for dim, size in zip(dims, shape, strict=True):
         if isinstance(dim, ScalarVar) and dim not in sizes:
             sizes[dim] = int(size)
-    for axis, (dim, size) in enumerate(zip(dims, given, strict=True)):
+    for axis, (dim, size) in enumerate(zip(dims, shape, strict=True)):
         try:
             wanted = evaluate(dim, sizes)
         except KeyError:
             continue  # a size computed from symbols that a later argument defines
         if wanted != size:
-            raise CallError(f"{name} must have size {wanted} on axis {axis}, got {size}: shape {tuple(given)}")
+            raise CallError(f"{name} must have size {wanted} on axis {axis}, got {size}: shape {tuple(shape)}")
 
 
-def _bind_scalar(wanted: PrimExpr, given: Any, sizes: dict[ScalarVar, int], name: str) -> None:
+def _bind_scalar(wanted: PrimExpr, value: Any, sizes: dict[ScalarVar, int], name: str) -> None:
     if isinstance(wanted, ScalarVar):
-        sizes.setdefault(wanted, given)
+        sizes.setdefault(wanted, value)
     try:
         expected = _scalar(wanted, sizes)
     except KeyError:
         return  # computed from symbols that a later argument defines
-    if expected != given:
-        raise CallError(f"{name} must be {expected}, got {given}")
+    if expected != value:
+        raise CallError(f"{name} must be {expected}, got {value}")
 
 
 @deep

@@ -38,8 +38,8 @@ def substitute(item: Node, values: Mapping[ScalarVar, PrimExpr]) -> Node:
         return item
     table = {id(var): value for var, value in values.items()}
 
-    def change(found: Node) -> Node | None:
-        return table.get(id(found))
+    def change(node: Node) -> Node | None:
+        return table.get(id(node))
 
     return rewrite(item, change)
 
@@ -63,15 +63,15 @@ def leaf_infos(infos: Iterable[StructInfo]) -> list[StructInfo]:
 
 def free_symbolic_vars(item: Node | Iterable[Node]) -> list[ScalarVar]:
     """Symbolic scalars that occur in struct infos, functions or expressions, in order of appearance."""
-    found: dict[int, ScalarVar] = {}
+    symbols: dict[int, ScalarVar] = {}
     for root in (item,) if isinstance(item, Node) else item:
         for part in post_order(root):
             if isinstance(part, ScalarVar):
-                found.setdefault(id(part), part)
+                symbols.setdefault(id(part), part)
             info = getattr(part, "struct_info", None)
             if isinstance(info, StructInfo):
-                found.update({id(v): v for v in _scalars(info) if id(v) not in found})
-    return list(found.values())
+                symbols.update({id(v): v for v in _scalars(info) if id(v) not in symbols})
+    return list(symbols.values())
 
 
 def _scalars(info: StructInfo) -> list[ScalarVar]:
@@ -80,7 +80,7 @@ def _scalars(info: StructInfo) -> list[ScalarVar]:
 
 def defined_symbolic_vars(infos: Iterable[StructInfo | None]) -> list[ScalarVar]:
     """Symbolic scalars that stand alone as a size somewhere, so that a value defines them."""
-    found: dict[int, ScalarVar] = {}
+    symbols: dict[int, ScalarVar] = {}
     seen: set[int] = set()
     todo = list(infos)[::-1]
     while todo:
@@ -93,8 +93,8 @@ def defined_symbolic_vars(infos: Iterable[StructInfo | None]) -> list[ScalarVar]
             continue
         for dim in _all_dims(info):
             if isinstance(dim, ScalarVar):
-                found.setdefault(id(dim), dim)
-    return list(found.values())
+                symbols.setdefault(id(dim), dim)
+    return list(symbols.values())
 
 
 @deep
@@ -263,8 +263,8 @@ def bind_sizes(param: StructInfo, arg: StructInfo, bound: dict[ScalarVar, PrimEx
     """Bind the symbolic scalars that stand alone in `param` to the sizes of `arg`; first use wins."""
     match param, arg:
         case TupleStructInfo(), TupleStructInfo() if len(param.fields) == len(arg.fields):
-            for inner, given in zip(param.fields, arg.fields, strict=True):
-                bind_sizes(inner, given, bound)
+            for inner, actual in zip(param.fields, arg.fields, strict=True):
+                bind_sizes(inner, actual, bound)
         case _:
             for size, value in zip(_all_dims(param), _all_dims(arg), strict=False):
                 if isinstance(size, ScalarVar) and size not in bound:

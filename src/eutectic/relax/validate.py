@@ -71,9 +71,9 @@ def validate(before: IRModule, after: IRModule, step: str) -> None:
             except EutecticError as error:
                 not_validated(step, name, error)
                 break
-            found = difference(want, got)
-            if found is not None:
-                refuse((before, after), step, name, kind=kind, args=args, text=found)
+            mismatch = difference(want, got)
+            if mismatch is not None:
+                refuse((before, after), step, name, kind=kind, args=args, text=mismatch)
 
 
 def _common(before: IRModule, after: IRModule) -> Iterator[str]:

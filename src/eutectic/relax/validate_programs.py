@@ -54,26 +54,26 @@ def validate_programs(before: IRModule, after: IRModule, step: str) -> None:
     """
     for name in _changed(before, after):
         for kind in KINDS:
-            given = inputs(before[name], kind)
-            want = [np.copy(x) for x in given]
+            args = inputs(before[name], kind)
+            want = [np.copy(x) for x in args]
             run = _runner(before[name])
             try:
                 run(before, name, want)
             except EutecticError:
                 continue  # not defined for these inputs, or nothing that can be run
-            found: str | None = None
-            got = [np.copy(x) for x in given]
+            mismatch: str | None = None
+            got = [np.copy(x) for x in args]
             try:
                 run(after, name, got)
             except CodegenError as error:
                 not_validated(step, name, error)
                 break
             except EutecticError as error:
-                found = f"it fails: {error.message}"
+                mismatch = f"it fails: {error.message}"
             else:
-                found = difference(want, got)
-            if found is not None:
-                refuse((before, after), step, name, kind=kind, args=given, text=found, script=_SCRIPT)
+                mismatch = difference(want, got)
+            if mismatch is not None:
+                refuse((before, after), step, name, kind=kind, args=args, text=mismatch, script=_SCRIPT)
 
 
 def _changed(before: IRModule, after: IRModule) -> Iterator[str]:

@@ -154,10 +154,10 @@ def _callable(params: Any = None, ret: Any = None, purity: bool = True, derive_f
                 ret=infos[0] if infos else None, derive_func=derive_func, purity=purity
             ),
         )
-    given = list(params) if isinstance(params, (list, tuple)) else [params]
+    param_types = list(params) if isinstance(params, (list, tuple)) else [params]
     if ret is None:
         ret = ObjectStructInfo()
-    return _nested([*given, ret], lambda infos: FuncStructInfo(tuple(infos[:-1]), infos[-1], purity))
+    return _nested([*param_types, ret], lambda infos: FuncStructInfo(tuple(infos[:-1]), infos[-1], purity))
 
 
 def _object() -> StructInfo:

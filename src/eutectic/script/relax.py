@@ -134,8 +134,8 @@ def call_op(
     Raises:
         AttributeError: no operator has this name.
     """
-    given = attrs if isinstance(attrs, Attrs) or attrs is None else make_attrs(attrs)
-    return Call(Op.get(name), args, given, sinfo_args, span)
+    options = attrs if isinstance(attrs, Attrs) or attrs is None else make_attrs(attrs)
+    return Call(Op.get(name), args, options, sinfo_args, span)
 
 
 def __getattr__(name: builtins.str) -> Any:

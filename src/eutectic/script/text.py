@@ -57,11 +57,11 @@ def from_source(
 
 
 def _definition(source: Source, tree: ast.Module) -> ast.FunctionDef | ast.ClassDef:
-    found: list[ast.FunctionDef | ast.ClassDef] = []
+    definitions: list[ast.FunctionDef | ast.ClassDef] = []
     for statement in tree.body:
         match statement:
             case ast.FunctionDef() | ast.ClassDef():
-                found.append(statement)
+                definitions.append(statement)
             case ast.ImportFrom(module=module) if module in _IMPORTS:
                 continue
             case ast.Import(names=names) if all(alias.name in _IMPORTS for alias in names):
@@ -71,11 +71,13 @@ def _definition(source: Source, tree: ast.Module) -> ast.FunctionDef | ast.Class
             case _:
                 kind = type(statement).__name__
                 source.refuse(statement, f"a {kind} statement may not stand beside the definition in a text")
-    if len(found) > 1:
-        source.refuse(found[1], "expected one definition", help="put the functions into a class under @I.ir_module")
-    if not found:
+    if len(definitions) > 1:
+        source.refuse(
+            definitions[1], "expected one definition", help="put the functions into a class under @I.ir_module"
+        )
+    if not definitions:
         source.refuse(tree, "the text has no definition", help="such as a class under @I.ir_module")
-    return found[0]
+    return definitions[0]
 
 
 def _namespaces() -> dict[str, Namespace]:

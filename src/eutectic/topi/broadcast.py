@@ -109,7 +109,9 @@ def _floor_divide(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
     def rounded(quotient: PrimExpr) -> PrimExpr:
         zero = op.copysign(as_prim(0, a.dtype), a / b)
-        whole = _named("whole", op.floor(quotient), lambda found: Select(quotient - found > 0.5, found + 1.0, found))
+        whole = _named(
+            "whole", op.floor(quotient), lambda floored: Select(quotient - floored > 0.5, floored + 1.0, floored)
+        )
         return Select(b.equal(0), a / b, Select(quotient.not_equal(0), whole, zero))
 
     def below(rest: PrimExpr) -> PrimExpr:
@@ -162,12 +164,12 @@ def _integer_power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
             return _named("result", grown, lambda r: step(bit + 1, r, square))
         return _named("result", grown, lambda r: _named("base", square, lambda again: step(bit + 1, r, again)))
 
-    found = step(0, one, a)
+    power = step(0, one, a)
     if unsigned:
-        return found
+        return power
     odd = op.bitwise_and(b, as_prim(1, b.dtype)).not_equal(0)
     tiny = Select(a.equal(1), one, Select(a.equal(-1), Select(odd, as_prim(-1, a.dtype), one), zero))
-    return Select(b < 0, tiny, found)
+    return Select(b < 0, tiny, power)
 
 
 def _left_shift(a: PrimExpr, b: PrimExpr) -> PrimExpr:
@@ -238,8 +240,8 @@ def broadcast_to(data: Tensor, shape: Any) -> Tensor:
         ValueError: `data` does not broadcast to `shape`.
     """
     wanted = sizes_of(shape)
-    found = broadcast_shape(data.shape, wanted)
-    if len(found) != len(wanted) or not all(map(same_size, found, wanted)):
+    common_shape = broadcast_shape(data.shape, wanted)
+    if len(common_shape) != len(wanted) or not all(map(same_size, common_shape, wanted)):
         raise ValueError(f"a tensor of {sizes_text(data.shape)} does not broadcast to {sizes_text(wanted)}")
     return stage(wanted, lambda *at: data(*broadcast_index(data, at, wanted)), "T_broadcast_to", "broadcast")
 

@@ -57,7 +57,7 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
         return IntImm(size.dtype, 0) if is_one(size) and not is_one(sizes[letter]) else place[letter]
 
     shape = [sizes[letter] for letter in result]
-    made: Tensor = compute(
+    total: Tensor = compute(
         shape, lambda *at: element(*at), "T_einsum", "einsum", varargs_names=[f"ax{i}" for i in range(len(shape))]
     )
-    return cast(made, dtype) if wide != dtype else made
+    return cast(total, dtype) if wide != dtype else total

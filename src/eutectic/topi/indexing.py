@@ -49,11 +49,11 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip"
             place = op.max(op.min(place, size - 1), 0)
         elif mode == "wrap":
             place = place % size
-        found = a(*at[:along], place, *at[along + count :])
+        taken = a(*at[:along], place, *at[along + count :])
         if mode != "nan":
-            return found
+            return taken
         inside = op.logical_and(place >= 0, place < size)
-        return op.if_then_else(inside, found, FloatImm(a.dtype, float("nan")))
+        return op.if_then_else(inside, taken, FloatImm(a.dtype, float("nan")))
 
     return stage([*a.shape[:along], *indices.shape, *a.shape[along + 1 :]], element, "T_take", "injective")
 
@@ -211,9 +211,9 @@ def listed(values: Sequence[PrimExpr | int], dtype: str) -> Tensor:
     numbers = [as_prim(value, dtype).astype(dtype) for value in values]
 
     def element(i: PrimExpr) -> PrimExpr:
-        found = numbers[-1] if numbers else as_prim(0, dtype)
+        chosen = numbers[-1] if numbers else as_prim(0, dtype)
         for place in reversed(range(len(numbers) - 1)):
-            found = Select(i.equal(place), numbers[place], found)
-        return found
+            chosen = Select(i.equal(place), numbers[place], chosen)
+        return chosen
 
     return stage((len(numbers),), element, "T_listed", "injective")

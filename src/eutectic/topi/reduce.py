@@ -57,8 +57,10 @@ def _reduction(name: str, reducer: Callable[..., Any], summary: str, *, sums: bo
         if not axes_of(axis, len(data.shape)):
             return identity(data)
         wide = accumulator(data.dtype) if sums else data.dtype
-        made: Tensor = reduced(data, axis, keepdims, reducer, lambda *at: data(*at).astype(wide), f"{data.name}_red")
-        return cast(made, data.dtype) if made.dtype != data.dtype else made
+        reduction: Tensor = reduced(
+            data, axis, keepdims, reducer, lambda *at: data(*at).astype(wide), f"{data.name}_red"
+        )
+        return cast(reduction, data.dtype) if reduction.dtype != data.dtype else reduction
 
     definition.__name__ = definition.__qualname__ = name
     definition.__doc__ = f"""{summary}
@@ -199,8 +201,8 @@ def _arg_reduction(
             place = ravel([at[a] for a in gone], [data.shape[a] for a in gone])
             return place.astype(out_dtype), data(*at)
 
-        found = reduced(data, axes, keepdims, reducer, pair, f"{data.name}_red_temp")
-        return stage(found[0].shape, lambda *at: found[0](*at), f"{data.name}_red")
+        winners = reduced(data, axes, keepdims, reducer, pair, f"{data.name}_red_temp")
+        return stage(winners[0].shape, lambda *at: winners[0](*at), f"{data.name}_red")
 
     definition.__name__ = definition.__qualname__ = name
     definition.__doc__ = f"""{summary}

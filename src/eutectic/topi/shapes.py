@@ -27,14 +27,14 @@ def is_one(size: PrimExpr) -> bool:
 def stage(shape: Any, value: Callable[..., Any], name: str, tag: str = "") -> Tensor:
     """A stage with axes `ax0`, `ax1`, ...; `value` takes the variables."""
     names = [f"ax{i}" for i in range(len(sizes_of(shape)))]
-    made: Tensor = compute(shape, lambda *at: value(*at), name, tag, varargs_names=names)
-    return made
+    tensor: Tensor = compute(shape, lambda *at: value(*at), name, tag, varargs_names=names)
+    return tensor
 
 
 def elementwise(x: Tensor, value: Callable[[PrimExpr], PrimExpr], name: str = "compute") -> Tensor:
     """A stage that computes each element from the same element of `x`, with axes `i0`, `i1`, ..."""
-    made: Tensor = compute(x.shape, lambda *i: value(x(*i)), name, "elemwise")
-    return made
+    tensor: Tensor = compute(x.shape, lambda *i: value(x(*i)), name, "elemwise")
+    return tensor
 
 
 def axis_of(axis: int, ndim: int) -> int:
@@ -56,10 +56,10 @@ def axes_of(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(ndim))
-    found = tuple(axis_of(int(a), ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
-    if len(set(found)) != len(found):
+    axes = tuple(axis_of(int(a), ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    if len(set(axes)) != len(axes):
         raise ValueError(f"an axis is given twice: {axis}")
-    return tuple(sorted(found))
+    return tuple(sorted(axes))
 
 
 def broadcast_shape(*shapes: Sequence[PrimExpr]) -> Sizes:
@@ -129,6 +129,6 @@ def unravel(place: PrimExpr, shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
             out.append(IntImm(place.dtype, 0))
             continue
         step = simplify(product([*shape[axis + 1 :]])) if axis + 1 < len(shape) else 1
-        found = place // (int(step) if isinstance(step, IntImm) else step)
-        out.append(found if axis == wide[0] else found % shape[axis])
+        index = place // (int(step) if isinstance(step, IntImm) else step)
+        out.append(index if axis == wide[0] else index % shape[axis])
     return tuple(out)

@@ -25,7 +25,7 @@ def _components(edges: dict[str, list[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    components: list[list[str]] = []
     for root in edges:
         if root in index:
             continue
@@ -43,14 +43,14 @@ def _components(edges: dict[str, list[str]]) -> list[list[str]]:
                     group = [stack.pop()]
                     while group[-1] != name:
                         group.append(stack.pop())
-                    found.append(group)
+                    components.append(group)
             elif callee not in index:
                 index[callee] = low[callee] = len(index)
                 stack.append(callee)
                 work.append((callee, iter(edges[callee])))
             elif callee in stack:
                 low[name] = min(low[name], index[callee])
-    return found
+    return components
 
 
 def computable_at_compile_time(function: Function) -> list[Var]:

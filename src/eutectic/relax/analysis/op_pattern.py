@@ -48,11 +48,11 @@ def op_pattern_of(func: PrimFunc) -> OpPatternKind:
     outputs = _written_parameters(func, blocks)
     kind = OpPatternKind.ELEMWISE
     for block in blocks:
-        found = _block_kind(block)
-        if kind is OpPatternKind.COMM_REDUCE and found <= OpPatternKind.INJECTIVE and _writes(block, outputs):
+        block_kind = _block_kind(block)
+        if kind is OpPatternKind.COMM_REDUCE and block_kind <= OpPatternKind.INJECTIVE and _writes(block, outputs):
             kind = OpPatternKind.OUT_ELEMWISE_FUSABLE  # such as softmax: a reduction, and elements made from its result
         else:
-            kind = max(kind, found)
+            kind = max(kind, block_kind)
     return kind
 
 
@@ -134,14 +134,14 @@ def _block_kind(block: Block) -> OpPatternKind:
 
 def _only_store(block: Block) -> BufferStore | None:
     """The place that a block writes; None when there are several, or the block does something else too."""
-    found: BufferStore | None = None
+    store: BufferStore | None = None
     for item in post_order(block.body, enter=_not_a_buffer):
         match item:
             case BufferStore():
-                same = found is None or (found.buffer is item.buffer and _same(found.indices, item.indices))
+                same = store is None or (store.buffer is item.buffer and _same(store.indices, item.indices))
                 if item.predicate is not None or not same:
                     return None
-                found = item
+                store = item
             case LetStmt() | SeqStmt() | IfThenElse():
                 pass
             case Stmt():
@@ -150,7 +150,7 @@ def _only_store(block: Block) -> BufferStore | None:
                 pass
             case Call() | Var(dtype="handle"):
                 return None
-    return found
+    return store
 
 
 def _loads(block: Block) -> list[BufferLoad]:

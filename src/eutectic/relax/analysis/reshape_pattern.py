@@ -74,9 +74,9 @@ class _Wide:
         return self._vars.setdefault(var, type(var)(var.name, "int64"))
 
     def __call__(self, expr: PrimExpr) -> PrimExpr:
-        made = rewrite(expr, self._leaf)
-        assert isinstance(made, PrimExpr)
-        return made if made.dtype == "int64" else made.astype("int64")
+        rewritten = rewrite(expr, self._leaf)
+        assert isinstance(rewritten, PrimExpr)
+        return rewritten if rewritten.dtype == "int64" else rewritten.astype("int64")
 
     def _leaf(self, item: Node) -> Node | None:
         if isinstance(item, Var):

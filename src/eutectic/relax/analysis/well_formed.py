@@ -45,9 +45,9 @@ def verify(mod: IRModule, after: str) -> None:
     Raises:
         WellFormedError: it does; names the pass that made the module and every problem.
     """
-    found = problems_of(mod)
-    if found:
-        raise WellFormedError(f"pass {after} made an ill-formed module: {found[0]}", notes=found[1:])
+    problems = problems_of(mod)
+    if problems:
+        raise WellFormedError(f"pass {after} made an ill-formed module: {problems[0]}", notes=problems[1:])
 
 
 def problems_of(item: IRModule | Function, check_struct_info: bool = True) -> list[str]:

@@ -68,8 +68,8 @@ def stacked_operands(layout: str) -> Condition:
         info = tensor_of(stacked)
         rank = 3 if layout == "BS3NH" else 4
         if info is None or info.dims is None or info.ndim != rank:
-            found = describe_info(stacked.struct_info)
-            return Refusal(f"the stacked tensor is {found}; {layout} has {rank} axes", stacked, "shape")
+            actual = describe_info(stacked.struct_info)
+            return Refusal(f"the stacked tensor is {actual}; {layout} has {rank} axes", stacked, "shape")
         refusal = _check_cuts(context, rank - 1, as_int(info.dims[-1]))
         if refusal is not None:
             return refusal
@@ -91,10 +91,10 @@ def _check_cuts(context: PatternCheckContext, axis: int, size: int | None) -> Re
     at = 0
     for name in NAMES:
         cut = context.parts[f"strided_slice_{name}"]
-        found = _cut_of(cut, axis)
-        if found is None or found[0] != at:
+        bounds = _cut_of(cut, axis)
+        if bounds is None or bounds[0] != at:
             return Refusal(f"the slice of the {name} does not go on where the one before ended", cut, "attribute")
-        at = found[1]
+        at = bounds[1]
     if at != size:
         return Refusal("the slices do not cover the last axis", context.parts["stacked_qkv"], "attribute")
     return None
@@ -113,8 +113,8 @@ def _cut_of(cut: Any, axis: int) -> tuple[int, int] | None:
 
 def _integers(value: Any) -> list[int] | None:
     items = value.fields if isinstance(value, Tuple) else value.values if isinstance(value, ShapeExpr) else [value]
-    found = [as_int(item.value if isinstance(item, PrimValue) else item) for item in items]
-    return [item for item in found if item is not None] if None not in found else None
+    numbers = [as_int(item.value if isinstance(item, PrimValue) else item) for item in items]
+    return [item for item in numbers if item is not None] if None not in numbers else None
 
 
 def _check_shapes(context: PatternCheckContext) -> Refusal | None:

@@ -83,8 +83,8 @@ def make_attention_rewrite_pattern(
         raise PatternError("heads are repeated in the layout BSNH only")
     query = _operand(qkv_layout, False, False)
     key, value = _operand(qkv_layout, True, with_kv_repeat), _operand(qkv_layout, False, with_kv_repeat)
-    made = _Unfused(query, key, value, with_bias, with_cast, out_layout)
-    return made.pattern, made.rewrite
+    unfused = _Unfused(query, key, value, with_bias, with_cast, out_layout)
+    return unfused.pattern, unfused.rewrite
 
 
 class _Unfused:
@@ -111,27 +111,27 @@ class _Unfused:
             out = self.swapped = is_op("relax.permute_dims")(self.split)
         self.pattern = out
 
-    def rewrite(self, original: Call, found: Matches) -> Expr:
+    def rewrite(self, original: Call, matches: Matches) -> Expr:
         """One call of the operator, or `original`."""
-        scale = self._scale(found)
-        if scale is None or not self._is_attention(found):
+        scale = self._scale(matches)
+        if scale is None or not self._is_attention(matches):
             return original
-        query, key, value = (self._four_axes(found[operand.tensor]) for operand in self.operands)
+        query, key, value = (self._four_axes(matches[operand.tensor]) for operand in self.operands)
         if query is None or key is None or value is None:
             return original
-        bias = None if self.bias is None else self._bias(found[self.bias], query, key)
+        bias = None if self.bias is None else self._bias(matches[self.bias], query, key)
         if self.bias is not None and bias is None:
             return original
-        made: Expr = attention(query, key, value, bias, scale, span=original.span)
+        replacement: Expr = attention(query, key, value, bias, scale, span=original.span)
         wanted = original.struct_info
         if isinstance(wanted, TensorStructInfo) and wanted.ndim == 3 and wanted.shape is not None:
-            made = reshape(made, wanted.shape, span=original.span)
-        return made if made.struct_info == wanted else original
+            replacement = reshape(replacement, wanted.shape, span=original.span)
+        return replacement if replacement.struct_info == wanted else original
 
-    def _scale(self, found: Matches) -> float | None:
+    def _scale(self, matches: Matches) -> float | None:
         """The factor of the scores; None when it is not one number."""
         for pattern, inverted in ((self.divisor, True), (self.factor, False)):
-            value = found.get(pattern)
+            value = matches.get(pattern)
             if value is None:
                 continue
             if not isinstance(value, Constant) or value.data.size != 1 or value.data.ndim > 3:
@@ -140,36 +140,36 @@ class _Unfused:
             return (1 / number if number else None) if inverted else number
         return 1.0
 
-    def _is_attention(self, found: Matches) -> bool:
+    def _is_attention(self, matches: Matches) -> bool:
         """Whether axes and reshapes are those of attention."""
-        softmax, scores = found[self.softmax], _info(found[self.softmax])
+        softmax, scores = matches[self.softmax], _info(matches[self.softmax])
         last = softmax.attrs["axis"] if isinstance(softmax, Call) and softmax.attrs is not None else None
         if scores is None or scores.ndim != 3 or last not in (-1, 2):
             return False
-        if not all(self._keeps_meaning(operand, found) for operand in self.operands):
+        if not all(self._keeps_meaning(operand, matches) for operand in self.operands):
             return False
-        return self.swapped is None or (_axes(found[self.swapped]) == (0, 2, 1, 3) and self._splits_back(found))
+        return self.swapped is None or (_axes(matches[self.swapped]) == (0, 2, 1, 3) and self._splits_back(matches))
 
-    def _keeps_meaning(self, operand: _Operand, found: Matches) -> bool:
-        if operand.last is not None and _axes(found[operand.last]) not in ((0, 2, 1),):
+    def _keeps_meaning(self, operand: _Operand, matches: Matches) -> bool:
+        if operand.last is not None and _axes(matches[operand.last]) not in ((0, 2, 1),):
             return False
         if operand.repeated is not None:
-            call = found[operand.repeated]
+            call = matches[operand.repeated]
             if not isinstance(call, Call) or call.attrs is None or call.attrs["axis"] not in (2, -2):
                 return False
         if operand.swapped is None or operand.merged is None:
             return True
-        before, after = _info(found[operand.swapped]), _info(found[operand.merged])
-        if _axes(found[operand.swapped]) != (0, 2, 1, 3) or before is None or after is None:
+        before, after = _info(matches[operand.swapped]), _info(matches[operand.merged])
+        if _axes(matches[operand.swapped]) != (0, 2, 1, 3) or before is None or after is None:
             return False
         if before.dims is None or after.dims is None or (before.ndim, after.ndim) != (4, 3):
             return False
         return all(prove_equal(a, b) for a, b in zip(before.dims[2:], after.dims[1:], strict=True))
 
-    def _splits_back(self, found: Matches) -> bool:
+    def _splits_back(self, matches: Matches) -> bool:
         """Whether the result's heads are those of the query."""
         assert self.split is not None
-        split, query = _info(found[self.split]), _info(found[self.operands[0].tensor])
+        split, query = _info(matches[self.split]), _info(matches[self.operands[0].tensor])
         if split is None or query is None or split.dims is None or query.dims is None or split.ndim != 4:
             return False
         heads = query.dims[2] if query.ndim == 4 else None

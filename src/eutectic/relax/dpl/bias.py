@@ -38,8 +38,8 @@ def channel_bias(root: Any, operand: Any) -> Condition:
         operand: Pattern of the other side of the add, after any reshape.
     """
 
-    def check(found: Mapping[Any, Any]) -> Refusal | None:
-        return check_channel_bias(found[root], found[operand])
+    def check(matches: Mapping[Any, Any]) -> Refusal | None:
+        return check_channel_bias(matches[root], matches[operand])
 
     return check
 

@@ -91,9 +91,9 @@ def require_dtypes(allowed: Mapping[str, tuple[str, ...]], backend: str, root: s
             return Refusal("the dtypes of the operands are not known", context.parts["lhs"], "dtype")
         names = ", ".join(allowed)
         if left.dtype != right.dtype or left.dtype not in allowed:
-            found = f"{left.dtype} with {right.dtype}"
-            why = f"{backend} has no kernel for {found}; both are one of {names}"
-            return Refusal(why, context.parts["lhs"], "dtype", names, found)
+            actual = f"{left.dtype} with {right.dtype}"
+            why = f"{backend} has no kernel for {actual}; both are one of {names}"
+            return Refusal(why, context.parts["lhs"], "dtype", names, actual)
         if out not in allowed[left.dtype]:
             wanted = " or ".join(allowed[left.dtype])
             why = f"{backend} has {left.dtype} operands with a result of {wanted}, not {out}"
@@ -108,8 +108,8 @@ def check_matmul_ranks(context: PatternCheckContext) -> Refusal | None:
     for name in ("lhs", "rhs"):
         info = tensor_of(context.parts[name])
         if info is None or info.ndim < 2:
-            found = describe_info(context.parts[name].struct_info)
-            return Refusal(f"the {name} of the matmul is {found}; it needs two axes", context.parts[name], "shape")
+            actual = describe_info(context.parts[name].struct_info)
+            return Refusal(f"the {name} of the matmul is {actual}; it needs two axes", context.parts[name], "shape")
     return None
 
 
@@ -130,11 +130,11 @@ def check_transposed(context: PatternCheckContext) -> Refusal | None:
     assert isinstance(call, Call) and call.attrs is not None
     rank = len(_dims(context, "rhs"))
     axes = call.attrs["axes"]
-    given = tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in axes)
+    order = tuple(reversed(range(rank))) if axes is None else tuple(axis % rank for axis in axes)
     wanted = (*range(rank - 2), rank - 1, rank - 2)
-    if given != wanted:
-        why = f"permute_dims{given} of the right operand is not the transposition {wanted} of its matrices"
-        return Refusal(why, call, "attribute", str(wanted), str(given))
+    if order != wanted:
+        why = f"permute_dims{order} of the right operand is not the transposition {wanted} of its matrices"
+        return Refusal(why, call, "attribute", str(wanted), str(order))
     return None
 
 
@@ -191,8 +191,8 @@ def require_zero_point(context: PatternCheckContext) -> Refusal | None:
     for name in ("scale", "zp"):
         value = context.parts[name]
         if not isinstance(value, Constant) or value.data.ndim != 0:
-            found = describe_info(value.struct_info)
-            return Refusal(f"the {name} is {found}, not one number", value, "shape", "a number", found)
+            actual = describe_info(value.struct_info)
+            return Refusal(f"the {name} is {actual}, not one number", value, "shape", "a number", actual)
     zero = context.parts["zp"]
     assert isinstance(zero, Constant)
     if np.any(zero.data != 0):
@@ -207,8 +207,8 @@ def require_scalars(*names: str) -> Condition:
         for name in names:
             info = tensor_of(context.parts[name])
             if info is None or any(as_int(size) != 1 for size in info.dims or ()):
-                found = describe_info(context.parts[name].struct_info)
-                return Refusal(f"{name} is {found}, not one number", context.parts[name], "shape", "a number", found)
+                actual = describe_info(context.parts[name].struct_info)
+                return Refusal(f"{name} is {actual}, not one number", context.parts[name], "shape", "a number", actual)
         return None
 
     return check
@@ -231,15 +231,15 @@ def check_residual(context: PatternCheckContext) -> Refusal | None:
     same = info.ndim == out.ndim and all(prove_equal(a, b) for a, b in zip(info.dims, out.dims, strict=True))
     row = bool(info.dims) and prove_equal(info.dims[-1], out.dims[-1])
     if not same and not (row and info.ndim <= out.ndim and all(as_int(size) == 1 for size in info.dims[:-1])):
-        found, wanted = describe_info(info), describe_info(out)
-        why = f"the residual {found} is neither of the shape of {wanted} nor one value per channel"
-        return Refusal(why, residual, "shape", wanted, found)
+        actual, wanted = describe_info(info), describe_info(out)
+        why = f"the residual {actual} is neither of the shape of {wanted} nor one value per channel"
+        return Refusal(why, residual, "shape", wanted, actual)
     return None
 
 
 def depends_on(value: Expr, source: Expr, context: PatternCheckContext) -> bool:
     """Whether `value` is made from `source`, through bindings of any block of the function."""
-    bound = {var: made for made, var in context.value_to_bound_var.items()}
+    bound = {var: expr for expr, var in context.value_to_bound_var.items()}
     if isinstance(source, Var):
         source = bound.get(source, source)
     seen: set[Var] = set()

@@ -66,9 +66,9 @@ def match_dataflow_block(
         return var in bound and not isinstance(var, DataflowVar)
 
     if start_hint is not None:
-        for found in match_bindings(context, block.bindings, read_outside):
-            if start_hint in found.values():
-                return found
+        for matches in match_bindings(context, block.bindings, read_outside):
+            if start_hint in matches.values():
+                return matches
         if must_include_hint:
             return None
     return next(match_bindings(context, block.bindings, read_outside), None)
@@ -180,16 +180,16 @@ def _is_argument(edge: Edge) -> bool:
 
 def _parts(pattern: DFPattern) -> list[DFPattern]:
     """A pattern and everything below it, each once."""
-    found: dict[DFPattern, None] = {}
+    parts: dict[DFPattern, None] = {}
     todo = [pattern]
     while todo:
         item = todo.pop()
-        if item in found:
+        if item in parts:
             continue
-        found[item] = None
+        parts[item] = None
         for value in vars(item).values():
             todo.extend(p for p in (value if isinstance(value, tuple) else (value,)) if isinstance(p, DFPattern))
-    return list(found)
+    return list(parts)
 
 
 @deep
@@ -279,31 +279,31 @@ class _Uses:
         value = binding.value
         match value:
             case Call():
-                given = list(value.args)
+                direct = list(value.args)
                 skip = has_trait(value, "calls")
-                flat = list(_fields(given[1:] if skip else given))
+                flat = list(_fields(direct[1:] if skip else direct))
             case Tuple():
-                given, flat = list(value.fields), list(_fields(value.fields))
+                direct, flat = list(value.fields), list(_fields(value.fields))
             case TupleGetItem():
-                given = [value.tuple_value]
-                flat = list(_fields(given))
+                direct = [value.tuple_value]
+                flat = list(_fields(direct))
             case Var():
-                given = flat = [value]
+                direct = flat = [value]
             case _:
-                given, flat = [], list(used_vars(value))
-        return [self._root(item) for item in given], [self._root(item) for item in flat]
+                direct, flat = [], list(used_vars(value))
+        return [self._root(item) for item in direct], [self._root(item) for item in flat]
 
     def operands(self, var: Any) -> list[Any]:
         """Everything that the value of a variable reads, each once; the callee too when it is a variable."""
-        given, flat = self._slots.get(var, ([], []))
+        direct, flat = self._slots.get(var, ([], []))
         value = self.values.get(var)
         callee = [self._root(value.op)] if isinstance(value, Call) and isinstance(value.op, Var) else []
-        return list({id(item): item for item in (*given, *flat, *callee)}.values())
+        return list({id(item): item for item in (*direct, *flat, *callee)}.values())
 
     def at(self, var: Any, index: int) -> list[Any]:
         """Operands that may be called the one at `index`."""
-        found = [side[index] for side in self._slots.get(var, ([], [])) if 0 <= index < len(side)]
-        return list({id(item): item for item in found}.values())
+        candidates = [side[index] for side in self._slots.get(var, ([], [])) if 0 <= index < len(side)]
+        return list({id(item): item for item in candidates}.values())
 
     def is_read_by(self, producer: Any, consumer: Any, index: int, only_use: bool) -> bool:
         """Whether an edge holds between two values."""
@@ -406,7 +406,7 @@ class Search:
 
     def _value(self, pattern: DFPattern) -> Any:
         group = self.plan.group_of.get(pattern)
-        return self.state.found.get(pattern) if group is None else self.placed.get(group)
+        return self.state.matches.get(pattern) if group is None else self.placed.get(group)
 
 
 def _same_shape(a: Any, b: Any) -> bool:

@@ -66,7 +66,7 @@ def match_expr(
     """
     state = Matcher(var2val or {})
     for _ in state.solve(pattern, expr):
-        return dict(state.found)
+        return dict(state.matches)
     return None
 
 
@@ -158,14 +158,14 @@ class Matcher:
     """State of one match.
 
     Attributes:
-        found: Matched value per pattern; a value bound to a variable is recorded, not the variable.
+        matches: Matched value per pattern; a value bound to a variable is recorded, not the variable.
         furthest: The nearest miss so far, for remarks.
         refusals: What conditions said against matches that fit otherwise.
     """
 
     def __init__(self, var2val: Mapping[Any, Expr]) -> None:
         self.var2val = var2val
-        self.found: dict[DFPattern, Expr] = {}
+        self.matches: dict[DFPattern, Expr] = {}
         self.furthest: Miss | None = None
         self.refusals: list[Refusal] = []
 
@@ -179,11 +179,11 @@ class Matcher:
         """Yield once per way in which `expr` matches."""
         keep = isinstance(pattern, (VarPattern, StructInfoPattern, DataTypePattern, ShapePattern))
         subject = expr if keep else self.value(expr)
-        if pattern in self.found:
-            if self.found[pattern] is subject:
+        if pattern in self.matches:
+            if self.matches[pattern] is subject:
                 yield
             else:
-                self.miss(pattern, subject, expr, other=self.found[pattern])
+                self.miss(pattern, subject, expr, other=self.matches[pattern])
             return
         handler = _HANDLERS.get(type(pattern))
         if handler is None:
@@ -191,9 +191,9 @@ class Matcher:
         matched = False
         for _ in handler(self, pattern, subject):
             matched = True
-            self.found[pattern] = subject
+            self.matches[pattern] = subject
             yield
-            del self.found[pattern]
+            del self.matches[pattern]
         if not matched:
             self.miss(pattern, subject, expr)
 
@@ -203,9 +203,9 @@ class Matcher:
         """Remember a failure if nothing came further; operators are left to the call they belong to."""
         if isinstance(value, Op):
             return
-        progress = (len(self.found), isinstance(value, Call))
+        progress = (len(self.matches), isinstance(value, Call))
         if self.furthest is None or progress > self.furthest.progress:
-            calls = sum(isinstance(matched, Op) for matched in self.found.values())
+            calls = sum(isinstance(matched, Op) for matched in self.matches.values())
             self.furthest = Miss(progress, calls, pattern, value, expr, refusal, other)
 
     def solve_all(self, patterns: Sequence[DFPattern], exprs: Sequence[Any]) -> Solutions:
@@ -283,24 +283,24 @@ def _shape_literal(pattern: PrimArrPattern, expr: Any) -> bool:
     return isinstance(expr, ShapeExpr) and _same_sizes(pattern.shape, expr.values)
 
 
-def _same_sizes(wanted: Sequence[Any], given: Sequence[Any] | None) -> bool:
-    if given is None or len(wanted) != len(given):
+def _same_sizes(wanted: Sequence[Any], actual: Sequence[Any] | None) -> bool:
+    if actual is None or len(wanted) != len(actual):
         return False
-    return all(prove_equal(as_prim(a), as_prim(b)) for a, b in zip(wanted, given, strict=True))
+    return all(prove_equal(as_prim(a), as_prim(b)) for a, b in zip(wanted, actual, strict=True))
 
 
 @_handles(CallPattern)
 def _call(state: Matcher, pattern: CallPattern, expr: Any) -> Solutions:
     if not isinstance(expr, Call):
         return
-    wanted, given = len(pattern.args), len(expr.args)
-    fits = wanted == given or (wanted < given and pattern.varg_default_wildcard)
+    wanted, actual = len(pattern.args), len(expr.args)
+    fits = wanted == actual or (wanted < actual and pattern.varg_default_wildcard)
     for _ in state.solve(pattern.op, expr.op):
         if not fits:
             state.miss(pattern, expr, expr)
             continue
         yield from state.solve_all(pattern.args, expr.args[:wanted])
-        if wanted == given == 2 and has_trait(expr, "commutative"):
+        if wanted == actual == 2 and has_trait(expr, "commutative"):
             yield from state.solve_all(pattern.args, (expr.args[1], expr.args[0]))
 
 
@@ -310,7 +310,7 @@ def _function(state: Matcher, pattern: FunctionPattern, expr: Any) -> Solutions:
         return
     values = {b.var: b.value for block in expr.body.blocks for b in block.bindings}
     inner = Matcher({**state.var2val, **values})
-    inner.found = state.found
+    inner.matches = state.matches
     for _ in inner.solve_all(pattern.params, expr.params):
         yield from inner.solve(pattern.body, expr.body.body)
 
@@ -358,9 +358,9 @@ def _and(state: Matcher, pattern: AndPattern, expr: Any) -> Solutions:
 
 @_handles(NotPattern)
 def _not(state: Matcher, pattern: NotPattern, expr: Any) -> Solutions:
-    before = dict(state.found)
+    before = dict(state.matches)
     for _ in state.solve(pattern.reject, expr):
-        state.found = before
+        state.matches = before
         return
     yield
 
@@ -395,7 +395,7 @@ def _attr(state: Matcher, pattern: AttrPattern, expr: Any) -> Solutions:
 @_handles(WherePattern)
 def _where(state: Matcher, pattern: WherePattern, expr: Any) -> Solutions:
     for _ in state.solve(pattern.pattern, expr):
-        refusal = pattern.condition(state.found)
+        refusal = pattern.condition(state.matches)
         if refusal is None:
             yield
         else:
@@ -405,8 +405,8 @@ def _where(state: Matcher, pattern: WherePattern, expr: Any) -> Solutions:
 
 
 def _has_attr(expr: Any, key: str, wanted: Any) -> bool:
-    found = attr_of(expr, key)
-    return found is not ABSENT and bool(plain_attr(found) == plain_attr(wanted))
+    value = attr_of(expr, key)
+    return value is not ABSENT and bool(plain_attr(value) == plain_attr(wanted))
 
 
 @deep

@@ -58,17 +58,17 @@ def describe_miss(miss: Miss, val2var: Mapping[Expr, Var]) -> Refusal:
     """
     name = value_name(miss.expr, val2var)
     if miss.refusal is not None:
-        given = miss.refusal
-        constraint = "condition" if given.constraint == "check" else given.constraint
-        variables = given.variables or (name,)
-        return Refusal(given.why, miss.value, constraint, given.expected, given.found, variables, given.readers)
+        refusal = miss.refusal
+        constraint = "condition" if refusal.constraint == "check" else refusal.constraint
+        variables = refusal.variables or (name,)
+        return Refusal(refusal.why, miss.value, constraint, refusal.expected, refusal.found, variables, refusal.readers)
     if miss.other is not None:
-        constraint, expected, found = "same value", value_name(miss.other, val2var), name
+        constraint, expected, actual = "same value", value_name(miss.other, val2var), name
     else:
-        constraint, expected, found = _WORDS.get(type(miss.pattern), _other)(miss.pattern, miss.value)
+        constraint, expected, actual = _WORDS.get(type(miss.pattern), _other)(miss.pattern, miss.value)
     part = f" ({miss.pattern.name} of the pattern)" if miss.pattern.name else ""
-    why = f"{name}{part}: expected {expected}, found {found}"
-    return Refusal(why, miss.value, constraint, expected, found, (name,))
+    why = f"{name}{part}: expected {expected}, found {actual}"
+    return Refusal(why, miss.value, constraint, expected, actual, (name,))
 
 
 def value_name(expr: Any, val2var: Mapping[Expr, Var]) -> str:
@@ -127,8 +127,8 @@ def _callee(pattern: DFPattern) -> str:
 def _call(pattern: Any, value: Any) -> Words:
     assert isinstance(pattern, CallPattern)
     if isinstance(value, Call):
-        callee, given = pattern.op, value.op
-        same = not isinstance(callee, ExprPattern) or callee.expr is given
+        callee, actual = pattern.op, value.op
+        same = not isinstance(callee, ExprPattern) or callee.expr is actual
         count = len(pattern.args)
         if same and (count > len(value.args) or (count < len(value.args) and not pattern.varg_default_wildcard)):
             least = "at least " if pattern.varg_default_wildcard else ""
@@ -155,8 +155,8 @@ def _function(pattern: Any, value: Any) -> Words:
 
 def _dtype(pattern: Any, value: Any) -> Words:
     info = getattr(value, "struct_info", None)
-    found = (info.dtype or "an unknown dtype") if isinstance(info, TensorStructInfo) else value_kind(value)
-    return "dtype", pattern.dtype, found
+    actual = (info.dtype or "an unknown dtype") if isinstance(info, TensorStructInfo) else value_kind(value)
+    return "dtype", pattern.dtype, actual
 
 
 def _sizes(pattern: Any, value: Any) -> Words:
@@ -166,8 +166,8 @@ def _sizes(pattern: Any, value: Any) -> Words:
     info = getattr(value, "struct_info", None)
     if not isinstance(info, TensorStructInfo):
         return "shape", wanted, value_kind(value)
-    found = "an unknown shape" if info.dims is None else f"({', '.join(map(describe_size, info.dims))})"
-    return "shape", wanted, found
+    actual = "an unknown shape" if info.dims is None else f"({', '.join(map(describe_size, info.dims))})"
+    return "shape", wanted, actual
 
 
 def _size(size: Any) -> str:
@@ -180,11 +180,11 @@ def _struct_info(pattern: Any, value: Any) -> Words:
 
 def _attributes(pattern: Any, value: Any) -> Words:
     for key, wanted in pattern.attrs.items():
-        found = attr_of(value, key)
-        if found is ABSENT:
+        actual = attr_of(value, key)
+        if actual is ABSENT:
             return "attribute", f"{key}={plain_attr(wanted)!r}", f"no attribute {key}"
-        if plain_attr(found) != plain_attr(wanted):
-            return "attribute", f"{key}={plain_attr(wanted)!r}", f"{key}={plain_attr(found)!r}"
+        if plain_attr(actual) != plain_attr(wanted):
+            return "attribute", f"{key}={plain_attr(wanted)!r}", f"{key}={plain_attr(actual)!r}"
     return _other(pattern, value)
 
 

@@ -343,9 +343,9 @@ def propose_matches(run: Run, pattern: DFPattern, rewriter: CallRewriter, also: 
         if not isinstance(binding, VarBinding):
             continue
         if not isinstance(binding.value, Var):  # another name of a value is not a value of its own
-            found = match_expr(pattern, binding.value, values)
-            if found is not None:
-                fresh = rewriter(binding.value, {**found, **dict.fromkeys(also, binding.value)})
+            matches = match_expr(pattern, binding.value, values)
+            if matches is not None:
+                fresh = rewriter(binding.value, {**matches, **dict.fromkeys(also, binding.value)})
                 if run.accept({binding.var: fresh}):
                     continue
         values[binding.var] = binding.value
@@ -368,11 +368,11 @@ def _propose_tuples(run: Run, pattern: TuplePattern, rewriter: CallRewriter, als
     for chosen in product(*candidates):
         if len(set(chosen)) < len(chosen) or any(var in run.replaced for var in chosen):
             continue
-        found = _match_fields(pattern, chosen, values)
-        if found is None or any(run.reaches(var, set(chosen)) for var in chosen):
+        matches = _match_fields(pattern, chosen, values)
+        if matches is None or any(run.reaches(var, set(chosen)) for var in chosen):
             continue
         whole = Tuple(chosen)
-        fresh = rewriter(whole, {**found, **dict.fromkeys((pattern, *also), whole)})
+        fresh = rewriter(whole, {**matches, **dict.fromkeys((pattern, *also), whole)})
         if fresh is not whole and run.accept(dict(zip(chosen, _parts_of(fresh, chosen), strict=True)), may_refuse=True):
             for var in chosen:
                 values.pop(var, None)
@@ -381,7 +381,7 @@ def _propose_tuples(run: Run, pattern: TuplePattern, rewriter: CallRewriter, als
 def _match_fields(pattern: TuplePattern, chosen: Sequence[Var], values: Mapping[Any, Expr]) -> Matches | None:
     state = Matcher(values)
     for _ in state.solve_all(pattern.fields, chosen):
-        return dict(state.found)
+        return dict(state.matches)
     return None
 
 
@@ -390,9 +390,9 @@ def _parts_of(value: Any, chosen: Sequence[Var]) -> list[Any]:
     info = getattr(value, "struct_info", None)
     count = len(value) if isinstance(value, Tuple) else len(info.fields) if isinstance(info, TupleStructInfo) else None
     if not isinstance(value, Expr) or (count is None and info is not None) or count not in (None, len(chosen)):
-        given = describe_info(info) if isinstance(value, Expr) else "None" if value is None else type(value).__name__
+        returned = describe_info(info) if isinstance(value, Expr) else "None" if value is None else type(value).__name__
         raise PatternError(
-            f"the rewriter returned {given} for {len(chosen)} bindings ({', '.join(v.name_hint for v in chosen)})",
+            f"the rewriter returned {returned} for {len(chosen)} bindings ({', '.join(v.name_hint for v in chosen)})",
             help=f"return a tuple of {len(chosen)} values",
         )
     if isinstance(value, Tuple):

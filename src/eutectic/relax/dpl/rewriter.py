@@ -238,14 +238,14 @@ class _ModuleRewriter(ExprPatternRewriter):
             raise TypeError(f"from_module takes an IRModule, got {type(source).__name__}")
         pattern, replacement = _graph_function(source, "pattern"), _graph_function(source, "replacement")
         _check_signatures(pattern, replacement)
-        made = _FunctionPattern(pattern)
-        _check_params_matched(made, pattern, replacement)
+        function_pattern = _FunctionPattern(pattern)
+        _check_params_matched(function_pattern, pattern, replacement)
         self.source = source
 
         def instantiate(_: Expr, matches: Matches) -> Expr:
-            return _instantiate(replacement, [matches.get(param) for param in made.params])
+            return _instantiate(replacement, [matches.get(param) for param in function_pattern.params])
 
-        super().__init__(made.root, instantiate)
+        super().__init__(function_pattern.root, instantiate)
 
     def subroutines(self) -> Mapping[GlobalVar, BaseFunc]:
         """The other functions of the module."""
@@ -282,15 +282,15 @@ class _ModuleRewriter(ExprPatternRewriter):
 def _reachable(roots: Any, subroutines: Mapping[GlobalVar, BaseFunc]) -> list[GlobalVar]:
     """Subroutines that functions call, directly or through others, in order of discovery."""
     by_name = {gv.name_hint: gv for gv in subroutines}
-    found: dict[GlobalVar, None] = {}
+    reached: dict[GlobalVar, None] = {}
     todo = list(roots) if subroutines else []
     while todo:
         for item in post_order(todo.pop(0)):
             gv = by_name.get(item.name_hint) if isinstance(item, GlobalVar) else None
-            if gv is not None and gv not in found:
-                found[gv] = None
+            if gv is not None and gv not in reached:
+                reached[gv] = None
                 todo.append(subroutines[gv])
-    return list(found)
+    return list(reached)
 
 
 # ---- functions as patterns
@@ -332,10 +332,10 @@ def _check_signatures(pattern: Function, replacement: Function) -> None:
         (f"parameter {a.name_hint}", a.struct_info, b.struct_info)
         for a, b in zip(pattern.params, replacement.params, strict=True)
     ]
-    for what, wanted, given in (*pairs, ("the result", pattern.ret_struct_info, replacement.ret_struct_info)):
-        if wanted is None or given is None or substitute_info(given, sizes) != wanted:
+    for what, wanted, actual in (*pairs, ("the result", pattern.ret_struct_info, replacement.ret_struct_info)):
+        if wanted is None or actual is None or substitute_info(actual, sizes) != wanted:
             raise PatternError(
-                f"{what} of pattern is {describe_info(wanted)}, of replacement {describe_info(given)}",
+                f"{what} of pattern is {describe_info(wanted)}, of replacement {describe_info(actual)}",
                 help="give both functions the same signature",
             )
 
@@ -361,10 +361,10 @@ class _FunctionPattern:
         for param in self.function.params:
             info = param.struct_info
             assert info is not None  # parameters have one
-            self._patterns[param] = made = wildcard().has_struct_info(erase_to_well_defined(info, ()))
-            self.params.append(made)
+            self._patterns[param] = param_pattern = wildcard().has_struct_info(erase_to_well_defined(info, ()))
+            self.params.append(param_pattern)
             if free_symbolic_vars(info):
-                self._sized.append((made, info))
+                self._sized.append((param_pattern, info))
         for block in self.function.body.blocks:
             for binding in block.bindings:
                 self._patterns[binding.var] = self.pattern_of(binding.value)
@@ -386,20 +386,20 @@ class _FunctionPattern:
             case TupleGetItem():
                 return TupleGetItemPattern(self.pattern_of(expr.tuple_value), expr.index)
             case ShapeExpr() | PrimValue() if free_symbolic_vars(expr):
-                made = wildcard()
+                placeholder = wildcard()
                 assert expr.struct_info is not None  # literals have one
-                self._sized.append((made, expr.struct_info))
-                return made
+                self._sized.append((placeholder, expr.struct_info))
+                return placeholder
             case _:
                 return ExprPattern(expr)
 
     def _call(self, call: Call) -> DFPattern:
         callee = self.pattern_of(call.op)
-        made = CallPattern(callee, [self.pattern_of(arg) for arg in call.args], add_constraint=False)
+        call_pattern = CallPattern(callee, [self.pattern_of(arg) for arg in call.args], add_constraint=False)
         if call.sinfo_args:
-            self._typed.append((made, call.sinfo_args))
+            self._typed.append((call_pattern, call.sinfo_args))
         attrs = dict(call.attrs.items()) if call.attrs is not None else {}
-        return made.has_attr(attrs) if attrs else made
+        return call_pattern.has_attr(attrs) if attrs else call_pattern
 
     def _with_conditions(self, root: DFPattern) -> DFPattern:
         """`root` with the conditions on sizes, which need all values; on the last field of a tuple."""
@@ -409,25 +409,25 @@ class _FunctionPattern:
             return TuplePattern([*root.fields[:-1], root.fields[-1].where(self._fits)])
         return root.where(self._fits)
 
-    def _fits(self, found: Mapping[Any, Any]) -> Refusal | None:
+    def _fits(self, matches: Mapping[Any, Any]) -> Refusal | None:
         """Whether one choice of symbolic sizes explains all types."""
         sizes: dict[ScalarVar, PrimExpr] = {}
-        seen = [(found[pattern], info) for pattern, info in self._sized if pattern in found]
+        seen = [(matches[pattern], info) for pattern, info in self._sized if pattern in matches]
         for value, info in seen:
             if value.struct_info is not None:
                 bind_sizes(info, value.struct_info, sizes)
         for value, info in seen:
-            wanted, given = substitute_info(info, sizes), value.struct_info
-            if given is None or struct_info_base_check(wanted, given) is not BaseCheckResult.PASS:
-                return Refusal(f"{describe_info(given)} is not a {describe_info(wanted)}", value)
+            wanted, actual = substitute_info(info, sizes), value.struct_info
+            if actual is None or struct_info_base_check(wanted, actual) is not BaseCheckResult.PASS:
+                return Refusal(f"{describe_info(actual)} is not a {describe_info(wanted)}", value)
         for pattern, infos in self._typed:
-            value = found[pattern]
+            value = matches[pattern]
             if tuple(substitute_info(info, sizes) for info in infos) != value.sinfo_args:
                 return Refusal("the call is declared with another result", value)
         return None
 
 
-def _check_params_matched(made: _FunctionPattern, pattern: Function, replacement: Function) -> None:
+def _check_params_matched(function_pattern: _FunctionPattern, pattern: Function, replacement: Function) -> None:
     """Refuse a replacement that needs a value which the pattern does not find."""
     matched, needed = set(used_vars(pattern.body)), set(used_vars(replacement.body))
     for left, right in zip(pattern.params, replacement.params, strict=True):

@@ -37,8 +37,8 @@ def places_of(
         for j, arg in enumerate(value.args if isinstance(value, Call) else ()):
             places.setdefault(arg, (i, j))
     places.update({value: (i,) for i, value in enumerate(members.values())})
-    found = {name: places.get(part) or places.get(var_of.get(part, part)) for name, part in named.items()}
-    return {name: place for name, place in found.items() if place is not None}
+    located = {name: places.get(part) or places.get(var_of.get(part, part)) for name, part in named.items()}
+    return {name: place for name, place in located.items() if place is not None}
 
 
 def roles_of(composite: Function) -> dict[str, Expr]:
@@ -60,10 +60,10 @@ def part_of(composite: Function, role: str) -> Expr:
     Raises:
         PatternError: the pattern named none so.
     """
-    found = roles_of(composite)
-    if role not in found:
+    roles = roles_of(composite)
+    if role not in roles:
         raise PatternError(
             f"composite {composite.attr('Composite')} has no part called {role!r}",
-            help=did_you_mean(role, found) or f"it has {', '.join(found) or 'no roles'}",
+            help=did_you_mean(role, roles) or f"it has {', '.join(roles) or 'no roles'}",
         )
-    return found[role]
+    return roles[role]

@@ -47,19 +47,19 @@ class _Reads:
 
     def of_value(self, value: Expr) -> list[Var]:
         """Variables that a value needs."""
-        found = dict.fromkeys(var for var in used_vars(value) if var in self.position)
+        needed = dict.fromkeys(var for var in used_vars(value) if var in self.position)
         if self._caster:
             sizes = free_symbolic_vars(value)
-            found.update(dict.fromkeys(self._caster[id(s)] for s in sizes if id(s) in self._caster))
-        return list(found)
+            needed.update(dict.fromkeys(self._caster[id(s)] for s in sizes if id(s) in self._caster))
+        return list(needed)
 
     def of(self, binding: Binding) -> list[Var]:
         """Variables that a binding needs."""
-        found = dict.fromkeys(self.of_value(binding.value))
+        needed = dict.fromkeys(self.of_value(binding.value))
         if isinstance(binding, MatchCast) and self._caster:
             sizes = free_symbolic_vars(binding.struct_info)
-            found.update(dict.fromkeys(self._caster[id(s)] for s in sizes if id(s) in self._caster))
-        return [var for var in found if var is not binding.var]
+            needed.update(dict.fromkeys(self._caster[id(s)] for s in sizes if id(s) in self._caster))
+        return [var for var in needed if var is not binding.var]
 
 
 def _in_order(bindings: Sequence[Binding]) -> Sequence[Binding]:
@@ -263,12 +263,12 @@ def _with_parts(item: Any, done: Mapping[int, Expr], span: Any) -> Expr:
 
 def _check_type(binding: Binding, value: Expr) -> None:
     """Refuse a value that is not one of its variable's type."""
-    wanted, given = binding.var.struct_info, value.struct_info
-    if wanted is None or given is None or struct_info_base_check(wanted, given) is BaseCheckResult.PASS:
+    wanted, actual = binding.var.struct_info, value.struct_info
+    if wanted is None or actual is None or struct_info_base_check(wanted, actual) is BaseCheckResult.PASS:
         return
     span = binding.value.span or binding.var.span
     raise PatternError(
-        f"the replacement of {binding.var.name_hint} has type {describe_info(given)}, "
+        f"the replacement of {binding.var.name_hint} has type {describe_info(actual)}, "
         f"which cannot stand for {describe_info(wanted)}",
         at=span.excerpt() if span else None,
         help="return a value of the same shape and dtype, or leave this match alone",

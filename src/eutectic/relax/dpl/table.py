@@ -75,9 +75,9 @@ class FusionPattern:
         if not isinstance(self.annotation_patterns, Mapping):
             kind = type(self.annotation_patterns).__name__
             raise PatternError(f"fusion pattern {self.name}: annotation patterns are a dict by name, got a {kind}")
-        for what, given in (("check", self.check), ("attrs_getter", self.attrs_getter)):
-            if given is not None and not callable(given):
-                raise PatternError(f"fusion pattern {self.name}: {what} must be a function, got {given!r}")
+        for what, hook in (("check", self.check), ("attrs_getter", self.attrs_getter)):
+            if hook is not None and not callable(hook):
+                raise PatternError(f"fusion pattern {self.name}: {what} must be a function, got {hook!r}")
 
     @property
     def codegen(self) -> str:
@@ -148,9 +148,9 @@ def register_patterns(entries: Iterable[FusionPattern | tuple[Any, ...]]) -> Non
     for entry in entries:
         if not isinstance(entry, (FusionPattern, tuple)):
             raise TypeError(f"cannot register a {type(entry).__name__} as a pattern")
-        made = as_fusion_pattern(entry)
-        _load_sources(made.name)  # what is built in comes before it, whoever asks first
-        _REGISTRY.append(made)
+        pattern = as_fusion_pattern(entry)
+        _load_sources(pattern.name)  # what is built in comes before it, whoever asks first
+        _REGISTRY.append(pattern)
 
 
 def get_patterns_with_prefix(prefix: str) -> list[FusionPattern]:
@@ -171,7 +171,7 @@ def require_pattern(name: str) -> FusionPattern:
     Raises:
         PatternError: there is none.
     """
-    found = get_pattern(name)
-    if found is None:
+    pattern = get_pattern(name)
+    if pattern is None:
         raise PatternError(f"no pattern is called {name!r}", help=did_you_mean(name, (p.name for p in _REGISTRY)))
-    return found
+    return pattern

@@ -105,8 +105,8 @@ def _binary(
         return builder.call_te(program, *map(embedded, c.args), primfunc_name_hint=name)
 
     def program(a: Any, b: Any) -> Tensor:
-        found = getattr(topi, name)(a, b)
-        return found if isinstance(found, Tensor) else topi.full((), found.dtype, found)
+        value = getattr(topi, name)(a, b)
+        return value if isinstance(value, Tensor) else topi.full((), value.dtype, value)
 
     constructor.__name__ = constructor.__qualname__ = name
     constructor.__doc__ = f"""{summary}

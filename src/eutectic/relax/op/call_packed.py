@@ -86,12 +86,12 @@ def call_tir_inplace(
     Reference: TVM relax.call_tir_inplace.
     """
     attrs = CallTIRInplaceAttrs(ints_of(inplace_indices, "inplace_indices"))
-    made = _call(_call_tir_inplace.op, gvar, args, out_sinfo, tir_vars=tir_vars, attrs=attrs, span=span)
-    inputs = made.args[1]
+    inplace_call = _call(_call_tir_inplace.op, gvar, args, out_sinfo, tir_vars=tir_vars, attrs=attrs, span=span)
+    inputs = inplace_call.args[1]
     count = len(inputs) if isinstance(inputs, Tuple) else None
     if count is not None and any(not -1 <= index < count for index in attrs.inplace_indices):
-        refuse(made, f"call_tir_inplace with indices {list(attrs.inplace_indices)} for {count} arguments")
-    return made
+        refuse(inplace_call, f"call_tir_inplace with indices {list(attrs.inplace_indices)} for {count} arguments")
+    return inplace_call
 
 
 def call_dps_packed(
@@ -164,8 +164,8 @@ def _call(
     attrs: Attrs | None = None,
     span: Any = None,
 ) -> Call:
-    given = convert(args)
-    inputs = given if isinstance(given, Tuple) else Tuple((given,))
+    argument = convert(args)
+    inputs = argument if isinstance(argument, Tuple) else Tuple((argument,))
     out = _stated(out_sinfo)
     sizes = () if tir_vars is None else (tir_vars if isinstance(tir_vars, Expr) else ShapeExpr(tuple(tir_vars)),)
     return Call(op, (func, inputs, *sizes), attrs, (out,), span, struct_info=out)

@@ -202,8 +202,8 @@ def strided_slice(
 
     Reference: TVM relax.strided_slice; Python's slices.
     """
-    given = [_scalars(axes), _scalars(begin), _scalars(end), *([] if strides is None else [_scalars(strides)])]
-    return call(_slice, x, *given, attrs=StridedSliceAttrs(bool(assume_inbound)), span=span)
+    arguments = [_scalars(axes), _scalars(begin), _scalars(end), *([] if strides is None else [_scalars(strides)])]
+    return call(_slice, x, *arguments, attrs=StridedSliceAttrs(bool(assume_inbound)), span=span)
 
 
 def _scalars(values: Any) -> Expr:
@@ -217,10 +217,10 @@ def _values(c: Call, place: int, name: str) -> list[PrimExpr] | None:
     arg = c.args[place]
     if not isinstance(arg, Tuple):
         return None
-    found = [item.value for item in arg.fields if isinstance(item, PrimValue)]
-    if len(found) != len(arg.fields):
+    scalars = [item.value for item in arg.fields if isinstance(item, PrimValue)]
+    if len(scalars) != len(arg.fields):
         refuse(c, f"{name} of strided_slice must be integers or scalars")
-    return found
+    return scalars
 
 
 @_slice.infer
@@ -306,8 +306,8 @@ def _legalize_slice(builder: Builder, c: Call) -> Expr:
     places = axes_of(c, [axis.value for axis in axes if isinstance(axis, IntImm)], info.ndim)
     sizes = [static(info.dims[axis]) for axis in places]
     if not any(static(value) is None for value in (*begin, *end)) and None not in sizes:
-        given = ([static(value) for value in values] for values in (begin, end, strides or ()))
-        return builder.call_te(topi.strided_slice, c.args[0], *given, places, primfunc_name_hint="strided_slice")
+        bounds = ([static(value) for value in values] for values in (begin, end, strides or ()))
+        return builder.call_te(topi.strided_slice, c.args[0], *bounds, places, primfunc_name_hint="strided_slice")
     inbound = attrs_of(c, StridedSliceAttrs).assume_inbound
     firsts = [first if inbound else _clipped(info.dims[axis], first) for axis, first in zip(places, begin, strict=True)]
     args = (c.args[0], places, firsts, steps, result_shape(c))

@@ -35,8 +35,8 @@ def lower(
 
     @definition.legalize
     def _legalize(builder: Builder, c: Call) -> Expr:
-        given = options(c.attrs) if options is not None else {}
-        return builder.call_te(function, *c.args, primfunc_name_hint=name, **given)
+        keywords = options(c.attrs) if options is not None else {}
+        return builder.call_te(function, *c.args, primfunc_name_hint=name, **keywords)
 
 
 def embedded(arg: Expr) -> Any:

@@ -110,13 +110,13 @@ def permute_dims(x: Expr, axes: Sequence[int] | None = None, *, span: Any = None
 @_permute_dims.infer
 def _infer_permute_dims(c: Call) -> TensorStructInfo:
     (info,) = tensor_args(c)
-    given = attrs_of(c, PermuteDimsAttrs).axes
-    ndim = info.ndim if info.ndim >= 0 or given is None else len(given)
+    axes = attrs_of(c, PermuteDimsAttrs).axes
+    ndim = info.ndim if info.ndim >= 0 or axes is None else len(axes)
     if ndim < 0:
         return tensor_info(None, info.dtype)
-    if given is not None and len(given) != ndim:
-        refuse(c, f"permute_dims got {len(given)} axes for a tensor with {ndim}", help="name every axis once")
-    order = tuple(reversed(range(ndim))) if given is None else axes_of(c, given, ndim)
+    if axes is not None and len(axes) != ndim:
+        refuse(c, f"permute_dims got {len(axes)} axes for a tensor with {ndim}", help="name every axis once")
+    order = tuple(reversed(range(ndim))) if axes is None else axes_of(c, axes, ndim)
     return tensor_info(None if info.dims is None else [info.dims[axis] for axis in order], info.dtype, ndim)
 
 
@@ -199,23 +199,23 @@ def _fields(c: Call) -> list[TensorStructInfo]:
     info = c.args[0].struct_info
     if not isinstance(info, TupleStructInfo):
         refuse(c, f"argument 0 of {short_name(c)} must be a tuple of tensors")
-    found = [item for item in info.fields if isinstance(item, TensorStructInfo)]
-    if len(found) != len(info.fields) or not found:
+    infos = [item for item in info.fields if isinstance(item, TensorStructInfo)]
+    if len(infos) != len(info.fields) or not infos:
         refuse(c, f"{short_name(c)} needs at least one tensor, and only tensors")
-    if len({item.dtype for item in found if item.dtype}) > 1:
+    if len({item.dtype for item in infos if item.dtype}) > 1:
         refuse(
             c,
-            f"{short_name(c)} of different dtypes: {', '.join(item.dtype for item in found)}",
+            f"{short_name(c)} of different dtypes: {', '.join(item.dtype for item in infos)}",
             help="cast with astype so that all dtypes agree",
         )
-    if len({item.ndim for item in found if item.ndim >= 0}) > 1:
+    if len({item.ndim for item in infos if item.ndim >= 0}) > 1:
         refuse(
             c,
             f"{short_name(c)} of tensors with different numbers of axes: "
-            f"{' and '.join(dims_text(item.dims) for item in found)}",
+            f"{' and '.join(dims_text(item.dims) for item in infos)}",
             help="add axes with expand_dims",
         )
-    return found
+    return infos
 
 
 def _one_dtype(infos: Sequence[TensorStructInfo]) -> str:
@@ -258,15 +258,15 @@ def concat(tensors: Expr | Sequence[Expr], axis: int | None = 0, *, span: Any = 
 
 @_concat.infer
 def _infer_concat(c: Call) -> TensorStructInfo:
-    infos, given = _fields(c), attrs_of(c, ConcatAttrs).axis
+    infos, stated_axis = _fields(c), attrs_of(c, ConcatAttrs).axis
     dtype, complete = _one_dtype(infos), all(info.dims is not None for info in infos)
-    if given is None:
+    if stated_axis is None:
         counts = [product(info.dims) for info in infos if info.dims is not None]
         return tensor_info([simplify(sum(counts, start=as_prim(0)))] if complete else None, dtype, 1)
     ndim = max(info.ndim for info in infos)
     if ndim < 0:
         return tensor_info(None, dtype)
-    axis = axis_of(c, given, ndim)
+    axis = axis_of(c, stated_axis, ndim)
     sizes = _agreed(c, infos, axis)
     if sizes is None or not complete:
         return tensor_info(None, dtype, ndim)

@@ -131,13 +131,13 @@ def _arrays(value: Any) -> Iterator[Any]:
 
 
 @deep
-def _own(result: Any, given: tuple[Any, ...]) -> Any:
+def _own(result: Any, inputs: tuple[Any, ...]) -> Any:
     """Numbers of NumPy as arrays, views as copies; everything else as it is."""
     if isinstance(result, tuple) and any(isinstance(item, (np.ndarray, np.generic)) for item in result):
-        return tuple(_own(item, given) for item in result)
+        return tuple(_own(item, inputs) for item in result)
     if not isinstance(result, (np.ndarray, np.generic)):
         return result
-    shared = isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in given)
+    shared = isinstance(result, np.ndarray) and any(np.may_share_memory(result, array) for array in inputs)
     return np.array(result, order="C", copy=True) if shared else np.asarray(result, order="C")
 
 
@@ -155,8 +155,8 @@ def define_op(
     """Register an operator; each name once."""
     if name in _DEFS:
         raise ValueError(f"operator {name} is defined twice")
-    _DEFS[name] = made = OpDef(register_op(name), arity, fusion, pure, traits)
-    return made
+    _DEFS[name] = definition = OpDef(register_op(name), arity, fusion, pure, traits)
+    return definition
 
 
 def op_def(op: Op | str) -> OpDef | None:
@@ -201,10 +201,10 @@ def call(definition: OpDef, *args: Any, attrs: Attrs | None = None, span: Span |
     Raises:
         TypeInferenceError: wrong number of arguments, or the operator refuses them.
     """
-    made = Call(definition.op, tuple(convert(arg) for arg in args), attrs, (), span)
-    if any(arg.struct_info is None for arg in made.args):
-        return made
-    return infer_call(made)
+    untyped = Call(definition.op, tuple(convert(arg) for arg in args), attrs, (), span)
+    if any(arg.struct_info is None for arg in untyped.args):
+        return untyped
+    return infer_call(untyped)
 
 
 def infer_call(c: Call) -> Call:
@@ -217,12 +217,12 @@ def infer_call(c: Call) -> Call:
 
 
 def _check_arity(definition: OpDef, c: Call) -> None:
-    arity, given = definition.arity, len(c.args)
+    arity, count = definition.arity, len(c.args)
     if arity is None:
         return
     least, most = (arity, arity) if isinstance(arity, int) else arity
-    if not least <= given <= most:
-        refuse(c, f"{short_name(c)} takes {least if least == most else f'{least} to {most}'} arguments, got {given}")
+    if not least <= count <= most:
+        refuse(c, f"{short_name(c)} takes {least if least == most else f'{least} to {most}'} arguments, got {count}")
 
 
 def refuse(c: Call, message: str, *, help: str | None = None) -> NoReturn:
@@ -268,13 +268,13 @@ def tensor_args(c: Call, indices: Sequence[int] | None = None) -> list[TensorStr
     Raises:
         TypeInferenceError: one of them is not a tensor.
     """
-    found = []
+    infos = []
     for i in range(len(c.args)) if indices is None else indices:
         info = c.args[i].struct_info
         if not isinstance(info, TensorStructInfo):
             refuse(c, f"argument {i} of {short_name(c)} must be a tensor")
-        found.append(info)
-    return found
+        infos.append(info)
+    return infos
 
 
 def number_like(value: Any, like: Expr) -> Expr:
@@ -287,15 +287,15 @@ def number_like(value: Any, like: Expr) -> Expr:
         return convert(value)
     info = like.struct_info
     dtype = info.dtype if isinstance(info, TensorStructInfo) and info.dtype else None
-    made = const(value, dtype) if dtype is None or is_float(dtype) or _holds(dtype, value) else None
-    if made is None:
+    constant = const(value, dtype) if dtype is None or is_float(dtype) or _holds(dtype, value) else None
+    if constant is None:
         span = caller_span()
         raise TypeInferenceError(
             f"{dtype} cannot hold {value!r}, which is used together with a tensor of that dtype",
             at=span.excerpt() if span else None,
             help="cast the tensor with astype first",
         )
-    return made
+    return constant
 
 
 def _holds(dtype: str, value: float) -> bool:

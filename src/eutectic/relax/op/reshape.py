@@ -204,11 +204,11 @@ def expand_dims(x: Expr, axis: int | Sequence[int], *, span: Any = None) -> Call
 @_expand_dims.infer
 def _infer_expand_dims(c: Call) -> TensorStructInfo:
     (info,) = tensor_args(c)
-    given = attrs_of(c, ExpandDimsAttrs).axis
+    axes = attrs_of(c, ExpandDimsAttrs).axis
     if info.ndim < 0:
         return tensor_info(None, info.dtype)
-    ndim = info.ndim + len(given)
-    new = axes_of(c, given, ndim)
+    ndim = info.ndim + len(axes)
+    new = axes_of(c, axes, ndim)
     if info.dims is None:
         return tensor_info(None, info.dtype, ndim)
     rest = iter(info.dims)
@@ -246,15 +246,15 @@ def squeeze(x: Expr, axis: int | Sequence[int] | None = None, *, span: Any = Non
 @_squeeze.infer
 def _infer_squeeze(c: Call) -> TensorStructInfo:
     (info,) = tensor_args(c)
-    given = attrs_of(c, SqueezeAttrs).axis
-    if info.ndim < 0 or (given is None and info.dims is None):
+    axes = attrs_of(c, SqueezeAttrs).axis
+    if info.ndim < 0 or (axes is None and info.dims is None):
         return tensor_info(None, info.dtype)
-    if given is None:
+    if axes is None:
         dims = info.dims or ()
         if not all(isinstance(size, IntImm) for size in dims):
             return tensor_info(None, info.dtype)
         return tensor_info([size for size in dims if not is_one(size)], info.dtype)
-    gone = axes_of(c, given, info.ndim)
+    gone = axes_of(c, axes, info.ndim)
     if info.dims is None:
         return tensor_info(None, info.dtype, info.ndim - len(gone))
     for axis in gone:

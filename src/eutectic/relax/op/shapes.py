@@ -137,11 +137,11 @@ def broadcast(c: Call, infos: Sequence[TensorStructInfo]) -> tuple[Dims | None, 
     if any(info.ndim < 0 for info in infos):
         return None, -1
     ndim = max(info.ndim for info in infos)
-    found: list[PrimExpr | None] = [None] * ndim
+    merged: list[PrimExpr | None] = [None] * ndim
     for place in range(1, ndim + 1):
         sizes = [info.dims[-place] if info.dims is not None else None for info in infos if info.ndim >= place]
-        found[-place] = _broadcast_axis(c, sizes, infos)
-    known = tuple(size for size in found if size is not None)
+        merged[-place] = _broadcast_axis(c, sizes, infos)
+    known = tuple(size for size in merged if size is not None)
     return (known if len(known) == ndim else None), ndim
 
 
@@ -187,11 +187,11 @@ def axes_of(c: Call, axes: Iterable[int], ndim: int) -> tuple[int, ...]:
     Raises:
         TypeInferenceError: one does not exist, or is given twice.
     """
-    given = tuple(axes)
-    found = tuple(axis_of(c, axis, ndim) for axis in given)
-    if len(set(found)) != len(found):
-        refuse(c, f"{short_name(c)} got the same axis twice: {list(given)}", help="give each axis once")
-    return found
+    stated = tuple(axes)
+    resolved = tuple(axis_of(c, axis, ndim) for axis in stated)
+    if len(set(resolved)) != len(resolved):
+        refuse(c, f"{short_name(c)} got the same axis twice: {list(stated)}", help="give each axis once")
+    return resolved
 
 
 def int_of(value: Any, name: str) -> int:

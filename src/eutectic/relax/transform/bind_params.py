@@ -92,15 +92,15 @@ def _param(function: Function, key: Any) -> Var:
         if key not in function.params:
             raise BindError(f"{key.name_hint} is not a parameter of the function")
         return key
-    found = [param for param in function.params if param.name_hint == key]
-    if len(found) == 1:
-        return found[0]
+    candidates = [param for param in function.params if param.name_hint == key]
+    if len(candidates) == 1:
+        return candidates[0]
     names = [param.name_hint for param in function.params]
-    if not found:
+    if not candidates:
         raise BindError(
             f"no parameter {key!r}; the function has: {', '.join(names)}", help=did_you_mean(str(key), names)
         )
-    raise BindError(f"{len(found)} parameters are called {key!r}", help="use the variable itself as the key")
+    raise BindError(f"{len(candidates)} parameters are called {key!r}", help="use the variable itself as the key")
 
 
 def _constant(value: Any, param: Var) -> Constant:
@@ -198,18 +198,18 @@ def bind_symbolic_vars(function: Function, binding: Mapping[Any, Any]) -> Functi
     known = free_symbolic_vars([p.struct_info for p in function.params if p.struct_info is not None])
     sizes: dict[ScalarVar, PrimExpr] = {}
     for key, value in binding.items():
-        found = [var for var in known if var is key or var.name == key]
-        if len(found) != 1:
+        candidates = [var for var in known if var is key or var.name == key]
+        if len(candidates) != 1:
             names = [var.name for var in known]
             raise BindError(
-                f"{'no' if not found else len(found)} symbolic size {key!r}; "
+                f"{'no' if not candidates else len(candidates)} symbolic size {key!r}; "
                 f"the function has: {', '.join(names) or 'none'}"
             )
-        if found[0] in sizes:
-            raise BindError(f"symbolic size {found[0].name} is bound twice")
-        sizes[found[0]] = as_prim(value, found[0].dtype)
-        if isinstance(sizes[found[0]], IntImm) and int(sizes[found[0]]) < 0:  # type: ignore[call-overload]  # an IntImm
-            raise BindError(f"symbolic size {found[0].name} cannot be {value}")
+        if candidates[0] in sizes:
+            raise BindError(f"symbolic size {candidates[0].name} is bound twice")
+        sizes[candidates[0]] = as_prim(value, candidates[0].dtype)
+        if isinstance(sizes[candidates[0]], IntImm) and int(sizes[candidates[0]]) < 0:  # type: ignore[call-overload]  # an IntImm
+            raise BindError(f"symbolic size {candidates[0].name} cannot be {value}")
     fresh = _Substitute({}, sizes).visit_expr(function)
     assert isinstance(fresh, Function)
     return fresh

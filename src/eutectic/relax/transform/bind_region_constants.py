@@ -51,14 +51,14 @@ class BindRegionConstants(Pass):
 
 
 def _region_calls(mod: IRModule) -> list[Call]:
-    found = []
+    calls = []
     for _, function in entry_functions_of(mod, None):
         for binding in walk_bindings(function):
             call = binding.value
             callee = mod.get(call.op) if isinstance(call, Call) and isinstance(call.op, GlobalVar) else None
             if isinstance(callee, Function) and callee.attr("Codegen") and isinstance(call, Call):
-                found.append(call)
-    return found
+                calls.append(call)
+    return calls
 
 
 def _bind_inner(region: Function) -> Function:

@@ -97,22 +97,22 @@ class _Folder(PyExprMutator):
         """Whether it calls a tensor program on constants, all sizes known."""
         if not isinstance(call.op, Op) or call.op.name != "relax.call_tir" or len(call.args) != 2:
             return False
-        callee, given = call.args
-        fields = given.fields if isinstance(given, Tuple) else (given,)
+        callee, argument = call.args
+        fields = argument.fields if isinstance(argument, Tuple) else (argument,)
         known = fields and all(isinstance(field, Constant) for field in fields)
         is_tensor = isinstance(call.struct_info, TensorStructInfo)
-        found = isinstance(callee, GlobalVar) and isinstance(self._mod.get(callee), PrimFunc)
-        return bool(known and is_tensor and found and self._small_enough(call))
+        calls_program = isinstance(callee, GlobalVar) and isinstance(self._mod.get(callee), PrimFunc)
+        return bool(known and is_tensor and calls_program and self._small_enough(call))
 
     def _run_program(self, call: Call) -> Expr:
         """The value of a tensor program: by compiled code where a compiler is loaded, else by the interpreter."""
-        callee, given = call.args
+        callee, argument = call.args
         assert isinstance(callee, GlobalVar)
         info = call.struct_info
         assert isinstance(info, TensorStructInfo)
         assert info.static_shape is not None
         program = self._mod[callee]
-        fields = given.fields if isinstance(given, Tuple) else (given,)
+        fields = argument.fields if isinstance(argument, Tuple) else (argument,)
         arrays = [field.data for field in fields if isinstance(field, Constant)]
         out = np.empty(info.static_shape, to_numpy(info.dtype))
         (self._services.program_runner() or run)(program, *arrays, out)

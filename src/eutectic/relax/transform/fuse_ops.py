@@ -67,9 +67,10 @@ class FuseOps(Pass):
         kinds = _Kinds(mod)
         for gv, function in entry_functions_of(mod, None) if level > 0 else ():
             groups = {
-                id(block): found
+                id(block): block_groups
                 for block in walk_blocks(function.body)
-                if isinstance(block, DataflowBlock) and (found := _groups_of(block, kinds, int(ctx.option(MAX_DEPTH))))
+                if isinstance(block, DataflowBlock)
+                and (block_groups := _groups_of(block, kinds, int(ctx.option(MAX_DEPTH))))
             }
             if groups:
                 builder = builder or BlockBuilder(mod)
@@ -126,10 +127,10 @@ def _groups_of(block: DataflowBlock, kinds: _Kinds, max_depth: int) -> list[Grou
             if var in number:
                 nodes[number[var]].readers.append(reader)
     out = []
-    for found in partition(nodes, max_depth):
-        members = {block.bindings[i].var for i in found}
+    for indices in partition(nodes, max_depth):
+        members = {block.bindings[i].var for i in indices}
         calls = 0
-        for i in found:
+        for i in indices:
             value = block.bindings[i].value
             if isinstance(value, TupleGetItem) and value.tuple_value not in members:
                 members.discard(block.bindings[i].var)  # a field of a tuple from outside is passed as a parameter
@@ -163,7 +164,7 @@ class _Rebuild(PyExprMutator):
                 self.visit_binding(unit)
                 continue
             members = bindings[group_of[next(iter(unit.members))]]
-            made = outline(members, [members[-1].var], unit.attrs, bind_constants=False)
-            gv = self.builder_.add_func(made.function, made.name)
-            emit_call(self.builder_, gv, made, merged_span(m.value.span for m in members))
+            outlined = outline(members, [members[-1].var], unit.attrs, bind_constants=False)
+            gv = self.builder_.add_func(outlined.function, outlined.name)
+            emit_call(self.builder_, gv, outlined, merged_span(m.value.span for m in members))
         return self.builder_.end_block()

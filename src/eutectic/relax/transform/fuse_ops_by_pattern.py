@@ -116,8 +116,8 @@ class _Run:
         builder: BlockBuilder | None = None
         wrappers: dict[StructuralKey, GlobalVar] = {}
         for gv, function in entry_functions_of(self.mod, self._options.entry_functions):
-            found = self._search(function).largest(self._options.patterns)
-            builder = self._outline(gv, function, found, builder, wrappers)
+            by_block = self._search(function).largest(self._options.patterns)
+            builder = self._outline(gv, function, by_block, builder, wrappers)
         self.mod = self.mod if builder is None else builder.get()
 
     def take_in_order(self) -> None:
@@ -140,9 +140,9 @@ class _Run:
             facts = self._facts(function)
             if not facts.can_hold(entry) and not (self.log is not None and facts.can_miss(entry)):
                 continue
-            found = self._search(function).first(index, entry)
-            taken[gv] = [match for matches in found.values() for match in matches]
-            builder = self._outline(gv, function, found, builder, wrappers)
+            by_block = self._search(function).first(index, entry)
+            taken[gv] = [match for matches in by_block.values() for match in matches]
+            builder = self._outline(gv, function, by_block, builder, wrappers)
         self.mod = self.mod if builder is None else builder.get()
         return taken
 
@@ -158,15 +158,15 @@ class _Run:
         self,
         gv: GlobalVar,
         function: Function,
-        found: Mapping[int, Sequence[Candidate]],
+        by_block: Mapping[int, Sequence[Candidate]],
         builder: BlockBuilder | None,
         wrappers: dict[StructuralKey, GlobalVar],
     ) -> BlockBuilder | None:
         """Replace the matches of a function; the builder is made when there is the first one."""
-        if not found:
+        if not by_block:
             return builder
         builder = builder or BlockBuilder(self.mod)
-        groups = {block: [self._group(match) for match in matches] for block, matches in found.items()}
+        groups = {block: [self._group(match) for match in matches] for block, matches in by_block.items()}
         builder.update_func(gv, _Rebuild(builder, function, groups, self._options, wrappers).visit_expr(function))
         return builder
 
@@ -210,21 +210,21 @@ class _Rebuild(PyExprMutator):
     def _emit_group(self, group: Group, block: DataflowBlock, position: Mapping[Var, int]) -> None:
         members = [b for b in block.bindings if b.var in group.members and isinstance(b, VarBinding)]
         outputs = ordered_outputs(members, self._users, position) or [members[-1].var]
-        made = outline(members, outputs, group.attrs, bind_constants=self._options.bind_constants)
+        outlined = outline(members, outputs, group.attrs, bind_constants=self._options.bind_constants)
         gv = (
-            self._add_wrapped(made)
+            self._add_wrapped(outlined)
             if self._options.annotate_codegen
-            else self.builder_.add_func(made.function, made.name)
+            else self.builder_.add_func(outlined.function, outlined.name)
         )
         if group.note is not None:
             group.note(gv.name_hint)
-        emit_call(self.builder_, gv, made, merged_span(m.value.span for m in members))
+        emit_call(self.builder_, gv, outlined, merged_span(m.value.span for m in members))
 
-    def _add_wrapped(self, made: Outlined) -> GlobalVar:
+    def _add_wrapped(self, outlined: Outlined) -> GlobalVar:
         """The wrapper of a composite; equal composites share one."""
-        key = StructuralKey(made.function)
+        key = StructuralKey(outlined.function)
         if key not in self._wrappers:
-            codegen = codegen_of(str(made.function.attr("Composite")))
-            function, name = wrap_for_codegen(made.function, made.name, codegen, self.builder_)
+            codegen = codegen_of(str(outlined.function.attr("Composite")))
+            function, name = wrap_for_codegen(outlined.function, outlined.name, codegen, self.builder_)
             self._wrappers[key] = self.builder_.add_func(function, name)
         return self._wrappers[key]

@@ -57,11 +57,11 @@ class FuseTIR(Pass):
         programs: dict[str, FusedProgram] = {}
         uses = _uses(mod, wanted)
         for name, function in wanted.items():
-            made = _program(name, function, mod, uses[name])
-            if isinstance(made, str):
-                _advise(name, made, ctx)
+            program = _program(name, function, mod, uses[name])
+            if isinstance(program, str):
+                _advise(name, program, ctx)
             else:
-                programs[name] = made
+                programs[name] = program
         return _with_programs(mod, programs) if programs else mod
 
 
@@ -70,31 +70,31 @@ def _program(name: str, function: Function, mod: IRModule, uses: list[Call | Non
     symbol = function.attr("global_symbol")
     if symbol is not None and not uses:
         return "it is public and nothing in the module calls it, so it is there for callers outside"
-    made = fuse_program(function, mod)
-    if isinstance(made, str):
-        return made
+    program = fuse_program(function, mod)
+    if isinstance(program, str):
+        return program
     if symbol is not None:
-        made = replace(made, func=made.func.with_attr("global_symbol", symbol))
+        program = replace(program, func=program.func.with_attr("global_symbol", symbol))
     for call in uses:
         if call is None:
             return f"{name} is used as a value, not only called"
         try:
             _results(function, call)
-            _sizes(function, call, made)
+            _sizes(function, call, program)
         except KeyError:
             return "a size that it needs is not known where it is called"
-    return made
+    return program
 
 
 def _uses(mod: IRModule, names: Mapping[str, Function]) -> dict[str, list[Call | None]]:
     """Calls of functions; None stands for any other use."""
-    found: dict[str, list[Call | None]] = {name: [] for name in names}
+    uses: dict[str, list[Call | None]] = {name: [] for name in names}
     for _, function in mod.functions_items():
         for item in post_order(function):
             for child in children(item):
                 if isinstance(child, GlobalVar) and child.name_hint in names:
-                    found[child.name_hint].append(item if isinstance(item, Call) and item.op is child else None)
-    return found
+                    uses[child.name_hint].append(item if isinstance(item, Call) and item.op is child else None)
+    return uses
 
 
 def _bound(function: Function, call: Call) -> dict[ScalarVar, PrimExpr]:
@@ -131,7 +131,7 @@ def _advise(name: str, why: str, ctx: PassContext) -> None:
 
 def _with_programs(mod: IRModule, programs: Mapping[str, FusedProgram]) -> IRModule:
     """A module in which programs stand for functions, without programs that are not called any more."""
-    targets = {name: GlobalVar(name, struct_info=made.func.struct_info) for name, made in programs.items()}
+    targets = {name: GlobalVar(name, struct_info=program.func.struct_info) for name, program in programs.items()}
     out = mod.clone()
     calls = _Calls(mod, programs, targets)
     for gv, function in mod.functions_items():
@@ -140,7 +140,7 @@ def _with_programs(mod: IRModule, programs: Mapping[str, FusedProgram]) -> IRMod
         elif isinstance(function, Function):
             out[gv] = calls.visit_expr(function)
     kept = {gv.name_hint for _, function in out.functions_items() for gv in all_global_vars(function)}  # type: ignore[arg-type]  # any node has global variables below it
-    for name in sorted(set().union(*(made.callees for made in programs.values())) - kept):
+    for name in sorted(set().union(*(program.callees for program in programs.values())) - kept):
         if isinstance(out.get(name), PrimFunc) and out[name].attr("global_symbol") is None:
             del out[name]
     return out
@@ -156,12 +156,12 @@ class _Calls(PyExprMutator):
     def visit_call_(self, call: Call) -> Expr:
         """A `call_tir` where a function became a program."""
         name = call.op.name_hint if isinstance(call.op, GlobalVar) else ""
-        made = self._programs.get(name)
-        if made is None:
+        program = self._programs.get(name)
+        if program is None:
             return super().visit_call_(call)
         function = self._mod[name]
-        args = [self._field(self.visit_expr(call.args[number]), path) for number, *path in made.inputs]
-        sizes, results = _sizes(function, call, made), _results(function, call)
+        args = [self._field(self.visit_expr(call.args[number]), path) for number, *path in program.inputs]
+        sizes, results = _sizes(function, call, program), _results(function, call)
         return call_tir(self._targets[name], Tuple(tuple(args)), results, sizes, span=call.span)
 
     def _field(self, value: Any, path: list[int]) -> Expr:

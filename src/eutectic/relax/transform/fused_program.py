@@ -73,12 +73,12 @@ class _Names:
         self._separator = separator
 
     def unique(self, name: str) -> str:
-        made, number = name, 0
-        while made in self._taken:
+        candidate, number = name, 0
+        while candidate in self._taken:
             number += 1
-            made = f"{name}{self._separator}{number}"
-        self._taken.add(made)
-        return made
+            candidate = f"{name}{self._separator}{number}"
+        self._taken.add(candidate)
+        return candidate
 
 
 class _Maker:
@@ -89,7 +89,7 @@ class _Maker:
         self.symbols: dict[ScalarVar, ScalarVar] = {}  # of the program, by those of the graph
         self.values: dict[Var, Value] = {}
         self.inputs: list[tuple[Path, Buffer]] = []
-        self.made: list[Buffer] = []
+        self.buffers: list[Buffer] = []
         self.allocated: list[Buffer] = []
         self.parts: list[Stmt] = []
         self.callees: set[str] = set()
@@ -109,7 +109,7 @@ class _Maker:
         expected = len(result) if isinstance(result, tuple) else 1
         if len(outputs) != expected or (isinstance(result, tuple) and expected == 1):
             raise _CannotFuseError(f"its result is {describe_info(function.ret_struct_info)}")
-        if len(set(outputs)) < len(outputs) or not all(output in self.made for output in outputs):
+        if len(set(outputs)) < len(outputs) or not all(output in self.buffers for output in outputs):
             raise _CannotFuseError("it returns a parameter, or one value twice")
         return self.finished(outputs)
 
@@ -117,7 +117,7 @@ class _Maker:
         """The program around the parts."""
         fresh: dict[int, Node] = {}
         results = list(outputs)
-        for buffer in self.made:
+        for buffer in self.buffers:
             name = buffer.name if buffer in outputs else f"{buffer.name}_intermediate"
             fresh[id(buffer)] = named = replace(buffer, name=self.buffer_names.unique(name))
             if buffer in outputs:
@@ -195,8 +195,8 @@ class _Maker:
         body = root_body(func) if isinstance(func, PrimFunc) else None
         if not isinstance(func, PrimFunc) or body is None:
             raise _CannotFuseError(f"{name} is no tensor program of blocks")
-        given = self.value(call.args[1], f"an argument of {name}")
-        inputs = given if isinstance(given, tuple) else (given,)
+        arguments = self.value(call.args[1], f"an argument of {name}")
+        inputs = arguments if isinstance(arguments, tuple) else (arguments,)
         info = call.sinfo_args[0]
         infos = info.fields if isinstance(info, TupleStructInfo) else (info,)
         formals = func.buffer_map.values()
@@ -214,8 +214,8 @@ class _Maker:
         """The buffer of a result of a called program."""
         if not isinstance(info, TensorStructInfo) or info.dims is None or not info.dtype:
             raise _CannotFuseError(f"the result of {name} is {describe_info(info)}")
-        self.made.append(Buffer(formal.name.removesuffix("_intermediate"), self.sizes(info.dims), info.dtype))
-        return self.made[-1]
+        self.buffers.append(Buffer(formal.name.removesuffix("_intermediate"), self.sizes(info.dims), info.dtype))
+        return self.buffers[-1]
 
     def integers(self, call: Call) -> tuple[PrimExpr, ...]:
         """What a called program is given beside tensors."""

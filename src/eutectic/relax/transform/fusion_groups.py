@@ -84,15 +84,15 @@ def post_dominators(readers: Sequence[Sequence[int]]) -> list[int]:
         return a
 
     for node in reversed(range(count)):
-        found = readers[node][0] if readers[node] else -1
+        dominator = readers[node][0] if readers[node] else -1
         for other in readers[node][1:]:
-            if found < 0:
+            if dominator < 0:
                 break
-            found = meet(found, other)
-        if found >= 0:
-            parent[node], depth[node] = found, depth[found] + 1
-            far = jump[found]
-            jump[node] = jump[far] if depth[found] - depth[far] == depth[far] - depth[jump[far]] else found
+            dominator = meet(dominator, other)
+        if dominator >= 0:
+            parent[node], depth[node] = dominator, depth[dominator] + 1
+            far = jump[dominator]
+            jump[node] = jump[far] if depth[dominator] - depth[far] == depth[far] - depth[jump[far]] else dominator
     return parent
 
 
@@ -197,4 +197,4 @@ class _Groups:
         members: dict[int, list[int]] = {}
         for number in range(len(self.nodes)):
             members.setdefault(self.root(number), []).append(number)
-        return [found for found in members.values() if len(found) > 1]
+        return [group for group in members.values() if len(group) > 1]

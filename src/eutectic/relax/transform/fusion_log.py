@@ -51,9 +51,9 @@ class FusionLog:
             names: Variable of each bound value.
         """
         if refusal is None and matcher.refusals:
-            given = matcher.refusals[0]
-            at = binding.value if given.at is None else given.at
-            refusal = describe_miss(Miss((0, False), 0, entry.pattern, at, at, given), names)
+            first_refusal = matcher.refusals[0]
+            at = binding.value if first_refusal.at is None else first_refusal.at
+            refusal = describe_miss(Miss((0, False), 0, entry.pattern, at, at, first_refusal), names)
         if refusal is not None:
             self.missed(entry, binding, refusal, names)
         elif matcher.furthest is not None and root_ops(entry.pattern) is not None:
@@ -89,8 +89,8 @@ class FusionLog:
     def finish(self) -> None:
         """Write the near misses."""
         for var, misses in self.near.items():
-            found = [item for item in misses if item[0].calls > self.fused_ops.get(var, 0)]
-            found.sort(key=lambda item: item[0].progress, reverse=True)
-            for miss, entry, binding, names in found[:NEAREST]:
+            further = [item for item in misses if item[0].calls > self.fused_ops.get(var, 0)]
+            further.sort(key=lambda item: item[0].progress, reverse=True)
+            for miss, entry, binding, names in further[:NEAREST]:
                 self.missed(entry, binding, describe_miss(miss, names), names)
         self.near.clear()

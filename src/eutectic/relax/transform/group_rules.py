@@ -66,13 +66,13 @@ def leaking_value(members: Mapping[Var, Expr], root: Var, users: Users) -> Refus
         if isinstance(var, DataflowVar) and not outside:
             continue
         readers = tuple(dict.fromkeys("the result" if user is None else user.name_hint for user in outside))
-        found = f"{var.name_hint} is read by {', '.join(readers)}" if readers else f"{var.name_hint} leaves its block"
+        actual = f"{var.name_hint} is read by {', '.join(readers)}" if readers else f"{var.name_hint} leaves its block"
         return Refusal(
             f"{var.name_hint} is read elsewhere too",
             value,
             "single reader",
             "a value that only the match reads",
-            found,
+            actual,
             (var.name_hint,),
             readers,
         )

@@ -259,20 +259,20 @@ def ordered_outputs(
     return [*plain, *(var for _, _, var in sorted(rest, key=lambda item: item[:2]))]
 
 
-def emit_call(builder: BlockBuilder, gv: GlobalVar, made: Outlined, span: Any) -> None:
+def emit_call(builder: BlockBuilder, gv: GlobalVar, outlined: Outlined, span: Any) -> None:
     """Bind the outputs of an outlined function: one variable, or the fields of a tuple."""
     args = tuple(
         builder.emit(arg, f"{arg.tuple_value.name_hint}_field") if isinstance(arg, TupleGetItem) else arg  # type: ignore[attr-defined]  # outline makes them of variables
-        for arg in made.args
+        for arg in outlined.args
     )
-    ret = made.function.ret_struct_info
+    ret = outlined.function.ret_struct_info
     call = Call(gv, args, None, (), span)
     value = builder.normalize(call)
     if value.struct_info is None:
         value = Call(gv, args, None, (), span, struct_info=ret)
-    if len(made.outputs) == 1:
-        builder.emit_normalized(VarBinding(made.outputs[0], value))
+    if len(outlined.outputs) == 1:
+        builder.emit_normalized(VarBinding(outlined.outputs[0], value))
         return
     whole = builder.emit(value)
-    for i, var in enumerate(made.outputs):
+    for i, var in enumerate(outlined.outputs):
         builder.emit_normalized(VarBinding(var, TupleGetItem(whole, i)))

@@ -149,8 +149,8 @@ class _Rewriter(PyExprMutator):
     def _rule(self, op: Op) -> Legalization | None:
         definition = op_def(op)
         own = definition.legalize_fn if definition is not None else None
-        found: Legalization | None = self._custom.get(op.name) or op.get_attr("FLegalize") or own
-        return found
+        rule: Legalization | None = self._custom.get(op.name) or op.get_attr("FLegalize") or own
+        return rule
 
     def _legalized(self, call: Call, rule: Legalization) -> Any:
         definition = op_def(call.op)
@@ -160,28 +160,30 @@ class _Rewriter(PyExprMutator):
         if known is not None:
             return known.applied(call, self.builder_)
         self.builder_.begin_block(self.builder_.current_block_is_dataflow())
-        made = self._lowered(call, rule)
+        lowered = self._lowered(call, rule)
         bindings = [_placed(binding, call) for binding in self.builder_.end_block().bindings]
         for binding in bindings:
             self.builder_.emit_normalized(binding)
-        if made is not call and key is not None and all(isinstance(b, VarBinding) for b in bindings):
-            self._known[key] = _Template(call, tuple(b for b in bindings if isinstance(b, VarBinding)), made)
-        return made
+        if lowered is not call and key is not None and all(isinstance(b, VarBinding) for b in bindings):
+            self._known[key] = _Template(call, tuple(b for b in bindings if isinstance(b, VarBinding)), lowered)
+        return lowered
 
     def _lowered(self, call: Call, rule: Legalization) -> Any:
         """What the rule makes of a call, lowered in turn with all that it emitted."""
         self.builder_.begin_block(self.builder_.current_block_is_dataflow())
-        made = rule(self.builder_, call)
+        replacement = rule(self.builder_, call)
         bindings = self.builder_.end_block().bindings
         definition = op_def(call.op)
         if definition is not None and definition.legalize_fn is rule:
-            self._trust([made, *(b.value for b in bindings if isinstance(b, VarBinding))])
+            self._trust([replacement, *(b.value for b in bindings if isinstance(b, VarBinding))])
         for binding in bindings:
             super().visit_binding(binding)
-        if made is call:
+        if replacement is call:
             return call
-        again = isinstance(made, Call) and made.op is not call.op
-        final = self.builder_.normalize(self.visit_expr(made) if again else super().visit_expr_post_order(made))
+        again = isinstance(replacement, Call) and replacement.op is not call.op
+        final = self.builder_.normalize(
+            self.visit_expr(replacement) if again else super().visit_expr_post_order(replacement)
+        )
         return _with_info(final, call)
 
     def _trust(self, values: Sequence[Any]) -> None:
@@ -230,14 +232,14 @@ def _is_lowerable(arg: Expr) -> bool:
     return isinstance(arg, (StringImm, DataTypeImm)) or _is_known(arg.struct_info)
 
 
-def _with_info(made: Any, call: Call) -> Any:
+def _with_info(lowered: Any, call: Call) -> Any:
     """A call of a tensor program under the struct info of the call that it replaces, where that is the same thing."""
-    if not isinstance(made, Call) or made.struct_info is call.struct_info or len(made.sinfo_args) != 1:
-        return made
-    if call.struct_info is None or not _agree(made.struct_info, call.struct_info):
-        return made
-    info, span = call.struct_info, made.span or call.span
-    return replace(made, sinfo_args=(info,), struct_info=info, span=span)
+    if not isinstance(lowered, Call) or lowered.struct_info is call.struct_info or len(lowered.sinfo_args) != 1:
+        return lowered
+    if call.struct_info is None or not _agree(lowered.struct_info, call.struct_info):
+        return lowered
+    info, span = call.struct_info, lowered.span or call.span
+    return replace(lowered, sinfo_args=(info,), struct_info=info, span=span)
 
 
 @deep

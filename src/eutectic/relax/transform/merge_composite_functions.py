@@ -86,12 +86,12 @@ def composite_of(value: Expr, mod: IRModule) -> Function | None:
 
 def _plan(function: Function, mod: IRModule, ctx: PassContext) -> dict[int, list[Group]]:
     """Regions per block, by the identity of the block."""
-    found: dict[int, list[Group]] = {}
+    groups: dict[int, list[Group]] = {}
     for block in walk_blocks(function.body):
         regions = _regions_of(block.bindings, mod, ctx)
         if regions:
-            found[id(block)] = [Group(region.members, {"Codegen": region.codegen}) for region in regions]
-    return found
+            groups[id(block)] = [Group(region.members, {"Codegen": region.codegen}) for region in regions]
+    return groups
 
 
 def _regions_of(bindings: Sequence[Binding], mod: IRModule, ctx: PassContext) -> list[_Region]:
@@ -183,12 +183,12 @@ class _Merge(PyExprMutator):
     def _emit_region(self, group: Group, block: BindingBlock, position: Mapping[Var, int]) -> None:
         members = [b for b in block.bindings if b.var in group.members and isinstance(b, VarBinding)]
         outputs = ordered_outputs(members, self._users, position) or [members[-1].var]
-        made = outline(members, outputs, {}, bind_constants=False)
+        outlined = outline(members, outputs, {}, bind_constants=False)
         codegen = str(group.attrs["Codegen"])
         symbol = unique_symbol(self.builder_, _region_name(members), codegen)
-        function = self._with_locals(made.function, symbol, codegen)
+        function = self._with_locals(outlined.function, symbol, codegen)
         gv = self.builder_.add_func(function, symbol)
-        emit_call(self.builder_, gv, made, merged_span(m.value.span for m in members))
+        emit_call(self.builder_, gv, outlined, merged_span(m.value.span for m in members))
 
     def _with_locals(self, function: Function, symbol: str, codegen: str) -> Function:
         """The region with each composite as an inner function bound before its call."""

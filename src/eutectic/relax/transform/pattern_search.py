@@ -114,7 +114,7 @@ class Search:
 
     def first(self, index: int, entry: FusionPattern) -> dict[int, list[Candidate]]:
         """Matches of one pattern in program order, by the identity of the block; larger ones replace what they hold."""
-        found: dict[int, list[Candidate]] = {}
+        by_block: dict[int, list[Candidate]] = {}
         for block in self.facts.blocks:
             taken: list[Candidate] = []
             for binding in block.roots(entry):
@@ -122,12 +122,12 @@ class Search:
                     taken = [c for c in taken if not c.own <= candidate.own]
                     taken.append(candidate)
             if taken:
-                found[id(block.block)] = taken
-        return found
+                by_block[id(block.block)] = taken
+        return by_block
 
     def largest(self, entries: Sequence[FusionPattern]) -> dict[int, list[Candidate]]:
         """Matches of all patterns, those with most operators first, by the identity of the block."""
-        found: dict[int, list[Candidate]] = {}
+        by_block: dict[int, list[Candidate]] = {}
         usable = [(i, e) for i, e in enumerate(entries) if self.facts.can_hold(e) or self._logs(e)]
         for block in self.facts.blocks:
             candidates = [
@@ -147,8 +147,8 @@ class Search:
                 elif self.log is not None:
                     self.log.missed(candidate.entry, candidate.binding, refusal, self.facts.val2var)
             if taken:
-                found[id(block.block)] = taken
-        return found
+                by_block[id(block.block)] = taken
+        return by_block
 
     def _logs(self, entry: FusionPattern) -> bool:
         return self.log is not None and self.facts.can_miss(entry)
@@ -186,7 +186,7 @@ class Search:
     def _members(self, matcher: Matcher, block: BlockFacts) -> dict[Var, Expr]:
         """Bindings matched by call and field patterns; wildcards never join."""
         out: dict[Var, Expr] = {}
-        for pattern, value in matcher.found.items():
+        for pattern, value in matcher.matches.items():
             if isinstance(pattern, (CallPattern, TupleGetItemPattern)) and value in self.facts.val2var:
                 out[self.facts.val2var[value]] = value
         return dict(sorted(out.items(), key=lambda item: block.order.get(item[0], -1)))
@@ -233,7 +233,7 @@ class Search:
         if entry.check is None:
             return None
         assert isinstance(binding.value, Call)
-        usages = {v: [u for u in found if u is not None] for v, found in self.facts.users.items()}
+        usages = {v: [u for u in readers if u is not None] for v, readers in self.facts.users.items()}
         verdict = entry.check(PatternCheckContext(binding.value, annotated, members, usages, self.facts.val2var))
         if isinstance(verdict, Refusal):
             return verdict
@@ -241,6 +241,6 @@ class Search:
 
 
 def _annotated(matcher: Matcher, entry: FusionPattern) -> dict[str, Expr]:
-    named = {p.name: value for p, value in matcher.found.items() if p.name is not None}
-    listed = {name: matcher.found[p] for name, p in entry.annotation_patterns.items() if p in matcher.found}
+    named = {p.name: value for p, value in matcher.matches.items() if p.name is not None}
+    listed = {name: matcher.matches[p] for name, p in entry.annotation_patterns.items() if p in matcher.matches}
     return {**named, **listed}

@@ -48,9 +48,9 @@ class _Remover(PyExprMutator):
 
 def _same_type(call: Call) -> bool:
     """Whether the result provably has the shape and dtype of the first operand."""
-    out, given = call.struct_info, call.args[0].struct_info
-    if not (isinstance(out, TensorStructInfo) and isinstance(given, TensorStructInfo)):
+    out, operand = call.struct_info, call.args[0].struct_info
+    if not (isinstance(out, TensorStructInfo) and isinstance(operand, TensorStructInfo)):
         return False
-    if out.dims is None or given.dims is None or out.ndim != given.ndim or out.dtype != given.dtype:
+    if out.dims is None or operand.dims is None or out.ndim != operand.ndim or out.dtype != operand.dtype:
         return False
-    return all(prove_equal(a, b) for a, b in zip(out.dims, given.dims, strict=True))
+    return all(prove_equal(a, b) for a, b in zip(out.dims, operand.dims, strict=True))

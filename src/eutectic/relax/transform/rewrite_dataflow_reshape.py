@@ -44,13 +44,13 @@ class RewriteDataflowReshape(FunctionPass):
 
 def _leaving(function: Function) -> set[Var]:
     """Variables whose value leaves its block, under their own or another name, or in a tuple."""
-    found: set[Var] = set()
+    leaving: set[Var] = set()
     for binding in reversed(list(walk_bindings(function))):
-        if not isinstance(binding.var, DataflowVar) or binding.var in found:
-            found.add(binding.var)
+        if not isinstance(binding.var, DataflowVar) or binding.var in leaving:
+            leaving.add(binding.var)
             if isinstance(binding.value, (Var, Tuple)):
-                found.update(used_vars(binding.value))
-    return found
+                leaving.update(used_vars(binding.value))
+    return leaving
 
 
 def _count(sizes: Iterable[PrimExpr]) -> PrimExpr:

@@ -21,24 +21,24 @@ def decorator_of(node: ast.FunctionDef | ast.ClassDef, evaluator: Evaluator) -> 
     Raises:
         ScriptError: no decorator does, or one that does is given positional arguments.
     """
-    found: tuple[str, dict[str, Any]] | None = None
+    decoration: tuple[str, dict[str, Any]] | None = None
     for decorator in node.decorator_list:
         call = decorator if isinstance(decorator, ast.Call) else None
         value = evaluator.value(call.func if call else decorator)
         kind = getattr(value, "script_kind", None)
-        if kind is None or found is not None:
+        if kind is None or decoration is not None:
             if not evaluator.environment.trusted:
                 evaluator.source.refuse(decorator, "this decorator may not be used in a text from outside")
             continue
         if call is not None and call.args:
             evaluator.source.refuse(call, "this decorator takes keyword arguments only")
-        given = evaluator.keywords(call) if call else {}
+        options = evaluator.keywords(call) if call else {}
         known = getattr(value, "script_options", ())
-        for name in given:
+        for name in options:
             if name not in known:
                 evaluator.source.refuse(decorator, f"unknown option {name!r}; there are: {', '.join(known)}")
-        found = str(kind), given
-    if found is not None:
-        return found
+        decoration = str(kind), options
+    if decoration is not None:
+        return decoration
     expected = "@I.ir_module" if isinstance(node, ast.ClassDef) else "@R.function or @T.prim_func"
     raise evaluator.source.error(node, f"{node.name} is not part of a script", help=f"decorate it with {expected}")

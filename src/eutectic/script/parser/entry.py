@@ -62,8 +62,8 @@ def ir_module(cls: type | None = None, *, check_well_formed: bool = True) -> Any
         ScriptError: the class is not well written; points at the place.
     """
 
-    def decorate(made: type) -> IRModule:
-        return _class_module(made, sys._getframe(1), check_well_formed)
+    def decorate(decorated: type) -> IRModule:
+        return _class_module(decorated, sys._getframe(1), check_well_formed)
 
     if cls is None:
         return decorate
@@ -81,8 +81,8 @@ def rewriter(cls: type | None = None, *, check_well_formed: bool = True) -> Any:
         A `PatternMatchingRewriter`.
     """
 
-    def decorate(made: type) -> Any:
-        return PatternMatchingRewriter.from_module(_class_module(made, sys._getframe(1), check_well_formed))
+    def decorate(decorated: type) -> Any:
+        return PatternMatchingRewriter.from_module(_class_module(decorated, sys._getframe(1), check_well_formed))
 
     if cls is None:
         return decorate
@@ -146,23 +146,23 @@ _mark(prim_func, "tir.prim_func", "private", "name")
 
 
 def _function_decorator(function: Any, name: str, check: bool, frame: FrameType) -> Any:
-    def decorate(made: Any, frame: FrameType) -> Any:
-        if not isinstance(made, FunctionType):
-            raise ScriptError(f"{name} decorates functions, got a {type(made).__name__}")
+    def decorate(decorated: Any, frame: FrameType) -> Any:
+        if not isinstance(decorated, FunctionType):
+            raise ScriptError(f"{name} decorates functions, got a {type(decorated).__name__}")
         if (
             "__qualname__" in frame.f_locals
             and "__module__" in frame.f_locals
             and frame.f_locals is not frame.f_globals
         ):
-            return PendingFunction(made, name)
-        names: list[Any] = [_captured(made), dict(frame.f_locals), frame.f_globals]
+            return PendingFunction(decorated, name)
+        names: list[Any] = [_captured(decorated), dict(frame.f_locals), frame.f_globals]
         environment = Environment(ChainMap(*names), trusted=True)
-        code = made.__code__
-        source, node = definition_at(code.co_filename, code.co_firstlineno, made.__name__, (ast.FunctionDef,))
+        code = decorated.__code__
+        source, node = definition_at(code.co_filename, code.co_firstlineno, decorated.__name__, (ast.FunctionDef,))
         return parse_definition(source, node, environment, check_well_formed=check)
 
     if function is None:
-        return lambda made: decorate(made, sys._getframe(1))
+        return lambda decorated: decorate(decorated, sys._getframe(1))
     return decorate(function, frame)
 
 
@@ -173,9 +173,9 @@ def _class_module(cls: type, frame: FrameType, check: bool) -> IRModule:
     names: list[Any] = [*captured, dict(frame.f_locals), frame.f_globals]
     file = frame.f_code.co_filename
     source, node = definition_at(file, frame.f_lineno, cls.__name__, (ast.ClassDef,))
-    made = parse_definition(source, node, Environment(ChainMap(*names), trusted=True), check_well_formed=check)
-    assert isinstance(made, IRModule)
-    return made
+    module = parse_definition(source, node, Environment(ChainMap(*names), trusted=True), check_well_formed=check)
+    assert isinstance(module, IRModule)
+    return module
 
 
 def _captured(function: FunctionType) -> dict[str, Any]:
@@ -215,16 +215,18 @@ def parse_definition(
 def _parse_and_check(
     source: Source, node: ast.FunctionDef | ast.ClassDef, environment: Environment, check_well_formed: bool
 ) -> IRModule | BaseFunc:
-    made = _parse(source, node, environment)
+    parsed = _parse(source, node, environment)
     if not check_well_formed:
-        return made
-    if isinstance(made, (IRModule, PrimFunc)):
-        verify_well_formed(made)
-    if isinstance(made, (IRModule, Function)):
-        found = problems_of(made)
-        if found:
-            raise WellFormedError(f"{node.name} is ill-formed: {found[0]}", at=source.excerpt(node), notes=found[1:])
-    return made
+        return parsed
+    if isinstance(parsed, (IRModule, PrimFunc)):
+        verify_well_formed(parsed)
+    if isinstance(parsed, (IRModule, Function)):
+        problems = problems_of(parsed)
+        if problems:
+            raise WellFormedError(
+                f"{node.name} is ill-formed: {problems[0]}", at=source.excerpt(node), notes=problems[1:]
+            )
+    return parsed
 
 
 def _parse(source: Source, node: ast.FunctionDef | ast.ClassDef, environment: Environment) -> IRModule | BaseFunc:

@@ -73,10 +73,10 @@ class Scopes:
     @contextmanager
     def frame(self) -> Iterator[dict[str, Any]]:
         """A scope whose names vanish at the end."""
-        made: dict[str, Any] = {}
-        self._frames.append(made)
+        names: dict[str, Any] = {}
+        self._frames.append(names)
         try:
-            yield made
+            yield names
         finally:
             self._frames.pop()
 

@@ -229,8 +229,8 @@ class Evaluator:
         left, right = self.value(node.left), self.value(node.right)
         if not self.environment.trusted:
             self._check_growth(node, left, right)
-        made = self.guard(node, lambda: _BINARY[type(node.op)](left, right))
-        return self._with_span(made, node)
+        value = self.guard(node, lambda: _BINARY[type(node.op)](left, right))
+        return self._with_span(value, node)
 
     def _check_growth(self, node: ast.BinOp, left: Any, right: Any) -> None:
         """Refuse what makes large values of small texts."""
@@ -297,19 +297,19 @@ class Evaluator:
         """The keyword arguments of a call."""
         out: dict[str, Any] = {}
         for keyword in node.keywords:
-            given = self.value(keyword.value)
+            value = self.value(keyword.value)
             if keyword.arg is None:
-                if not isinstance(given, Mapping):
-                    self.source.refuse(keyword.value, f"** takes a dict, got {type(given).__name__}")
-                out.update(given)
+                if not isinstance(value, Mapping):
+                    self.source.refuse(keyword.value, f"** takes a dict, got {type(value).__name__}")
+                out.update(value)
             else:
-                out[keyword.arg] = given
+                out[keyword.arg] = value
         return out
 
-    def _with_span(self, made: Any, node: ast.expr) -> Any:
-        if isinstance(made, Call) and made.span is None:
-            return replace(made, span=self.source.span(node))
-        return made
+    def _with_span(self, value: Any, node: ast.expr) -> Any:
+        if isinstance(value, Call) and value.span is None:
+            return replace(value, span=self.source.span(node))
+        return value
 
     def guard(self, node: ast.AST, compute: Callable[[], Any]) -> Any:
         """What `compute` gives; whatever it raises becomes an error that points at the syntax."""

@@ -108,18 +108,20 @@ class ModuleParser:
             return
         node, kind, options = self._definitions[name]
         self._open.append(name)
-        made: BaseFunc
+        function: BaseFunc
         if kind == "relax.function":
-            made = self._relax().function(node, FunctionOptions.of(options))
+            function = self._relax().function(node, FunctionOptions.of(options))
         else:
             private = bool(options.get("private", False))
-            made = TirParser(self._source, self._environment, self._scopes()).function(
+            function = TirParser(self._source, self._environment, self._scopes()).function(
                 node, private=private, name=options.get("name")
             )
         self._open.pop()
-        self._functions[name] = made
+        self._functions[name] = function
         if name not in self._vars:
-            self._vars[name] = GlobalVar(options.get("name") or name, struct_info=getattr(made, "struct_info", None))
+            self._vars[name] = GlobalVar(
+                options.get("name") or name, struct_info=getattr(function, "struct_info", None)
+            )
 
     def _relax(self) -> RelaxParser:
         return RelaxParser(self._source, self._environment, self._scopes())

@@ -61,9 +61,11 @@ class FunctionOptions:
     name: str | None = None
 
     @staticmethod
-    def of(given: Mapping[str, Any]) -> FunctionOptions:
+    def of(keywords: Mapping[str, Any]) -> FunctionOptions:
         """Options from the keyword arguments of a decorator."""
-        return FunctionOptions(bool(given.get("pure", True)), bool(given.get("private", False)), name=given.get("name"))
+        return FunctionOptions(
+            bool(keywords.get("pure", True)), bool(keywords.get("private", False)), name=keywords.get("name")
+        )
 
 
 class _Evaluator(Evaluator):
@@ -289,9 +291,9 @@ class RelaxParser:
 
     def _assign_parts(self, target: ast.Tuple | ast.List, value: Any, node: ast.stmt) -> None:
         if not isinstance(value, Expr):
-            made: dict[str, Any] = {}
-            self.evaluator.unpack(target, value, made)
-            for name, part in made.items():
+            parts: dict[str, Any] = {}
+            self.evaluator.unpack(target, value, parts)
+            for name, part in parts.items():
                 if isinstance(part, Expr):
                     self._bind(name, part, node, None)
                 else:
@@ -320,13 +322,13 @@ class RelaxParser:
         return DataflowVar
 
     def _bind(self, name: str, value: Any, node: ast.stmt, annotation: ast.expr | None) -> Var:
-        given = self._type(annotation) if annotation is not None else None
-        made = self._guarded(node, lambda: self.builder.normalize(convert(value)))
-        info = made.struct_info
+        stated = self._type(annotation) if annotation is not None else None
+        bound = self._guarded(node, lambda: self.builder.normalize(convert(value)))
+        info = bound.struct_info
         if annotation is not None:
-            self._check_type(annotation, given, info, f"the value of {name}")
-        var = self._kind_of(name)(name, given or info, made.span or self.source.span(node))
-        self._emit(VarBinding(var, made))
+            self._check_type(annotation, stated, info, f"the value of {name}")
+        var = self._kind_of(name)(name, stated or info, bound.span or self.source.span(node))
+        self._emit(VarBinding(var, bound))
         self.scopes.define(name, var)
         return var
 
@@ -337,9 +339,9 @@ class RelaxParser:
         for symbol in set(self.symbols.known) - known:
             self.scopes.define(symbol, self.symbols.known[symbol])
         if annotation is not None:
-            given = self._type(annotation)
-            if given != info:
-                text = f"{describe_info(given)} is not the type that the cast states, {describe_info(info)}"
+            stated = self._type(annotation)
+            if stated != info:
+                text = f"{describe_info(stated)} is not the type that the cast states, {describe_info(info)}"
                 self.source.refuse(annotation, text)
         if not isinstance(cast.value, Expr):
             self.source.refuse(at, f"match_cast takes a graph value, got {kind_of(cast.value)}")
@@ -352,12 +354,12 @@ class RelaxParser:
     def _emit(self, binding: Binding) -> None:
         self.builder.emit_normalized(binding)
 
-    def _check_type(self, node: ast.AST, stated: StructInfo | None, found: StructInfo | None, what: str) -> None:
-        if stated is None or found is None:
+    def _check_type(self, node: ast.AST, stated: StructInfo | None, actual: StructInfo | None, what: str) -> None:
+        if stated is None or actual is None:
             return
-        if struct_info_base_check(stated, found) in (BaseCheckResult.FAIL_L0, BaseCheckResult.FAIL_L1):
+        if struct_info_base_check(stated, actual) in (BaseCheckResult.FAIL_L0, BaseCheckResult.FAIL_L1):
             self.source.refuse(
-                node, f"{what} has type {describe_info(found)}, not {describe_info(stated)} as stated here"
+                node, f"{what} has type {describe_info(actual)}, not {describe_info(stated)} as stated here"
             )
 
     # ---- blocks
@@ -444,18 +446,18 @@ class RelaxParser:
 
     def _FunctionDef(self, node: ast.FunctionDef, _: dict[str, Any]) -> None:
         """A nested function, bound to its name."""
-        kind, given = decorator_of(node, self.evaluator)
+        kind, keywords = decorator_of(node, self.evaluator)
         if kind != "relax.function":
             self.source.refuse(node, "a nested function needs @R.function")
-        options = replace(FunctionOptions.of(given), local=True)
+        options = replace(FunctionOptions.of(keywords), local=True)
         signature = self.signature(node, options)
         span = self.source.span(node)
         var = self._kind_of(node.name)(node.name, signature, span)
         self.scopes.define(node.name, var)  # so that it may call itself
-        made = self.function(node, options)
+        function = self.function(node, options)
         if signature is None:
-            init_field(var, "struct_info", made.struct_info)
-        self._emit(VarBinding(var, made))
+            init_field(var, "struct_info", function.struct_info)
+        self._emit(VarBinding(var, function))
 
     # ---- expressions
 

@@ -40,10 +40,10 @@ class Symbols:
         """
         if name not in self.known:
             self.known[name] = kind(name, dtype or self._dtypes.get(name, "int64"))
-        found = self.known[name]
-        if dtype is not None and found.dtype != dtype:
-            raise ValueError(f"symbol {name} is {found.dtype} already, not {dtype}")
-        return found
+        symbol = self.known[name]
+        if dtype is not None and symbol.dtype != dtype:
+            raise ValueError(f"symbol {name} is {symbol.dtype} already, not {dtype}")
+        return symbol
 
     def define_in(self, types: Iterable[Any]) -> None:
         """Declare the symbols that stand alone in some types."""

@@ -55,14 +55,14 @@ def parameters(node: ast.FunctionDef, source: Source) -> list[ast.arg]:
             source.refuse(extra, "functions of a script take positional parameters only")
     if args.defaults:
         source.refuse(args.defaults[0], "parameters of a script have no default values")
-    found = [*args.posonlyargs, *args.args]
-    for index, arg in enumerate(found):
+    params = [*args.posonlyargs, *args.args]
+    for index, arg in enumerate(params):
         if arg.annotation is None:
             help = 'such as R.Tensor((2, 3), "float32") or T.Buffer((2, 3), "float32")'
             source.refuse(arg, f"parameter {arg.arg} has no type", help=help)
-        if any(arg.arg == other.arg for other in found[:index]):
+        if any(arg.arg == other.arg for other in params[:index]):
             source.refuse(arg, f"two parameters are called {arg.arg}")
-    return found
+    return params
 
 
 def is_output(node: ast.expr) -> bool:

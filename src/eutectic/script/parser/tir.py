@@ -93,7 +93,7 @@ class TirParser:
                 self._param(arg)
             result = self._result(node.returns) if node.returns is not None else None
             body = self.sequence(without_docstring(node.body))
-        made = PrimFunc(
+        function = PrimFunc(
             tuple(self._params),
             body,
             ret_type=result,  # type: ignore[arg-type]  # None is void
@@ -101,7 +101,7 @@ class TirParser:
             attrs=self._attrs,  # type: ignore[arg-type]  # converted by the node
             span=self.source.span(node),
         )
-        return self.guard(node, lambda: complete(made, self._allocated))  # type: ignore[no-any-return]  # as complete says
+        return self.guard(node, lambda: complete(function, self._allocated))  # type: ignore[no-any-return]  # as complete says
 
     # ---- parameters
 
@@ -147,14 +147,14 @@ class TirParser:
             if wrap is not None:
                 holding.append((done, wrap, statement))
                 done = []
-        made = seq(*done)
+        body = seq(*done)
         for before, wrap, statement in reversed(holding):
-            made = seq(*before, self._wrapped(wrap, made, statement))
-        return made
+            body = seq(*before, self._wrapped(wrap, body, statement))
+        return body
 
     def _wrapped(self, wrap: Wrap, rest: Stmt, node: ast.AST) -> Stmt:
-        made: Stmt = self.guard(node, lambda: wrap(rest))
-        return made
+        wrapped: Stmt = self.guard(node, lambda: wrap(rest))
+        return wrapped
 
     @deep
     def statement(self, node: ast.stmt, done: list[Stmt]) -> Wrap | None:
@@ -168,9 +168,9 @@ class TirParser:
             case ast.If():
                 self._if(node, done)
             case ast.With():
-                made = self._with(node)
-                if made is not None:
-                    done.append(made)
+                stmt = self._with(node)
+                if stmt is not None:
+                    done.append(stmt)
             case ast.Assert():
                 return self._assert(node)
             case ast.Assign():
@@ -230,8 +230,8 @@ class TirParser:
         attrs: Any = loop.annotations
         fields = (loop.limits.min, loop.limits.extent, loop.kind)
         span = self.source.span(node)
-        made: Stmt = self.guard(node.iter, lambda: For(var, *fields, body, loop.thread, attrs, span=span))
-        return made
+        stmt: Stmt = self.guard(node.iter, lambda: For(var, *fields, body, loop.thread, attrs, span=span))
+        return stmt
 
     def _condition(self, node: ast.expr) -> PrimExpr:
         value = self.evaluator.value(node)
@@ -288,10 +288,10 @@ class TirParser:
 
     def _scoped(self, value: Scoped, name: str, node: ast.AST) -> Wrap:
         """What a statement that binds `name` for the rest of a sequence makes of that rest."""
-        found: tuple[Any, Wrap] = self.guard(node, lambda: scoped(value, name, self.source.span(node)))
-        if found[0] is not None:
-            self.scopes.define(name, found[0])
-        return found[1]
+        binding: tuple[Any, Wrap] = self.guard(node, lambda: scoped(value, name, self.source.span(node)))
+        if binding[0] is not None:
+            self.scopes.define(name, binding[0])
+        return binding[1]
 
     # ---- blocks
 
@@ -300,8 +300,8 @@ class TirParser:
         with self.scopes.frame():
             body = self.sequence(statements)
         frame, self.frame = self.frame, outer
-        made: Stmt = self.guard(node, lambda: frame.finish(body, self.source.span(node), realize=not value.no_realize))
-        return made
+        block: Stmt = self.guard(node, lambda: frame.finish(body, self.source.span(node), realize=not value.no_realize))
+        return block
 
     def _block_frame(self, node: ast.AST, what: str) -> BlockFrame:
         if self.frame is None:
@@ -366,23 +366,23 @@ class TirParser:
             var = Var(node.target.id, kind.dtype)
         else:
             self.source.refuse(node.annotation, f"expected a type such as T.int32, got {type(kind).__name__}")
-        given = self.guard(node.value, lambda: as_prim(value, var.dtype))
-        if given.dtype != var.dtype:
+        converted = self.guard(node.value, lambda: as_prim(value, var.dtype))
+        if converted.dtype != var.dtype:
             self.source.refuse(
-                node.value, f"{var.name} is {var.dtype}, its value {given.dtype}", help="convert it with T.Cast"
+                node.value, f"{var.name} is {var.dtype}, its value {converted.dtype}", help="convert it with T.Cast"
             )
         self.scopes.define(var.name, var)
         span = self.source.span(node)
-        return lambda rest: LetStmt(var, given, rest, span=span)
+        return lambda rest: LetStmt(var, converted, rest, span=span)
 
     def _unpack(self, target: ast.Tuple | ast.List, value: Any, node: ast.Assign) -> None:
         names = [part.id for part in target.elts if isinstance(part, ast.Name)]
         if isinstance(value, Remap) and len(names) == len(target.elts):
             self._remap(names, value, node.value)
             return
-        made: dict[str, Any] = {}
-        self.evaluator.unpack(target, value, made)
-        for name, part in made.items():
+        parts: dict[str, Any] = {}
+        self.evaluator.unpack(target, value, parts)
+        for name, part in parts.items():
             if isinstance(part, (Axis, Var, BufferSpec)):
                 self._bind(name, part, node)
             else:
@@ -435,23 +435,23 @@ class TirParser:
             self.source.refuse(target, text)
         stored = self._converted(self.evaluator.value(value), buffer, value)
         span = self.source.span(node)
-        made: Stmt = self.guard(node, lambda: BufferStore(buffer, stored, indices, span=span))  # type: ignore[arg-type]  # converted
-        return made
+        store: Stmt = self.guard(node, lambda: BufferStore(buffer, stored, indices, span=span))  # type: ignore[arg-type]  # converted
+        return store
 
     def _converted(self, value: Any, buffer: Buffer, node: ast.expr) -> PrimExpr:
         """A value in the buffer's dtype; what would lose something must be converted in the script."""
         if not isinstance(value, (bool, int, float, PrimExpr)):
             self.source.refuse(node, f"cannot store a {type(value).__name__} into buffer {buffer.name}")
-        made: PrimExpr = self.guard(node, lambda: as_prim(value, buffer.dtype))
-        have, want = element_dtype(made.dtype), element_dtype(buffer.dtype)
+        expr: PrimExpr = self.guard(node, lambda: as_prim(value, buffer.dtype))
+        have, want = element_dtype(expr.dtype), element_dtype(buffer.dtype)
         if have == want:
-            return made
+            return expr
         constant = isinstance(value, (bool, int, float))
         widens = (is_integer(have) or have == "bool") and is_float(want)
         if not (constant or widens):
             help = f'convert it: T.Cast("{want}", value)'
             self.source.refuse(node, f"stores {have} into buffer {buffer.name} of {want}", help=help)
-        return cast(want, made)
+        return cast(want, expr)
 
     def _augmented(self, node: ast.AugAssign, done: list[Stmt]) -> None:
         if not isinstance(node.target, ast.Subscript):

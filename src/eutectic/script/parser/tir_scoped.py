@@ -44,8 +44,8 @@ def scoped(value: Scoped, name: str, span: Span) -> tuple[Any, Wrap]:
             return data, lambda rest: Allocate(data, value.dtype, value.extents, condition, rest, notes, span=span)
         case LetOf():
             var = _let_variable(value, name)
-            given = as_prim(value.value, var.dtype)
-            return var, lambda rest: LetStmt(var, given, rest, span=span)
+            converted = as_prim(value.value, var.dtype)
+            return var, lambda rest: LetStmt(var, converted, rest, span=span)
         case BufferSpec():
             buffer = value.build(name)
             if value.options["data"] is not None:
@@ -60,8 +60,8 @@ def _let_variable(value: LetOf, name: str) -> Var:
         return replace(value.type, name=name)
     if isinstance(value.type, DType):
         return Var(name, value.type.dtype)
-    given = value.value if isinstance(value.value, PrimExpr) else as_prim(value.value, "int32")
-    return Var(name, given.dtype)
+    expr = value.value if isinstance(value.value, PrimExpr) else as_prim(value.value, "int32")
+    return Var(name, expr.dtype)
 
 
 def _with_memory(buffer: Buffer, rest: Stmt, span: Span) -> Stmt:

@@ -106,9 +106,9 @@ def _statement(item: Stmt, printer: RelaxPrinter, declare: bool) -> list[str]:
 
 def _tir(printer: RelaxPrinter) -> TirPrinter:
     """A printer of tensor programs that shares the module's names and metadata."""
-    made = TirPrinter(printer.metadata, printer.functions, printer.alias)
-    made.begin()
-    return made
+    tir_printer = TirPrinter(printer.metadata, printer.functions, printer.alias)
+    tir_printer.begin()
+    return tir_printer
 
 
 def _module(mod: IRModule, printer: RelaxPrinter) -> list[str]:

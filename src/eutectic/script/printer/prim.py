@@ -196,12 +196,12 @@ def _left_level(item: Any) -> int:
 def _same(build: Callable[..., PrimExpr], expr: Any, *operands: PrimExpr) -> bool:
     """Whether building the operation again makes the same node."""
     try:
-        made: Any = build(*operands)
+        rebuilt: Any = build(*operands)
     except (TypeError, ValueError, ZeroDivisionError):
         return False
-    if type(made) is not type(expr):
+    if type(rebuilt) is not type(expr):
         return False
-    return made.a is operands[0] and (len(operands) == 1 or made.b is operands[1])
+    return rebuilt.a is operands[0] and (len(operands) == 1 or rebuilt.b is operands[1])
 
 
 def prim_text(expr: PrimExpr, name: Callable[[Var], str], plain_dtype: str = "int64") -> str:

@@ -468,5 +468,5 @@ def is_thread_launch(stmt: AttrStmt) -> bool:
     return dom is not None and from_zero and structural_equal(dom.extent, stmt.value) and type(axis.var) is Var
 
 
-def _is_void(given: Any) -> bool:
-    return isinstance(given, TupleType) and not given.fields
+def _is_void(ret_type: Any) -> bool:
+    return isinstance(ret_type, TupleType) and not ret_type.fields

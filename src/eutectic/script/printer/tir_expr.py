@@ -156,16 +156,16 @@ class TirExprPrinter(PrimPrinter):
     # ---- types and annotations
 
     @deep
-    def type_text(self, given: Type) -> str:
+    def type_text(self, ir_type: Type) -> str:
         """A type as an annotation."""
-        match given:
+        match ir_type:
             case PrimType():
-                return f"T.{given.dtype}"
+                return f"T.{ir_type.dtype}"
             case PointerType(element_type=PrimType()):
-                scope = "" if given.storage_scope == "global" else f", {quoted(given.storage_scope)}"
-                return f"T.handle({quoted(given.element_type.as_dtype)}{scope})"
+                scope = "" if ir_type.storage_scope == "global" else f", {quoted(ir_type.storage_scope)}"
+                return f"T.handle({quoted(ir_type.element_type.as_dtype)}{scope})"
             case PointerType():
-                return f"T.handle({self.type_text(given.element_type)}, {quoted(given.storage_scope)})"
+                return f"T.handle({self.type_text(ir_type.element_type)}, {quoted(ir_type.storage_scope)})"
             case _:
                 return "None"
 
@@ -220,16 +220,16 @@ def _rebuilt(call: Call, short: str, args: Any) -> bool:
         return False
     plain = [arg.value if isinstance(arg, StringImm) else arg for arg in args]
     try:
-        made = build(*plain)
+        rebuilt = build(*plain)
     except (TypeError, ValueError, AttributeError, ZeroDivisionError):
         return False
     return (
-        isinstance(made, Call)
-        and made.op is call.op
-        and made.dtype == call.dtype
-        and len(made.args) == len(call.args)
+        isinstance(rebuilt, Call)
+        and rebuilt.op is call.op
+        and rebuilt.dtype == call.dtype
+        and len(rebuilt.args) == len(call.args)
         and all(
             a is b or (isinstance(a, StringImm) and isinstance(b, StringImm) and a.value == b.value)
-            for a, b in zip(made.args, call.args, strict=True)
+            for a, b in zip(rebuilt.args, call.args, strict=True)
         )
     )

@@ -59,15 +59,15 @@ def resize2d(
     dtype = out_dtype or data.dtype
 
     def at_place(image: PrimExpr, channel: PrimExpr, row: PrimExpr, column: PrimExpr) -> PrimExpr:
-        found: PrimExpr = data(*arranged([image, channel, row, column], "NCHW", layout))
-        return found
+        element: PrimExpr = data(*arranged([image, channel, row, column], "NCHW", layout))
+        return element
 
     def nearest(image: PrimExpr, channel: PrimExpr, *place: PrimExpr) -> PrimExpr:
-        found = []
+        indices = []
         for i, before, after in zip(place, old, new, strict=True):
             at = _NEAREST[rounding_method](_coordinate(coordinate_transformation_mode, i, before, after))
-            found.append(op.max(op.min(at.astype(i.dtype), before - 1), 0))
-        return at_place(image, channel, *found)
+            indices.append(op.max(op.min(at.astype(i.dtype), before - 1), 0))
+        return at_place(image, channel, *indices)
 
     def linear(image: PrimExpr, channel: PrimExpr, *place: PrimExpr) -> PrimExpr:
         wide = accumulator(data.dtype)

@@ -129,5 +129,5 @@ def prelu(data: Tensor, slope: Tensor, axis: int = 1) -> Tensor:
         at = IntImm(i[from_axis].dtype, 0) if is_one(slope.shape[0]) else i[from_axis]
         return Select(x > 0, x, x * widen(slope(at))).astype(data.dtype)
 
-    made: Tensor = compute(data.shape, lambda *i: element(*i), "prelu", "broadcast")
-    return made
+    result: Tensor = compute(data.shape, lambda *i: element(*i), "prelu", "broadcast")
+    return result

@@ -61,11 +61,11 @@ def sequence_mask(
 
     def seen(query: PrimExpr, key: PrimExpr) -> Any:
         (begin_q, end_q), (begin_k, end_k) = bounds(starts_q), bounds(starts_k)
-        found = op.all(begin_q <= query, query < end_q, begin_k <= key, key < end_k)
+        visible = op.all(begin_q <= query, query < end_q, begin_k <= key, key < end_k)
         if mask is not None:
             offset = end_k - begin_k - (end_q - begin_q) if mask == "BottomRight" else IntImm(index, 0)
-            found = op.logical_and(found, _seen(key - begin_k, query - begin_q + offset, window))
-        return te_sum(found.astype("int32"), b)
+            visible = op.logical_and(visible, _seen(key - begin_k, query - begin_q + offset, window))
+        return te_sum(visible.astype("int32"), b)
 
     counted: Tensor = compute(scores.shape[-2:], seen, "T_seen", "comm_reduce")
     return stage(
@@ -91,12 +91,12 @@ def without_empty_sequences(out: Tensor, starts_q: Tensor, starts_k: Tensor) -> 
     b = reduce_axis((0, starts_q.shape[0] - 1), "b")
 
     def answered(query: PrimExpr) -> Any:
-        found = op.all(
+        condition = op.all(
             starts_q(b).astype(index) <= query,
             query < starts_q(b + 1).astype(index),
             starts_k(b) < starts_k(b + 1),
         )
-        return te_sum(found.astype("int32"), b)
+        return te_sum(condition.astype("int32"), b)
 
     counted: Tensor = compute((out.shape[1],), answered, "T_answered", "comm_reduce")
     zero = op.const(0, out.dtype)

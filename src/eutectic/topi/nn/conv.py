@@ -22,9 +22,9 @@ _REDUCED: Final = ("ry", "rx", "rz")
 Ints = int | Sequence[int]
 
 
-def finished(made: Tensor, dtype: str) -> Tensor:
+def finished(total: Tensor, dtype: str) -> Tensor:
     """A sum in the dtype of the result."""
-    return cast(made, dtype) if made.dtype != dtype else made
+    return cast(total, dtype) if total.dtype != dtype else total
 
 
 def wide_dtype(dtype: str) -> str:
@@ -183,8 +183,8 @@ def transposed_convolution(
 
     shape = (n, simplify(per_group * groups), *out)
     name = f"{'group_' if groups > 1 else ''}conv{rank}d_transpose_{canonical.lower()}"
-    made = compute(shape, lambda *at: element(*at), name, name, varargs_names=list(_AXES[: rank + 2]))
-    return finished(made, dtype)
+    total = compute(shape, lambda *at: element(*at), name, name, varargs_names=list(_AXES[: rank + 2]))
+    return finished(total, dtype)
 
 
 def _transposed(rank: int) -> Callable[..., Tensor]:

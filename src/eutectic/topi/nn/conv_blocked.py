@@ -59,8 +59,8 @@ def conv2d_nchwc(
     else:
         fits = len(inner) == (1 if block == 1 else 2) and static(inner[0]) in (block, lanes) and per_group % lanes == 0
     if not fits:
-        given = f"{sizes_text(data.shape)} with {sizes_text(weight.shape)}"
-        raise ValueError(f"convolution of {given}: the blocks do not go with each other, or with {groups} groups")
+        operands = f"{sizes_text(data.shape)} with {sizes_text(weight.shape)}"
+        raise ValueError(f"convolution of {operands}: the blocks do not go with each other, or with {groups} groups")
     step, apart = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
     before, after = paddings(padding, 2)
     tail = [0] * (len(data.shape) - 4)
@@ -88,5 +88,5 @@ def conv2d_nchwc(
 
     shape = (data.shape[0], wide_out, *out, inner[-1])
     name = "depthwise_conv2d_nchwc" if is_depthwise else "conv2d_nchwc"
-    made = compute(shape, lambda *at: element(*at), name, name, varargs_names=list(_NAMES))
-    return finished(made, dtype)
+    total = compute(shape, lambda *at: element(*at), name, name, varargs_names=list(_NAMES))
+    return finished(total, dtype)

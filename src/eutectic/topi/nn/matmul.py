@@ -67,8 +67,8 @@ def matmul(
 
     shape = (*batch, *rows, *columns)
     names = [f"i{i}" for i in range(len(shape))]
-    made: Tensor = compute(shape, lambda *at: element(*at), name, "matmul", varargs_names=names)
-    return cast(made, dtype) if wide != dtype else made
+    total: Tensor = compute(shape, lambda *at: element(*at), name, "matmul", varargs_names=names)
+    return cast(total, dtype) if wide != dtype else total
 
 
 def _at(x: Tensor, batch_at: Any, batch: tuple[PrimExpr, ...], last: list[Any], transposed: bool) -> PrimExpr:

@@ -45,8 +45,8 @@ def pad(
         for i, size, b, a in zip(at, data.shape, pad_before, after, strict=True):
             conditions += [i >= b] if b > 0 else []
             conditions += [i < size + b] if a > 0 else []
-        found = data(*(i - b if b else i for i, b in zip(at, pad_before, strict=True)))
-        return if_then_else(all(*conditions), found, value) if conditions else found
+        inside = data(*(i - b if b else i for i, b in zip(at, pad_before, strict=True)))
+        return if_then_else(all(*conditions), inside, value) if conditions else inside
 
     return stage(shape, element, name, "injective,pad")
 

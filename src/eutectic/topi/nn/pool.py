@@ -23,11 +23,11 @@ Ints = int | Sequence[int]
 def _out_size(size: PrimExpr, kernel: int, stride: int, pads: tuple[int, int], apart: int, ceil_mode: bool) -> Any:
     """Number of windows; in `ceil_mode` a last one may hang out, but begins before the end padding."""
     room = size + (pads[0] + pads[1] - apart * (kernel - 1) - 1)
-    found = simplify((room + (stride - 1 if ceil_mode else 0)) // stride + 1)
-    known, total = static(found), static(size)
+    count = simplify((room + (stride - 1 if ceil_mode else 0)) // stride + 1)
+    known, total = static(count), static(size)
     if ceil_mode and known is not None and total is not None and (known - 1) * stride >= total + pads[0]:
-        return found - 1
-    return found
+        return count - 1
+    return count
 
 
 def pool(
@@ -83,11 +83,13 @@ def pool(
     fill = lowest(data.dtype) if pool_type == "max" else 0
     temp = padded(data, axes, before, beyond, fill)
     shape = axes.joined(kept, out)
-    made = _over_windows(temp, shape, axes, list(zip(size_of, step, apart, strict=True)), pool_type, wide)
+    reduced = _over_windows(temp, shape, axes, list(zip(size_of, step, apart, strict=True)), pool_type, wide)
     if pool_type == "max":
-        return made
+        return reduced
     if not any((*before, *beyond)):
-        return stage(shape, lambda *at: (made(*at) / float(prod(size_of))).astype(data.dtype), "pool_avg", "elemwise")
+        return stage(
+            shape, lambda *at: (reduced(*at) / float(prod(size_of))).astype(data.dtype), "pool_avg", "elemwise"
+        )
     limits = [
         (0 if count_include_pad else b, size + b + (a if count_include_pad else 0))
         for size, b, a in zip(sizes, before, after, strict=True)
@@ -96,7 +98,7 @@ def pool(
     def average(*at: PrimExpr) -> PrimExpr:
         starts = [i * s for i, s in zip(axes.parted(at)[1], step, strict=True)]
         counts = [_count(i, *limit, k, d) for i, limit, k, d in zip(starts, limits, size_of, apart, strict=True)]
-        return (made(*at) / product(counts).astype(wide)).astype(data.dtype)
+        return (reduced(*at) / product(counts).astype(wide)).astype(data.dtype)
 
     return stage(shape, average, "pool_avg", "elemwise")
 
@@ -124,8 +126,8 @@ def _over_windows(
 
     names = [f"ax{i}" for i in range(len(shape))]
     name = "pool_max" if pool_type == "max" else "pool_sum"
-    made: Tensor = compute(shape, lambda *at: element(*at), name, "pool", varargs_names=names)
-    return made
+    reduced: Tensor = compute(shape, lambda *at: element(*at), name, "pool", varargs_names=names)
+    return reduced
 
 
 def _beyond(size: PrimExpr, out: PrimExpr, stride: int, reach: int, before: int, after: int, ceil_mode: bool) -> int:
@@ -230,9 +232,9 @@ def adaptive_pool(data: Tensor, output_size: Ints, pool_type: str, layout: str =
 
     names = [f"ax{i}" for i in range(len(shape))]
     name = f"adaptive_pool_{'max' if pool_type == 'max' else 'sum'}"
-    made: Tensor = compute(shape, lambda *at: element(*at), name, name, varargs_names=names)
+    reduced: Tensor = compute(shape, lambda *at: element(*at), name, name, varargs_names=names)
     if pool_type == "max":
-        return made
+        return reduced
 
     def average(*at: PrimExpr) -> PrimExpr:
         _, place = axes.parted(at)
@@ -240,7 +242,7 @@ def adaptive_pool(data: Tensor, output_size: Ints, pool_type: str, layout: str =
             k if _even(size, m) else _end(i, size, m) - _begin(i, size, m)
             for i, size, m, k in zip(place, sizes, counts, longest, strict=True)
         ]
-        return (made(*at) / product(lengths).astype(wide)).astype(data.dtype)
+        return (reduced(*at) / product(lengths).astype(wide)).astype(data.dtype)
 
     return stage(shape, average, "adaptive_pool_avg", "elemwise")
 

@@ -16,13 +16,13 @@ from eutectic.topi.special_values import accumulator, reduce_max
 def _reduced(x: Tensor, axis: int, reducer: Any, dtype: str, name: str, value: Any) -> Tensor:
     """A reduction along one axis `k`; `value` takes the index of an element."""
     k = reduce_axis((0, x.shape[axis]), "k")
-    made: Tensor = compute(
+    reduction: Tensor = compute(
         (*x.shape[:axis], *x.shape[axis + 1 :]),
         lambda *i: reducer(value(*i[:axis], k, *i[axis:]).astype(dtype), k),
         name,
         "softmax",
     )
-    return made
+    return reduction
 
 
 def _without(at: tuple[PrimExpr, ...], axis: int) -> tuple[PrimExpr, ...]:
@@ -58,14 +58,14 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
         x.shape, lambda *i: op.exp(x(*i).astype(wide) - top(*_without(i, along))), "T_softmax_exp", "softmax"
     )
     total = _reduced(powers, along, te_sum, wide, "T_softmax_expsum", powers)
-    made: Tensor = compute(
+    normalized: Tensor = compute(
         x.shape,
         lambda *i: (powers(*i) / total(*_without(i, along))).astype(x.dtype),
         "T_softmax_norm",
         "softmax",
         {"axis": along},
     )
-    return made
+    return normalized
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
@@ -91,7 +91,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
         return x(*i).astype(wide) - top(*_without(i, along))
 
     total = _reduced(x, along, te_sum, wide, "compute", lambda *i: op.exp(moved(*i)))
-    made: Tensor = compute(
+    normalized: Tensor = compute(
         x.shape, lambda *i: (moved(*i) - op.log(total(*_without(i, along)))).astype(x.dtype), "compute", "softmax"
     )
-    return made
+    return normalized

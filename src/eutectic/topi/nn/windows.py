@@ -20,11 +20,11 @@ def per_axis(value: int | Sequence[int], rank: int, what: str) -> tuple[int, ...
     Raises:
         ValueError: there is another number of them.
     """
-    given = (int(value),) * rank if isinstance(value, (int, IntImm)) else tuple(int(v) for v in value)
-    given = given * rank if len(given) == 1 else given
-    if len(given) != rank:
-        raise ValueError(f"{what} needs {rank} numbers, got {len(given)}")
-    return given
+    numbers = (int(value),) * rank if isinstance(value, (int, IntImm)) else tuple(int(v) for v in value)
+    numbers = numbers * rank if len(numbers) == 1 else numbers
+    if len(numbers) != rank:
+        raise ValueError(f"{what} needs {rank} numbers, got {len(numbers)}")
+    return numbers
 
 
 def paddings(value: int | Sequence[int], rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -80,8 +80,8 @@ class Axes:
 
     def parted(self, items: Sequence[T]) -> tuple[list[T], list[T]]:
         """Items of the axes in memory: those of the other axes, and those of the spatial ones."""
-        found = arranged(items, self.names, self.canonical)
-        return found[: -self.rank], found[-self.rank :]
+        ordered = arranged(items, self.names, self.canonical)
+        return ordered[: -self.rank], ordered[-self.rank :]
 
     def joined(self, others: Sequence[T], spatial: Sequence[T]) -> list[T]:
         """The inverse of `parted`."""

@@ -95,9 +95,9 @@ def resize2d(
     """
     shape = as_shape((size, size) if isinstance(size, (int, PrimExpr)) else size)
     choices = ((method, METHODS), (coordinate_transformation_mode, COORDINATES), (rounding_method, tuple(ROUNDINGS)))
-    for given, known in choices:
-        if given not in known:
-            reject(f"resize2d does not know {given!r}", help=f"choose one of {', '.join(known)}")
+    for choice, known in choices:
+        if choice not in known:
+            reject(f"resize2d does not know {choice!r}", help=f"choose one of {', '.join(known)}")
     if any(roi or ()):
         reject(f"resize2d with a region of interest {list(roi or ())}", help="crop with strided_slice first")
     attrs = Resize2DAttrs(

@@ -108,11 +108,11 @@ def _activation(
 
 
 def _of_each(program: Callable[[PrimExpr], PrimExpr], name: str) -> Callable[[Tensor], Tensor]:
-    def made(x: Tensor) -> Tensor:
+    def activate(x: Tensor) -> Tensor:
         return activation(x, program, name)
 
-    made.__name__ = name
-    return made
+    activate.__name__ = name
+    return activate
 
 
 def _relu(x: Array) -> Array:

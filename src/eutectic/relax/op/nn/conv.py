@@ -271,9 +271,9 @@ def _out_sizes(c: Call, attrs: ConvAttrs, sizes: Dims, kernel: Dims) -> Dims:
     out = []
     for i, (size, k) in enumerate(zip(sizes, kernel, strict=True)):
         room = size + (attrs.padding[i] + attrs.padding[rank + i]) - (k - 1) * attrs.dilation[i] - 1
-        found = floordiv(room, attrs.strides[i]) + 1
+        extent = floordiv(room, attrs.strides[i]) + 1
         help = "pad the data, or use a smaller window"
-        out.append(at_least(c, found, 1, f"no window of {size_text(k)} fits {size_text(size)}; the size", help))
+        out.append(at_least(c, extent, 1, f"no window of {size_text(k)} fits {size_text(size)}; the size", help))
     return tuple(out)
 
 
@@ -297,8 +297,8 @@ def _define(rank: int, op: OpDef) -> None:
 
     def convolution(data: Tensor, weight: Tensor, **options: Any) -> Tensor:
         if not is_blocked(options["out_layout"]):
-            made: Tensor = whole(data, weight, **options)
-            return made
+            convolved: Tensor = whole(data, weight, **options)
+            return convolved
         names = ("strides", "padding", "dilation", "groups", "out_dtype")
         return topi.nn.conv2d_nchwc(data, weight, **{name: options[name] for name in names})
 

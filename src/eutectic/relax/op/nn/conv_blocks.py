@@ -79,11 +79,11 @@ def in_layouts(c: Call, args: Sequence[Expr], operands: Sequence[str], result: s
     """A convolution of operands in other layouts."""
     data, kernel = operands
     assert c.attrs is not None
-    given = c.attrs
+    original = c.attrs
     attrs = replace(
-        given,
-        data_layout=data or given["data_layout"],
-        kernel_layout=kernel or given["kernel_layout"],
-        out_layout=result or given["out_layout"],
+        original,
+        data_layout=data or original["data_layout"],
+        kernel_layout=kernel or original["kernel_layout"],
+        out_layout=result or original["out_layout"],
     )
     return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))

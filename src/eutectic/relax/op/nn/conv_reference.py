@@ -86,8 +86,8 @@ def _pointwise(x: Array, w: Array, groups: int) -> Array:
     n, c, *sizes = x.shape
     o = w.shape[0]
     rows = w.reshape(groups, o // groups, c // groups)
-    found: Array = np.matmul(rows, x.reshape(n, groups, c // groups, prod(sizes)))
-    return found.reshape(n, o, *sizes)
+    products: Array = np.matmul(rows, x.reshape(n, groups, c // groups, prod(sizes)))
+    return products.reshape(n, o, *sizes)
 
 
 def _by_patches(
@@ -108,8 +108,8 @@ def _by_patches(
             for i, window in enumerate(taps(kernel, strides, dilation, (count, *sizes[1:]))):
                 columns[:, i] = part[(slice(None), *window)]
             patches = columns.reshape(groups, per_group * depth, count * rest)
-            found = np.matmul(rows, patches)
-            out[image, :, :, begin : begin + count] = found.reshape(groups, o // groups, count, rest)
+            products = np.matmul(rows, patches)
+            out[image, :, :, begin : begin + count] = products.reshape(groups, o // groups, count, rest)
     return out.reshape(n, o, *sizes)
 
 

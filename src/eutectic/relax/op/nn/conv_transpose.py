@@ -253,8 +253,8 @@ def _out_sizes(c: Call, attrs: ConvTransposeAttrs, sizes: Dims, kernel: Dims) ->
     out = []
     for i, (size, k) in enumerate(zip(sizes, kernel, strict=True)):
         cut = attrs.padding[i] + attrs.padding[rank + i]
-        found = (size - 1) * attrs.strides[i] - cut + (k - 1) * attrs.dilation[i] + (attrs.output_padding[i] + 1)
-        out.append(at_least(c, found, 1, f"spatial size {i} of the result", "cut less off: padding is too large"))
+        extent = (size - 1) * attrs.strides[i] - cut + (k - 1) * attrs.dilation[i] + (attrs.output_padding[i] + 1)
+        out.append(at_least(c, extent, 1, f"spatial size {i} of the result", "cut less off: padding is too large"))
     return tuple(out)
 
 

@@ -89,20 +89,20 @@ def _check(c: Call, axes: Sequence[int]) -> tuple[TensorStructInfo, tuple[int, .
     known = {info.dtype for info in (data, *parameters) if info.dtype}
     if len(known) > 1:
         refuse(c, f"{short_name(c)} of operands of {' and '.join(sorted(known))}", help="cast with astype")
-    found = axes_of(c, axes, data.ndim) if data.ndim >= 0 else tuple(axes)
+    resolved = axes_of(c, axes, data.ndim) if data.ndim >= 0 else tuple(axes)
     for info in parameters:
-        wrong = info.ndim not in (-1, len(found))
+        wrong = info.ndim not in (-1, len(resolved))
         if not wrong and data.dims is not None and info.dims is not None:
-            wanted = [data.dims[axis] for axis in found]
+            wanted = [data.dims[axis] for axis in resolved]
             wrong = any(differ(a, b) for a, b in zip(wanted, info.dims, strict=True))
         if wrong:
             refuse(
                 c,
-                f"{short_name(c)} of {dims_text(data.dims)} along {list(found)} with a parameter of "
+                f"{short_name(c)} of {dims_text(data.dims)} along {list(resolved)} with a parameter of "
                 f"{dims_text(info.dims)}",
                 help="parameters have the sizes of the data along those axes",
             )
-    return data, found
+    return data, resolved
 
 
 def batch_norm(

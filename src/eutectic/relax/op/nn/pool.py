@@ -176,9 +176,9 @@ def _static_size(attrs: PoolAttrs, i: int, size: int) -> int:
     rank, stride = len(attrs.pool_size), attrs.strides[i]
     before, after = attrs.padding[i], attrs.padding[rank + i]
     room = size + before + after - attrs.dilation[i] * (attrs.pool_size[i] - 1) - 1
-    found = (room + (stride - 1 if attrs.ceil_mode else 0)) // stride + 1
-    hangs_out = attrs.ceil_mode and (found - 1) * stride >= size + before
-    return found - 1 if hangs_out else found
+    count = (room + (stride - 1 if attrs.ceil_mode else 0)) // stride + 1
+    hangs_out = attrs.ceil_mode and (count - 1) * stride >= size + before
+    return count - 1 if hangs_out else count
 
 
 def _padded(attrs: PoolAttrs, x: Array, sizes: Sequence[int], value: Any) -> Array:

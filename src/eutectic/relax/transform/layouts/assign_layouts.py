@@ -77,9 +77,9 @@ class _Assigner(PyExprMutator):
     def visit_binding_block(self, block: BindingBlock) -> BindingBlock:
         """Copies are visible in the block that they are made in."""
         outside, self._copies = self._copies, {}
-        made = super().visit_binding_block(block)
+        rewritten = super().visit_binding_block(block)
         self._copies = outside
-        return made
+        return rewritten
 
     def visit_var_(self, var: Var) -> Expr:
         """The value as the graph says it: row-major."""
@@ -94,14 +94,14 @@ class _Assigner(PyExprMutator):
             super().visit_var_binding_(binding)
             return
         assert isinstance(binding.value, Call)
-        made = self._step(binding.value, offer)
+        step = self._step(binding.value, offer)
         if not offer.result:
-            super().visit_var_binding_(VarBinding(binding.var, made))
+            super().visit_var_binding_(VarBinding(binding.var, step))
             return
         if isinstance(binding.var, DataflowVar):
-            self._computed[binding.var] = (self.builder_.emit(made, binding.var.name_hint), offer.result)
+            self._computed[binding.var] = (self.builder_.emit(step, binding.var.name_hint), offer.result)
             return
-        copy = _transform(self.builder_.emit(made), offer.result, "")  # visible outside of its block, so row-major
+        copy = _transform(self.builder_.emit(step), offer.result, "")  # visible outside of its block, so row-major
         self.builder_.emit_normalized(VarBinding(binding.var, self.builder_.normalize(copy)))
 
     def _step(self, call: Call, offer: LayoutOffer) -> Call:
@@ -130,11 +130,11 @@ class _Assigner(PyExprMutator):
         if not isinstance(value, Var):
             return self.builder_.emit(_transform(value, "", wanted)) if wanted else value
         fresh, there = self._computed.get(value, (None, ""))
-        given = fresh if fresh is not None else super().visit_var_(value)
+        source = fresh if fresh is not None else super().visit_var_(value)
         if there == wanted:
-            return given
+            return source
         if (value, wanted) not in self._copies:
-            self._copies[value, wanted] = self.builder_.emit(_transform(given, there, wanted))
+            self._copies[value, wanted] = self.builder_.emit(_transform(source, there, wanted))
         return self._copies[value, wanted]
 
 

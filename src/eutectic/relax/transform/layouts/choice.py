@@ -50,12 +50,12 @@ def chosen_offers(function: Function, ask: Callable[[Call], Sequence[LayoutOffer
         function: Parameters and results of it are row-major.
         ask: Gives the offers of a call of an operator.
     """
-    made = _Choice(ask)
+    choice = _Choice(ask)
     for block in function.body.blocks:
         for binding in block.bindings:
-            made.add(binding)
-    made.require(used_vars(function.body.body))
-    return made.solution()
+            choice.add(binding)
+    choice.require(used_vars(function.body.body))
+    return choice.solution()
 
 
 @dataclass

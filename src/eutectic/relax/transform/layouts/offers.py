@@ -59,9 +59,9 @@ def register_layout_offers(kind: str, offers: Offers) -> None:
 def offers_of(target: Target) -> Callable[[Call], Sequence[LayoutOffer]]:
     """In which layouts calls can be computed for a target; row-major where nobody knows."""
     load_providers("layout offers")
-    found = _OFFERS.get(target.kind.name)
+    provider = _OFFERS.get(target.kind.name)
 
     def ask(call: Call) -> Sequence[LayoutOffer]:
-        return (ROW_MAJOR,) if found is None else found(call, target) or (ROW_MAJOR,)
+        return (ROW_MAJOR,) if provider is None else provider(call, target) or (ROW_MAJOR,)
 
     return ask

@@ -45,8 +45,8 @@ class Problem:
     def pair(self, first: int, second: int, costs: Costs) -> None:
         """Add costs of pairs of choices, indexed by that of the first node and that of the second."""
         known = self.pairs[first].get(second)
-        made = np.array(costs, np.float64) if known is None else known + costs
-        self.pairs[first][second], self.pairs[second][first] = made, made.T
+        total = np.array(costs, np.float64) if known is None else known + costs
+        self.pairs[first][second], self.pairs[second][first] = total, total.T
 
     def cost(self, chosen: dict[int, int]) -> float:
         """What a choice for every node costs."""
@@ -111,6 +111,6 @@ def _decided(left: Problem, number: int) -> Costs:
     for other, pairs in left.pairs[number].items():
         costs += (pairs + left.nodes[other][None, :]).min(axis=1)
     at = int(np.argmin(costs))
-    made = np.full_like(costs, np.inf)
-    made[at] = left.nodes[number][at]
-    return made
+    decided = np.full_like(costs, np.inf)
+    decided[at] = left.nodes[number][at]
+    return decided
