@@ -29,9 +29,9 @@ class Listening(CodeGenerator):
     def cached(self, func, target):
         return None
 
-    def kernel(self, func, target, name="", made=None):
-        self.asked.append(("kernel", name, made is None))
-        return self.other.kernel(func, target, name, made)
+    def kernel(self, func, target, name="", lowered=None):
+        self.asked.append(("kernel", name, lowered is None))
+        return self.other.kernel(func, target, name, lowered)
 
     def program(self, plan, arrays, target, **options):
         self.asked.append(("program", plan.name))

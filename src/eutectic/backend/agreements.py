@@ -20,12 +20,12 @@ class Agreement:
     """Two sizes that must be one.
 
     Attributes:
-        given: Size of what is handed over.
+        actual: Size of what is handed over.
         wanted: Size that is declared.
         message: What is said where they differ.
     """
 
-    given: PrimExpr
+    actual: PrimExpr
     wanted: PrimExpr
     message: str
 
@@ -45,8 +45,8 @@ def agreements(
         CodegenError: an argument can never fit.
     """
     out: list[Agreement] = []
-    for buffer, (given, dtype, dims) in zip(func.buffer_map.values(), tensors, strict=True):
-        what = f"{name} is called with {given} of shape {_shape(dims)} and dtype {dtype}"
+    for buffer, (operand, dtype, dims) in zip(func.buffer_map.values(), tensors, strict=True):
+        what = f"{name} is called with {operand} of shape {_shape(dims)} and dtype {dtype}"
         declared = f"its parameter {buffer.name} has shape {_shape(buffer.shape)} and dtype {buffer.dtype}"
         help = "give call_tir arguments, and out_sinfo, that are what the program declares"
         if dtype != buffer.dtype or len(dims) != len(buffer.shape):
@@ -63,18 +63,18 @@ def agreements(
     return out
 
 
-def agreement_of_view(name: str, given: PrimExpr, wanted: PrimExpr) -> list[Agreement]:
+def agreement_of_view(name: str, elements: PrimExpr, wanted: PrimExpr) -> list[Agreement]:
     """What is left to ask of a view of other memory: as many elements.
 
     Raises:
         CodegenError: it can never have as many.
     """
-    message = f"{name} is a view of {given} elements as {wanted}"
-    if prove_equal(_wide(given), _wide(wanted)):
+    message = f"{name} is a view of {elements} elements as {wanted}"
+    if prove_equal(_wide(elements), _wide(wanted)):
         return []
-    if prove_unequal(_wide(given), _wide(wanted)):
+    if prove_unequal(_wide(elements), _wide(wanted)):
         raise CodegenError(message, help="reshape to a shape of as many elements")
-    return [Agreement(_wide(given), _wide(wanted), message)]
+    return [Agreement(_wide(elements), _wide(wanted), message)]
 
 
 def _wide(size: PrimExpr) -> PrimExpr:

@@ -198,14 +198,14 @@ class CodeGenerator(Protocol):
     def cached(self, func: PrimFunc, target: Target) -> Built | None:
         """The kernel of a tensor program when it has been made before, maybe by another process; else None."""
 
-    def kernel(self, func: PrimFunc, target: Target, name: str = "", made: PrimFunc | None = None) -> Built:
+    def kernel(self, func: PrimFunc, target: Target, name: str = "", lowered: PrimFunc | None = None) -> Built:
         """The kernel of a tensor program, which `cached` finds from then on.
 
         Args:
             func: The program.
             target: What the code is for.
             name: What people call it; the function's own name when empty.
-            made: What `ScheduleForTarget` and `LowerTIR` made of it; None has the generator do that.
+            lowered: What `ScheduleForTarget` and `LowerTIR` made of it; None has the generator do that.
 
         Raises:
             CodegenError: something in it cannot be compiled.

@@ -44,13 +44,15 @@ class Partition(Pass):
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Outline for one backend after another, then lower."""
         target = target_or_current(None)
-        for found in self._backends():
-            verdict = found.worthwhile(mod, target) if self.if_worthwhile else Verdict(ok=True, reason="it was named")
+        for candidate in self._backends():
+            verdict = (
+                candidate.worthwhile(mod, target) if self.if_worthwhile else Verdict(ok=True, reason="it was named")
+            )
             kind = "taken" if verdict.ok else "declined"
-            ctx.remarks.append(BackendRemark(kind, found.name, found.title, verdict.reason))
+            ctx.remarks.append(BackendRemark(kind, candidate.name, candidate.title, verdict.reason))
             if not verdict.ok:
                 continue
-            for step in found.outline(self.precision):
+            for step in candidate.outline(self.precision):
                 mod = run_pass(step, mod, ctx)
         for step in (BindRegionConstants(), RunCodegen()):
             mod = run_pass(step, mod, ctx)

@@ -68,11 +68,11 @@ def backend_names() -> list[str]:
     return sorted({*_ROWS, *_BACKENDS})
 
 
-def register_backend(made: Any, override: bool = False) -> Backend:
+def register_backend(candidate: Any, override: bool = False) -> Backend:
     """Add a backend of your own: `Target("llvm -libs=<name>")` then asks it.
 
     Args:
-        made: An object derived from `Backend`.
+        candidate: An object derived from `Backend`.
         override: Whether it may take the place of one that is there.
 
     Returns:
@@ -81,20 +81,22 @@ def register_backend(made: Any, override: bool = False) -> Backend:
     Raises:
         CodegenError: it lacks something, or the name is taken.
     """
-    missing = [part for part in _PARTS if not hasattr(made, part)]
+    missing = [part for part in _PARTS if not hasattr(candidate, part)]
     if missing:
         raise CodegenError(
-            f"{type(made).__name__} is no backend: it has no {', '.join(missing)}",
+            f"{type(candidate).__name__} is no backend: it has no {', '.join(missing)}",
             help="derive its class from eutectic.backend.contract.Backend",
         )
-    if not isinstance(made.name, str) or not made.name.isidentifier():
-        raise CodegenError(f"a backend is called by a word of letters, digits and underscores, not {shown(made.name)}")
-    if made.name in backend_names() and not override:
-        raise CodegenError(f"a backend called {made.name!r} is registered already", help="pass override=True")
-    found: Backend = made
-    _adopt(found)
-    _announce(found.name)
-    return found
+    if not isinstance(candidate.name, str) or not candidate.name.isidentifier():
+        raise CodegenError(
+            f"a backend is called by a word of letters, digits and underscores, not {shown(candidate.name)}"
+        )
+    if candidate.name in backend_names() and not override:
+        raise CodegenError(f"a backend called {candidate.name!r} is registered already", help="pass override=True")
+    registered: Backend = candidate
+    _adopt(registered)
+    _announce(registered.name)
+    return registered
 
 
 _PARTS: Final = ("name", "title", "availability", "patterns", "outline", "worthwhile", "layouts", "lower", "loader")
@@ -124,11 +126,11 @@ def code_forms() -> dict[str, str]:
     return {form: language for kind in kinds for form, language in code_generator(Target(kind)).forms.items()}
 
 
-def register_code_generator(made: Any, override: bool = False) -> CodeGenerator:
+def register_code_generator(candidate: Any, override: bool = False) -> CodeGenerator:
     """Add what makes code for a kind of target.
 
     Args:
-        made: An object derived from `CodeGenerator`.
+        candidate: An object derived from `CodeGenerator`.
         override: Whether it may take the place of one that is there.
 
     Returns:
@@ -137,24 +139,24 @@ def register_code_generator(made: Any, override: bool = False) -> CodeGenerator:
     Raises:
         CodegenError: it lacks something, there is no such kind of target, or there is a generator for it.
     """
-    missing = [part for part in _GENERATOR_PARTS if not hasattr(made, part)]
+    missing = [part for part in _GENERATOR_PARTS if not hasattr(candidate, part)]
     if missing:
         raise CodegenError(
-            f"{type(made).__name__} is no code generator: it has no {', '.join(missing)}",
+            f"{type(candidate).__name__} is no code generator: it has no {', '.join(missing)}",
             help="derive its class from eutectic.backend.contract.CodeGenerator",
         )
-    found: CodeGenerator = made
-    if found.kind not in KINDS:
-        near = did_you_mean(str(found.kind), KINDS)
+    generator: CodeGenerator = candidate
+    if generator.kind not in KINDS:
+        near = did_you_mean(str(generator.kind), KINDS)
         raise CodegenError(
-            f"a code generator is for a kind of target, got {shown(found.kind)}",
+            f"a code generator is for a kind of target, got {shown(generator.kind)}",
             help=near or f"one of {', '.join(KINDS)}",
         )
-    if found.kind in {*_GENERATOR_ROWS, *_GENERATORS} and not override:
-        raise CodegenError(f"code for {found.kind!r} has a generator already", help="pass override=True")
-    _GENERATORS[found.kind] = found
-    register_layout_offers(found.kind, _layouts)
-    return found
+    if generator.kind in {*_GENERATOR_ROWS, *_GENERATORS} and not override:
+        raise CodegenError(f"code for {generator.kind!r} has a generator already", help="pass override=True")
+    _GENERATORS[generator.kind] = generator
+    register_layout_offers(generator.kind, _layouts)
+    return generator
 
 
 _GENERATOR_PARTS: Final = (
@@ -175,25 +177,25 @@ def loader(name: str) -> Loader:
     Raises:
         CodegenError: there is no such backend.
     """
-    found = backend(name)
-    made = found.loader()
-    if made is not None:
-        return made
+    owner = backend(name)
+    own_loader = owner.loader()
+    if own_loader is not None:
+        return own_loader
 
     def refuse(kernel: LibraryKernel, threads: int | None) -> LoadedKernel:
-        _refuse(found, kernel)
+        _refuse(owner, kernel)
 
     return refuse
 
 
-def _refuse(found: Backend, kernel: LibraryKernel) -> NoReturn:
+def _refuse(owner: Backend, kernel: LibraryKernel) -> NoReturn:
     """Say that there is nothing here that runs a kernel.
 
     Raises:
         LoadError: always, with the kernel's operators and what to do.
     """
-    state = found.availability(Target("llvm"))
-    reason = state.reason or f"{found.title} has no loader"
+    state = owner.availability(Target("llvm"))
+    reason = state.reason or f"{owner.title} has no loader"
     notes = []
     if listed := kernel.description.get("operators"):
         more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
@@ -204,38 +206,40 @@ def _refuse(found: Backend, kernel: LibraryKernel) -> NoReturn:
         f"region {kernel.symbol} cannot run: {reason}",
         code="X0120",
         notes=notes,
-        help=f"leave the partition for {found.name} out, or run the module before RunCodegen in the interpreter",
+        help=f"leave the partition for {owner.name} out, or run the module before RunCodegen in the interpreter",
     )
 
 
-def lower_region(found: Backend, region: Function) -> LoweredRegion:
+def lower_region(owner: Backend, region: Function) -> LoweredRegion:
     """A region as a kernel, in the cheapest of the layouts that the backend offers.
 
     Raises:
         CodegenError: the backend cannot compute it, or gave something else than a kernel with its name and symbol.
     """
-    offers = found.layouts(region)
+    offers = owner.layouts(region)
     if not offers:
-        raise CodegenError(f"backend {found.name} offers no layout for region {region.attr('global_symbol')}")
-    made: Any = found.lower(region, min(offers, key=lambda offer: offer.cost))
+        raise CodegenError(f"backend {owner.name} offers no layout for region {region.attr('global_symbol')}")
+    kernel: Any = owner.lower(region, min(offers, key=lambda offer: offer.cost))
     symbol = region.attr("global_symbol")
-    if not isinstance(made, LibraryKernel) or (made.library, made.symbol) != (found.name, symbol):
-        given = f"{made.library}:{made.symbol}" if isinstance(made, LibraryKernel) else shown(made)
-        raise CodegenError(f"backend {found.name} lowered region {symbol} to {given}, expected a kernel {symbol} of it")
-    return LoweredRegion(region, made)
+    if not isinstance(kernel, LibraryKernel) or (kernel.library, kernel.symbol) != (owner.name, symbol):
+        actual = f"{kernel.library}:{kernel.symbol}" if isinstance(kernel, LibraryKernel) else shown(kernel)
+        raise CodegenError(
+            f"backend {owner.name} lowered region {symbol} to {actual}, expected a kernel {symbol} of it"
+        )
+    return LoweredRegion(region, kernel)
 
 
-def available(found: Backend, target: Target) -> Availability:
+def available(candidate: Backend, target: Target) -> Availability:
     """Whether a backend can be used for a target: it is there, and something can run what it makes."""
-    state = found.availability(target)
-    if state.ok and found.loader() is None:
-        return Availability(ok=False, reason=f"{found.title} has no loader")
+    state = candidate.availability(target)
+    if state.ok and candidate.loader() is None:
+        return Availability(ok=False, reason=f"{candidate.title} has no loader")
     return state
 
 
-def _adopt(made: Backend) -> None:
-    _BACKENDS[made.name] = made
-    register_patterns(reversed(list(made.patterns("default"))))  # of equal names the one registered last is found
+def _adopt(registered: Backend) -> None:
+    _BACKENDS[registered.name] = registered
+    register_patterns(reversed(list(registered.patterns("default"))))  # of equal names the one registered last is found
 
 
 def _announce(name: str) -> None:

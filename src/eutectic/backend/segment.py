@@ -187,8 +187,8 @@ class _Planner:
             info = var.struct_info
             if not isinstance(info, TensorStructInfo) or info.dims is None or not info.dtype:
                 raise CodegenError(f"{var.name_hint} is not a tensor of known shape")
-            made = Tensor(var.name_hint, info.dtype, tuple(info.dims), "input", len(self.inputs))
-            self.inputs[var] = self.values[var] = made
+            tensor = Tensor(var.name_hint, info.dtype, tuple(info.dims), "input", len(self.inputs))
+            self.inputs[var] = self.values[var] = tensor
         return self.values[var]
 
     def _constant(self, constant: Constant) -> Tensor:
@@ -197,8 +197,8 @@ class _Planner:
             info = constant.struct_info
             assert isinstance(info, TensorStructInfo)
             sizes = tuple(IntImm("int64", size) for size in constant.data.shape)
-            made = Tensor("constant", info.dtype, sizes, "constant", len(self.constants))
-            known = self.constants[id(constant)] = (constant, made)
+            tensor = Tensor("constant", info.dtype, sizes, "constant", len(self.constants))
+            known = self.constants[id(constant)] = (constant, tensor)
         return known[1]
 
     def _call(self, var: Var | None, call: Call) -> Value:
@@ -209,17 +209,17 @@ class _Planner:
             assert isinstance(source, Tensor)
             assert isinstance(info, TensorStructInfo)
             assert info.dims is not None
-            made = Tensor(name, info.dtype, tuple(info.dims), source.home, source.number)
-            self.agreements += agreement_of_view(name, source.elements, made.elements)
-            self.views[id(made)] = (made, self._owner(source))
-            return made
+            view = Tensor(name, info.dtype, tuple(info.dims), source.home, source.number)
+            self.agreements += agreement_of_view(name, source.elements, view.elements)
+            self.views[id(view)] = (view, self._owner(source))
+            return view
         return self._library(name, call) if call.op.name == "relax.call_dps_packed" else self._kernel(name, call)
 
     def _library(self, name: str, call: Call) -> Value:
         symbol = _symbol(call)
         native = self.libraries[symbol]
-        given = self._value(None, call.args[1])
-        values = given if isinstance(given, tuple) else (given,)
+        argument = self._value(None, call.args[1])
+        values = argument if isinstance(argument, tuple) else (argument,)
         operands = [value for value in values if isinstance(value, Tensor)]
         read = [operands[number] for number in native.inputs]
         results = self._results(name, call)
@@ -248,8 +248,8 @@ class _Planner:
         assert isinstance(callee, GlobalVar)
         func = self.mod[callee]
         assert isinstance(func, PrimFunc)
-        given = self._value(None, call.args[1])
-        operands = list(given) if isinstance(given, tuple) else [given]
+        argument = self._value(None, call.args[1])
+        operands = list(argument) if isinstance(argument, tuple) else [argument]
         results = self._results(name, call)
         extra = call.args[2] if len(call.args) > 2 else None
         scalars = list(extra.values) if isinstance(extra, ShapeExpr) else []
@@ -290,8 +290,8 @@ class _Planner:
             for size, actual in zip(buffer.shape, value.dims, strict=False):
                 if isinstance(size, ScalarVar):
                     sizes.setdefault(size, actual)
-        given = [(tensor.name, tensor.dtype, tensor.dims) for tensor in tensors]
-        self.agreements += agreements(name, func, given, sizes)
+        descriptions = [(tensor.name, tensor.dtype, tensor.dims) for tensor in tensors]
+        self.agreements += agreements(name, func, descriptions, sizes)
         return tensors, numbers, sizes
 
     def _workspace(self, name: str, size: PrimExpr, per_thread: bool) -> Tensor:
@@ -325,7 +325,7 @@ class _Planner:
             for value in (*numbers, *sizes):
                 used.update(dict.fromkeys(free_symbolic_vars(value)))
         for item in plan.agreements:
-            for size in (item.given, item.wanted):
+            for size in (item.actual, item.wanted):
                 used.update(dict.fromkeys(free_symbolic_vars(size)))
         for tensor in (*plan.inputs, *plan.outputs):
             for size in tensor.dims:
@@ -344,17 +344,17 @@ def _lengths(value: Value) -> tuple[PrimExpr, ...]:
 
 
 def _substitute(value: PrimExpr, sizes: Mapping[Any, Any]) -> PrimExpr:
-    made = substitute(value, dict(sizes))
-    assert isinstance(made, PrimExpr)
-    return simplify(made)
+    substituted = substitute(value, dict(sizes))
+    assert isinstance(substituted, PrimExpr)
+    return simplify(substituted)
 
 
 @deep
 def _nest(info: Any, tensors: Any) -> Value:
     if isinstance(info, TupleStructInfo):
         return tuple(_nest(part, tensors) for part in info.fields)
-    found: Tensor = next(tensors)
-    return found
+    tensor: Tensor = next(tensors)
+    return tensor
 
 
 @deep

@@ -200,13 +200,13 @@ def build(
     """
     chosen = target_or_current(target)
     if isinstance(mod, PrimFunc):
-        found = {str(mod.attr("global_symbol") or "main"): mod}
+        programs = {str(mod.attr("global_symbol") or "main"): mod}
     else:
-        found = {gv.name_hint: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}
-    if not found:
+        programs = {gv.name_hint: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}
+    if not programs:
         raise CodegenError("the module has no tensor programs", help="build graph functions with relax.build")
     return NativeFunctions(
-        {name: NativePrimFunc(func, chosen, threads, name, bounds=bounds) for name, func in found.items()}
+        {name: NativePrimFunc(func, chosen, threads, name, bounds=bounds) for name, func in programs.items()}
     )
 
 
@@ -269,9 +269,9 @@ def _compact_layout(func: PrimFunc) -> dict[Var, PrimExpr]:
 
 
 def _substitute(value: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
-    made = substitute(value, dict(values)) if values else value
-    assert isinstance(made, PrimExpr)
-    return made
+    substituted = substitute(value, dict(values)) if values else value
+    assert isinstance(substituted, PrimExpr)
+    return substituted
 
 
 def _from_bits(dtype: str, symbol: Var) -> PrimExpr:
@@ -304,9 +304,9 @@ def _tensor(buffer: Buffer, is_written: bool, arg: Any) -> Prepared:
     Raises:
         CallError: it is no array, or is written and read-only.
     """
-    given = arg.view() if isinstance(arg, RuntimeTensor) else arg
-    arg = plain(given, buffer.name)
-    if is_written and arg is not given:
+    received = arg.view() if isinstance(arg, RuntimeTensor) else arg
+    arg = plain(received, buffer.name)
+    if is_written and arg is not received:
         raise CallError(
             f"{buffer.name} is written, so it must be plain memory: what was given has to be copied first",
             help="pass a contiguous copy, and read the result from that",
@@ -358,12 +358,12 @@ def _overlap(a: Any, b: Any) -> bool:
     return first[0] < second[1] and second[0] < first[1]
 
 
-def _ends(given: Any) -> tuple[int, int] | None:
+def _ends(array: Any) -> tuple[int, int] | None:
     """The addresses that an array without gaps has; None when it has none, or is of another kind."""
-    if isinstance(given, np.ndarray):
-        first, size = given.ctypes.data, given.nbytes
-    elif is_torch(given):
-        first, size = given.data_ptr(), given.numel() * given.element_size()
+    if isinstance(array, np.ndarray):
+        first, size = array.ctypes.data, array.nbytes
+    elif is_torch(array):
+        first, size = array.data_ptr(), array.numel() * array.element_size()
     else:
         return None
     return (first, first + size) if size else None

@@ -114,10 +114,10 @@ def compile(
     def apart() -> Executable:
         return link(kept.module, libraries, "main", NativeBuilder(chosen, threads, one_by_one=True))
 
-    made = CompiledModel(executable, signature, report, (partitioned, kept), apart=apart, threads=threads)
+    compiled = CompiledModel(executable, signature, report, (partitioned, kept), apart=apart, threads=threads)
     del mod, lowered, stages, ctx, align
     give_back()
-    return made
+    return compiled
 
 
 def _checked(target: Target) -> Target:
@@ -127,18 +127,18 @@ def _checked(target: Target) -> Target:
         CodegenError: one is not.
     """
     for name in target.libs:
-        found = backend(name)
-        state = available(found, target)
+        library = backend(name)
+        state = available(library, target)
         if not state.ok:
             raise CodegenError(
-                f"target {target}: {found.title} is not there: {state.reason}", help=f"leave -libs={name} out"
+                f"target {target}: {library.title} is not there: {state.reason}", help=f"leave -libs={name} out"
             )
     return target
 
 
-def _pipeline(given: str | Pass) -> Pipeline:
-    found = get_pipeline(given) if isinstance(given, str) else given
-    return found if isinstance(found, Pipeline) else Pipeline((found,))
+def _pipeline(pipeline: str | Pass) -> Pipeline:
+    resolved = get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+    return resolved if isinstance(resolved, Pipeline) else Pipeline((resolved,))
 
 
 def _import(

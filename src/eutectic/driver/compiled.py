@@ -114,16 +114,16 @@ class CompiledModel:
         return CompiledModel.from_bytes, (self.to_bytes(),)
 
     def __copy__(self) -> CompiledModel:
-        made = self._made_from
+        origin = self._made_from
         return CompiledModel(
-            self.executable, self._signature, self.report, made, apart=self._apart, threads=self._threads
+            self.executable, self._signature, self.report, origin, apart=self._apart, threads=self._threads
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModel:
         """A model with native code and constants of its own."""
-        made = CompiledModel.from_bytes(self.to_bytes())
-        made._signature = self._signature  # cannot change, and knows the classes of its results
-        return made
+        copy = CompiledModel.from_bytes(self.to_bytes())
+        copy._signature = self._signature  # cannot change, and knows the classes of its results
+        return copy
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Results for some inputs: torch tensors for torch tensors, arrays for arrays.

@@ -43,9 +43,9 @@ def without_composites(region: Function) -> Function:
         with builder.dataflow():
             result = builder.emit_output(_emit(builder, region, {}))
         builder.emit_func_output(result)
-    made = builder.get()["main"]
-    assert isinstance(made, Function)
-    return made
+    inlined = builder.get()["main"]
+    assert isinstance(inlined, Function)
+    return inlined
 
 
 @deep
@@ -60,8 +60,8 @@ def _emit(builder: BlockBuilder, function: Function, known: dict[Var, Expr]) -> 
                 continue
             if isinstance(value, Call) and isinstance(value.op, Var) and value.op in local:
                 inner = local[value.op]
-                given = dict(zip(inner.params, (_substitute(arg, known) for arg in value.args), strict=True))
-                known[binding.var] = _emit(builder, inner, given)
+                arguments = dict(zip(inner.params, (_substitute(arg, known) for arg in value.args), strict=True))
+                known[binding.var] = _emit(builder, inner, arguments)
             else:
                 known[binding.var] = builder.emit(_substitute(value, known))
     return _substitute(function.body.body, known)
@@ -71,6 +71,6 @@ def _substitute(expr: Expr, known: dict[Var, Expr]) -> Expr:
     def change(node: Node) -> Node | None:
         return known.get(node) if isinstance(node, Var) else None
 
-    made = rewrite(expr, change)
-    assert isinstance(made, Expr)
-    return made
+    substituted = rewrite(expr, change)
+    assert isinstance(substituted, Expr)
+    return substituted

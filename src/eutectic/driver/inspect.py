@@ -123,14 +123,14 @@ def _checked_kind(kind: str | None, target: Target, *more: str) -> str:
     return kind
 
 
-def _programs(given: PrimFunc | IRModule) -> dict[str, PrimFunc]:
+def _programs(mod: PrimFunc | IRModule) -> dict[str, PrimFunc]:
     """The tensor programs of what is given, by name."""
-    if isinstance(given, PrimFunc):
-        return {str(given.attr("global_symbol") or "main"): given}
-    if any(isinstance(function, Function) for _, function in given.functions_items()):
+    if isinstance(mod, PrimFunc):
+        return {str(mod.attr("global_symbol") or "main"): mod}
+    if any(isinstance(function, Function) for _, function in mod.functions_items()):
         with PassContext():
-            given = kernels()(given)
-    return _prim_funcs(given)
+            mod = kernels()(mod)
+    return _prim_funcs(mod)
 
 
 def _prim_funcs(mod: IRModule) -> dict[str, PrimFunc]:

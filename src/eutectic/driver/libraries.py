@@ -62,8 +62,8 @@ class Libraries:
 
     def native(self) -> dict[str, NativeInterface]:
         """Those that native code can call."""
-        found = {symbol: self.loading.interface(kernel) for symbol, kernel in self.kernels.items()}
-        return {symbol: call for symbol, call in found.items() if call is not None}
+        interfaces = {symbol: self.loading.interface(kernel) for symbol, kernel in self.kernels.items()}
+        return {symbol: call for symbol, call in interfaces.items() if call is not None}
 
 
 def libraries_of(

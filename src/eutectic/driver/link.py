@@ -146,10 +146,10 @@ class _Linker:
         def external(symbol: str, args: Sequence[Any], infos: Sequence[StructInfo]) -> Any:
             if self.by_reference and symbol in self.libraries:
                 return Interpreter(IRModule({symbol: self.libraries.function(symbol)})).run(symbol, *args)
-            made = [np.empty(_static(info), to_numpy(info.dtype)) for info in tensor_infos(infos)]
-            given = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in args]
-            self.libraries.loaded(symbol)(given, made)
-            return made[0] if len(made) == 1 else tuple(made)
+            outputs = [np.empty(_static(info), to_numpy(info.dtype)) for info in tensor_infos(infos)]
+            inputs = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for x in args]
+            self.libraries.loaded(symbol)(inputs, outputs)
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
         return Interpreter(self.mod, external)
 
@@ -218,8 +218,8 @@ class _Linker:
     def unpack(self, var: Var) -> tuple[VarBinding, ...]:
         """Bindings that make a tuple of variables for its tensors, which are slots."""
         if var not in self.unpacked:
-            found = self.unpacked[var] = unpack(var)
-            for part, path in found.parts:
+            unpacked = self.unpacked[var] = unpack(var)
+            for part, path in unpacked.parts:
                 value = self.operand(var)
                 for index in path:
                     value = value[index] if isinstance(value, tuple) else self.get_item(value, index)
@@ -331,26 +331,26 @@ class _Linker:
         inputs = self.operand(call.args[1])
         infos = tuple(self.output(info) for info in tensor_infos(call.sinfo_args))
         slots = tuple(self.new_slot() for _ in infos)
-        given = inputs if isinstance(inputs, tuple) else (inputs,)
+        operands = inputs if isinstance(inputs, tuple) else (inputs,)
         if self.by_reference:
-            self.reference(symbol, given, infos, slots)
+            self.reference(symbol, operands, infos, slots)
         else:
-            self.instructions.append(RunLibrary(symbol, given, infos, slots, kernel))
+            self.instructions.append(RunLibrary(symbol, operands, infos, slots, kernel))
         if len(slots) == 1 and not isinstance(var.struct_info, TupleStructInfo):
             self.slots[var] = slots[0]
         else:
             self.tuples[var] = slots
 
-    def reference(self, symbol: str, given: tuple[Operand, ...], infos: Any, slots: tuple[int, ...]) -> None:
+    def reference(self, symbol: str, operands: tuple[Operand, ...], infos: Any, slots: tuple[int, ...]) -> None:
         """Compute what a library would compute, without it."""
         function = self.libraries.function(symbol)
         program = self.libraries.reference(function)
         if program is not None:
-            self.instructions.append(RunProgram(symbol, given, infos, slots, program))
+            self.instructions.append(RunProgram(symbol, operands, infos, slots, program))
             return
         whole = self.new_slot()
         run = partial(Interpreter(IRModule({symbol: function})).run, symbol)
-        self.instructions.append(CallHost(symbol, run, given, whole))
+        self.instructions.append(CallHost(symbol, run, operands, whole))
         for index, slot in enumerate(slots):
             step = Put(whole, slot) if len(slots) == 1 else Take(whole, index, slot)
             self.instructions.append(step)
@@ -374,15 +374,15 @@ class _Linker:
         inputs.append(Literal(tuple(map(self.size, segment.symbols))))
         if varying := [size for sizes in segment.plan.varying for size in sizes]:
             inputs.append(Literal(tuple(map(self.size, varying))))
-        made = tuple((tuple(map(self.size, t.dims)), to_numpy(t.dtype)) for t in segment.plan.outputs)
-        slots = tuple(self.new_slot() for _ in made)
-        self.instructions.append(RunNative(name, tuple(inputs), made, slots, code))
+        outputs = tuple((tuple(map(self.size, t.dims)), to_numpy(t.dtype)) for t in segment.plan.outputs)
+        slots = tuple(self.new_slot() for _ in outputs)
+        self.instructions.append(RunNative(name, tuple(inputs), outputs, slots, code))
         for var in needed:
-            found = {path: slot for (bound, path), slot in zip(segment.outputs, slots, strict=True) if bound is var}
-            if () in found:
-                self.slots[var] = found[()]
+            slot_of = {path: slot for (bound, path), slot in zip(segment.outputs, slots, strict=True) if bound is var}
+            if () in slot_of:
+                self.slots[var] = slot_of[()]
             else:
-                self.tuples[var] = _tuple_of(var.struct_info, found, ())
+                self.tuples[var] = _tuple_of(var.struct_info, slot_of, ())
 
     def bounds(self) -> dict[ScalarVar, Bounds]:
         """Ranges of symbolic sizes."""
@@ -419,11 +419,11 @@ def _tuple_of(info: Any, slots: Mapping[tuple[int, ...], int], path: tuple[int, 
 
 def tensor_infos(infos: Sequence[StructInfo]) -> list[TensorStructInfo]:
     """The tensors among the results of an external function, tuples flattened."""
-    found = leaf_infos(infos)
-    for info in found:
+    leaves = leaf_infos(infos)
+    for info in leaves:
         if not isinstance(info, TensorStructInfo):
             raise CodegenError(f"an external function has a result of kind {type(info).__name__}")
-    return [info for info in found if isinstance(info, TensorStructInfo)]
+    return [info for info in leaves if isinstance(info, TensorStructInfo)]
 
 
 def _static(info: TensorStructInfo) -> tuple[int, ...]:

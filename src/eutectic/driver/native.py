@@ -71,10 +71,10 @@ class NativeBuilder:
         known = {name: generator.cached(func, self.target) for name, func in fresh.items()}
         looks = ctx.verify or ctx.validate or bool(ctx.instruments)
         mod = IRModule({name: func for name, func in fresh.items() if looks or known[name] is None})
-        made = loops(self.target).run(mod, ctx) if len(mod) else mod
+        lowered = loops(self.target).run(mod, ctx) if len(mod) else mod
         for name, func in fresh.items():
-            found = known[name] or generator.kernel(func, self.target, name, made[name])
-            self.built[funcs[name]] = found
+            kernel = known[name] or generator.kernel(func, self.target, name, lowered[name])
+            self.built[funcs[name]] = kernel
 
     def _checked(self, func: PrimFunc, name: str, ctx: PassContext) -> PrimFunc:
         """The program that the cache knows a kernel by: checked, and marked if it is to keep its loops."""
@@ -113,21 +113,21 @@ def runs(
     function: Function, mod: IRModule, libraries: Mapping[str, NativeInterface], one_by_one: bool
 ) -> Iterator[tuple[bool, list[Any]]]:
     """The bindings of a function in order, in runs that are native or not."""
-    found: list[Any] = []
+    run: list[Any] = []
     for block in function.body.blocks:
         for binding in block.bindings:
             if not is_native(binding, mod, libraries) or _renames_other(binding):
-                if found:
-                    yield _has_kernel(found), found
-                    found = []
+                if run:
+                    yield _has_kernel(run), run
+                    run = []
                 yield False, [binding]
                 continue
-            found.append(binding)
+            run.append(binding)
             if one_by_one and _is_kernel(binding):
-                yield True, found
-                found = []
-    if found:
-        yield _has_kernel(found), found
+                yield True, run
+                run = []
+    if run:
+        yield _has_kernel(run), run
 
 
 def _renames_other(binding: Any) -> bool:
@@ -144,14 +144,14 @@ def _is_kernel(binding: Any) -> bool:
 
 def _programs(bindings: Sequence[Any], mod: IRModule) -> dict[str, PrimFunc]:
     """The tensor programs that bindings call, by name."""
-    found: dict[str, PrimFunc] = {}
+    programs: dict[str, PrimFunc] = {}
     for binding in bindings:
         if not _is_kernel(binding) or not isinstance(callee := binding.value.args[0], GlobalVar):
             continue
         func = mod[callee]
         assert isinstance(func, PrimFunc)  # or the call would not be native
-        found[callee.name_hint] = func
-    return found
+        programs[callee.name_hint] = func
+    return programs
 
 
 def _has_kernel(bindings: Sequence[Any]) -> bool:

@@ -45,8 +45,8 @@ class Sizes:
 
 def bound(bounds: Mapping[str, Any], name: str) -> int | None:
     """A limit as an integer; None when there is none."""
-    found = bounds.get(name)
-    return getattr(found, "value", found)
+    limit = bounds.get(name)
+    return getattr(limit, "value", limit)
 
 
 @deep

@@ -119,9 +119,9 @@ def before_loops(plan: Pipeline, target: Target) -> Pipeline:
 def default_target() -> tuple[Target, list[str]]:
     """The target that is meant when nobody names one, and a sentence for each library that is missing."""
     plain = Target()
-    found = [(backend, available(backend, plain)) for backend in default_backends(plain)]
-    notes = [f"{backend.title} is not used: {state.reason}" for backend, state in found if not state.ok]
-    names = ",".join(backend.name for backend, state in found if state.ok)
+    candidates = [(backend, available(backend, plain)) for backend in default_backends(plain)]
+    notes = [f"{backend.title} is not used: {state.reason}" for backend, state in candidates if not state.ok]
+    names = ",".join(backend.name for backend, state in candidates if state.ok)
     return (Target(f"{plain} -libs={names}") if names else plain), notes
 
 

@@ -46,13 +46,13 @@ class Pipeline(Pass):
     name: str = dataclasses.field(default="pipeline", compare=False)
 
     def __post_init__(self) -> None:
-        given: list[Any] = list(self.passes)
-        for member in given:
+        members: list[Any] = list(self.passes)
+        for member in members:
             if not isinstance(member, Pass):
                 raise PassError(
                     f"a pipeline consists of passes, got {type(member).__name__}", help="call the pass class first"
                 )
-        flat = [list(member) if isinstance(member, Pipeline) else [member] for member in given]
+        flat = [list(member) if isinstance(member, Pipeline) else [member] for member in members]
         object.__setattr__(self, "passes", tuple(step for steps in flat for step in steps))
 
     @property
@@ -120,10 +120,10 @@ def _passes() -> dict[str, type[Pass]]:
     for package in (_graph, _programs):
         for name in package.__all__:
             getattr(package, name)
-    found: list[type[Pass]] = [Pass, Partition]
-    for kind in found:
-        found += [sub for sub in kind.__subclasses__() if sub not in found]
-    known = [kind for kind in found if "__dataclass_fields__" in vars(kind) and kind is not Pipeline]
+    kinds: list[type[Pass]] = [Pass, Partition]
+    for kind in kinds:
+        kinds += [sub for sub in kind.__subclasses__() if sub not in kinds]
+    known = [kind for kind in kinds if "__dataclass_fields__" in vars(kind) and kind is not Pipeline]
     known.sort(key=lambda kind: kind.__module__.startswith("eutectic."))
     return {kind.__name__: kind for kind in known}
 
@@ -140,8 +140,8 @@ def _pass_text(member: Pass) -> str:
     kind = type(member)
     if _passes().get(kind.__name__) is not kind:
         return f"<{member.info.name}>"
-    given = {name: getattr(member, name) for name in _options(kind)}
-    listed = [f"{name}={_value_text(v)}" for name, v in given.items() if not _is_default(_options(kind)[name], v)]
+    values = {name: getattr(member, name) for name in _options(kind)}
+    listed = [f"{name}={_value_text(v)}" for name, v in values.items() if not _is_default(_options(kind)[name], v)]
     return kind.__name__ + ("{" + ",".join(listed) + "}" if listed else "")
 
 
@@ -191,27 +191,27 @@ class _Parser:
         if name not in known:
             near = did_you_mean(name, known)
             raise self._error(f"unknown pass {name!r}", at, help=near or "docs/passes.md lists them")
-        given: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         if self._take("{"):
             while not self._take("}"):
-                if given:
+                if values:
                     self._expect(",", f"between options of {name}")
-                self._option(known[name], given)
-        lacking = [o.name for o in _options(known[name]).values() if _is_required(o) and o.name not in given]
+                self._option(known[name], values)
+        lacking = [o.name for o in _options(known[name]).values() if _is_required(o) and o.name not in values]
         if lacking:
             raise self._error(f"pass {name} needs {', '.join(lacking)}, which a text cannot give", at)
-        return known[name](**given)
+        return known[name](**values)
 
-    def _option(self, kind: type[Pass], given: dict[str, Any]) -> None:
+    def _option(self, kind: type[Pass], values: dict[str, Any]) -> None:
         name, at = self._word(f"an option of {kind.__name__}"), self._at
         options = _options(kind)
         if name not in options:
             listed = f"its options are {', '.join(options)}" if options else "it has none"
             raise self._error(f"pass {kind.__name__} has no option {name!r}", at, did_you_mean(name, options) or listed)
-        if name in given:
+        if name in values:
             raise self._error(f"option {name} of {kind.__name__} is given twice", at)
         self._expect("=", f"after the option {name}")
-        given[name] = value = self._value()
+        values[name] = value = self._value()
         hint = hints_of(kind).get(name, Any)
         if not accepts(hint, value) or (isinstance(value, bool) and hint in (int, float)):
             raise self._error(f"option {name} of {kind.__name__} is {described(hint)}, got {shown(value)}", at)

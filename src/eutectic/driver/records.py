@@ -73,14 +73,14 @@ def library_records(mod: IRModule, entry: str = "main") -> tuple[RegionRecord, .
         mod: Module after `MergeCompositeFunctions`, before `RunCodegen`.
         entry: The function.
     """
-    found = []
+    regions = []
     for binding in walk_bindings(mod[entry]):
         call = binding.value
         callee = mod.get(call.op) if isinstance(call, Call) and isinstance(call.op, GlobalVar) else None
         if isinstance(callee, Function) and callee.attr("Codegen"):
             symbol = str(callee.attr("global_symbol"))
-            found.append(RegionRecord(symbol, str(callee.attr("Codegen")), _composites(callee, symbol)))
-    return tuple(found)
+            regions.append(RegionRecord(symbol, str(callee.attr("Codegen")), _composites(callee, symbol)))
+    return tuple(regions)
 
 
 def _composites(region: Function, symbol: str) -> tuple[CompositeRecord, ...]:
@@ -94,7 +94,7 @@ def _composites(region: Function, symbol: str) -> tuple[CompositeRecord, ...]:
 
 
 def _places(spans: Iterable[Span | None]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    known = [span for given in spans if given is not None for span in given.all]
+    known = [span for outer in spans if outer is not None for span in outer.all]
     modules = dict.fromkeys(span.module for span in known if span.module)
     sources = dict.fromkeys(f"{span.file}:{span.line}" for span in known if span.file)
     return tuple(modules), tuple(sources)
@@ -139,9 +139,9 @@ def kernel_records(stages: Stages, generator: str, entry: str = "main") -> tuple
     """
     op_of = _operators_of_programs(stages.operators, stages.programs, entry)
     last = walk_bindings(stages.kernels[entry])
-    called = {found_.name_hint for b in last if (found_ := _callee(b.value)) is not None}
+    called = {var.name_hint for b in last if (var := _callee(b.value)) is not None}
     groups = stages.groups
-    found = []
+    composites = []
     for binding in walk_bindings(groups[entry]):
         call = binding.value
         callee = _callee(call)
@@ -149,12 +149,12 @@ def kernel_records(stages: Stages, generator: str, entry: str = "main") -> tuple
             continue
         function = groups[callee]
         inner = [b.value for b in walk_bindings(function)] if isinstance(function, Function) else [call]
-        names = [found_ for found_ in map(_callee, inner) if found_ is not None]
+        names = [var for var in map(_callee, inner) if var is not None]
         ops = tuple(op_of.get(name.name_hint, name.name_hint) for name in names)
         modules, sources = _places(c.span for c in inner)
         plain = _plain_name(callee.name_hint)
-        found.append(CompositeRecord(f"{generator}.{plain}", ops, callee.name_hint, modules, sources))
-    return (RegionRecord(entry, generator, tuple(found)),) if found else ()
+        composites.append(CompositeRecord(f"{generator}.{plain}", ops, callee.name_hint, modules, sources))
+    return (RegionRecord(entry, generator, tuple(composites)),) if composites else ()
 
 
 def _operators_of_programs(operators: IRModule, programs: IRModule, entry: str) -> dict[str, str]:

@@ -136,10 +136,10 @@ class CompileReport:
 
     def by_composite(self) -> dict[str, CompositeCount]:
         """Count composites by name; the most frequent first, then in order of appearance."""
-        found: dict[str, list[tuple[str, ...]]] = {}
+        ops_of: dict[str, list[tuple[str, ...]]] = {}
         for c in self.composites:
-            found.setdefault(c.name, []).append(c.ops)
-        counts = {name: CompositeCount(len(ops), tuple(dict.fromkeys(ops))) for name, ops in found.items()}
+            ops_of.setdefault(c.name, []).append(c.ops)
+        counts = {name: CompositeCount(len(ops), tuple(dict.fromkeys(ops))) for name, ops in ops_of.items()}
         return dict(sorted(counts.items(), key=lambda item: -item[1].count))
 
     def to_json(self) -> dict[str, Any]:
@@ -173,13 +173,13 @@ class CompileReport:
 @deep
 def host_records(program: Program) -> tuple[HostRecord, ...]:
     """The operators of a program that run in Python, in the order of execution."""
-    found: list[HostRecord] = []
+    records: list[HostRecord] = []
     for step in program.instructions:
         if isinstance(step, (CallHost, HostCall)):
-            found.append(HostRecord(step.name, step.module, step.source))
+            records.append(HostRecord(step.name, step.module, step.source))
         elif isinstance(step, RunProgram):
-            found += host_records(step.program)
-    return tuple(found)
+            records += host_records(step.program)
+    return tuple(records)
 
 
 def _region(tree: Mapping[str, Any]) -> RegionRecord:

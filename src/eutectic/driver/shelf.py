@@ -31,10 +31,10 @@ def aligned_constants(mod: IRModule) -> Callable[[IRModule], IRModule]:
     Args:
         mod: The module that is linked.
     """
-    found = {id(array): (array, aligned_array(array)) for array in _constants_of(mod)}
+    copies = {id(array): (array, aligned_array(array)) for array in _constants_of(mod)}
 
     def aligned(array: Array) -> Array:
-        return found[id(array)][1] if id(array) in found else array
+        return copies[id(array)][1] if id(array) in copies else array
 
     return lambda other: _changed(other, aligned)
 
@@ -82,11 +82,11 @@ class Shelf:
 
     def _without(self, array: Array) -> Array:
         place = _place(array)
-        found = None if place is None else self._known.get(place)
-        if found is None or not found[0].is_derived(found[1]):
+        origin = None if place is None else self._known.get(place)
+        if origin is None or not origin[0].is_derived(origin[1]):
             return array
         placeholder = np.broadcast_to(np.zeros((), array.dtype), array.shape)
-        self._shelved[id(placeholder)] = (placeholder, *found)
+        self._shelved[id(placeholder)] = (placeholder, *origin)
         return placeholder
 
     def _with(self, array: Array) -> Array:
@@ -134,9 +134,9 @@ def _rewritten(function: Function, change: Callable[[Array], Array]) -> Function
             return None
         return Constant(array, struct_info=node.struct_info, span=node.span)
 
-    made = rewrite(function, changed)
-    assert isinstance(made, Function)
-    return made
+    rewritten = rewrite(function, changed)
+    assert isinstance(rewritten, Function)
+    return rewritten
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,6 @@ def aligned_array(array: Array) -> Array:
     """The array itself when it is C-contiguous at such an address, else a copy that is."""
     if array.flags.c_contiguous and address(array) % ALIGNMENT == 0:
         return array
-    made: Array = aligned(array.nbytes).view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return made
+    copy: Array = aligned(array.nbytes).view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy

@@ -29,20 +29,20 @@ class FixedArgument:
     name: str
     value: Any
 
-    def check(self, given: Any) -> None:
+    def check(self, value: Any) -> None:
         """Refuse another value.
 
         Raises:
             CallError: names both values.
         """
-        if type(given) is type(self.value):
-            both_are_nan = given != given and self.value != self.value
-            if given == self.value or both_are_nan:
+        if type(value) is type(self.value):
+            both_are_nan = value != value and self.value != self.value
+            if value == self.value or both_are_nan:
                 return
         raise CallError(
-            f"argument {self.name} is {shown(given)}, but the model was compiled for {shown(self.value)}",
+            f"argument {self.name} is {shown(value)}, but the model was compiled for {shown(self.value)}",
             notes=["numbers, text and None are part of the compiled program"],
-            help=f"compile the model again with {self.name}={shown(given)}, or pass it as a tensor",
+            help=f"compile the model again with {self.name}={shown(value)}, or pass it as a tensor",
         )
 
 
@@ -79,36 +79,36 @@ class TensorArgument:
                 f"argument {self.name} must be a tensor or a NumPy array, got {type(value).__name__}",
                 help=f"expected {self.dtype.name} of shape {self._text()}; make one with torch.as_tensor",
             )
-        found = as_array(value, f"argument {self.name}")
-        if not found.dtype.isnative:
-            found = found.astype(found.dtype.newbyteorder("="))
-        if found.dtype != self.dtype:
+        array = as_array(value, f"argument {self.name}")
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        if array.dtype != self.dtype:
             raise CallError(
-                f"argument {self.name} must be {self.dtype.name}, got {found.dtype.name}",
-                help=f"convert it to {self.dtype.name} first, or compile for {found.dtype.name}",
+                f"argument {self.name} must be {self.dtype.name}, got {array.dtype.name}",
+                help=f"convert it to {self.dtype.name} first, or compile for {array.dtype.name}",
             )
-        self._check_shape(found.shape, sizes)
-        if found.flags.c_contiguous and found.flags.aligned:
-            return found
-        return np.array(found, order="C", copy=True)
+        self._check_shape(array.shape, sizes)
+        if array.flags.c_contiguous and array.flags.aligned:
+            return array
+        return np.array(array, order="C", copy=True)
 
-    def _check_shape(self, given: tuple[int, ...], sizes: Sizes) -> None:
-        if len(given) != len(self.shape):
+    def _check_shape(self, shape: tuple[int, ...], sizes: Sizes) -> None:
+        if len(shape) != len(self.shape):
             raise CallError(
-                f"argument {self.name} must have {len(self.shape)} axes, got {len(given)}: shape {given}",
+                f"argument {self.name} must have {len(self.shape)} axes, got {len(shape)}: shape {shape}",
                 help=f"expected shape {self._text()}; add or remove axes with unsqueeze, squeeze or reshape",
             )
-        for axis, (wanted, size) in enumerate(zip(self.shape, given, strict=True)):
+        for axis, (wanted, size) in enumerate(zip(self.shape, shape, strict=True)):
             if isinstance(wanted, int):
                 if wanted != size:
-                    self._refuse_size(axis, str(wanted), given)
+                    self._refuse_size(axis, str(wanted), shape)
             elif isinstance(wanted, str) and wanted not in sizes:
-                self._check_range(axis, wanted, given)
+                self._check_range(axis, wanted, shape)
                 sizes[wanted] = size
 
-    def check_expressions(self, given: tuple[int, ...], sizes: Sizes) -> None:
+    def check_expressions(self, shape: tuple[int, ...], sizes: Sizes) -> None:
         """Check sizes that follow from others, once all symbols are bound."""
-        for axis, (wanted, size) in enumerate(zip(self.shape, given, strict=True)):
+        for axis, (wanted, size) in enumerate(zip(self.shape, shape, strict=True)):
             if isinstance(wanted, int):
                 continue
             try:
@@ -116,20 +116,20 @@ class TensorArgument:
             except KeyError:  # no argument gives the symbol by itself; the program derives it
                 continue
             if value != size:
-                self._refuse_size(axis, f"{value} (which is {self.written[axis]})", given)
+                self._refuse_size(axis, f"{value} (which is {self.written[axis]})", shape)
 
-    def _check_range(self, axis: int, symbol: str, given: tuple[int, ...]) -> None:
+    def _check_range(self, axis: int, symbol: str, shape: tuple[int, ...]) -> None:
         low, high = self.ranges.get(symbol, (None, None))
-        if (low is not None and given[axis] < low) or (high is not None and given[axis] > high):
+        if (low is not None and shape[axis] < low) or (high is not None and shape[axis] > high):
             limits = f"at least {low or 0}" if high is None else f"from {low or 0} to {high}"
             raise CallError(
-                f"argument {self.name} must have a size {limits} on axis {axis}, got {given[axis]}: shape {given}",
+                f"argument {self.name} must have a size {limits} on axis {axis}, got {shape[axis]}: shape {shape}",
                 help="export the model with a wider range for that size, or split the batch",
             )
 
-    def _refuse_size(self, axis: int, wanted: str, given: tuple[int, ...]) -> None:
+    def _refuse_size(self, axis: int, wanted: str, shape: tuple[int, ...]) -> None:
         raise CallError(
-            f"argument {self.name} must have size {wanted} on axis {axis}, got {given[axis]}: shape {given}",
+            f"argument {self.name} must have size {wanted} on axis {axis}, got {shape[axis]}: shape {shape}",
             help=f"expected shape {self._text()}; sizes that vary must be given as dynamic_shapes when compiling",
         )
 
@@ -139,8 +139,8 @@ class TensorArgument:
     @property
     def static_shape(self) -> tuple[int, ...] | None:
         """Sizes when none of them varies."""
-        found = tuple(size for size in self.shape if isinstance(size, int))
-        return found if len(found) == len(self.shape) else None
+        sizes = tuple(size for size in self.shape if isinstance(size, int))
+        return sizes if len(sizes) == len(self.shape) else None
 
 
 Argument: TypeAlias = FixedArgument | TensorArgument
@@ -168,7 +168,7 @@ class Arguments:
         Raises:
             CallError: an argument is missing, unknown, given twice or of another structure.
         """
-        found: list[Any] = []
+        flattened: list[Any] = []
         for name, tree, value in zip(self.names, self.trees, self._bound(args, kwargs), strict=True):
             leaves = leaves_of(tree, value)
             if leaves is None:
@@ -177,8 +177,8 @@ class Arguments:
                     f"got {tree_text(tree_of(value))}",
                     help="pass the same containers with the same keys and lengths as when compiling",
                 )
-            found += leaves
-        return found
+            flattened += leaves
+        return flattened
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         if not kwargs and len(args) == len(self.names):
@@ -211,17 +211,17 @@ class Arguments:
             CallError: an argument does not fit.
         """
         sizes: Sizes = {}
-        found = []
+        arrays = []
         for leaf, value in zip(self.leaves, values, strict=True):
             if isinstance(leaf, FixedArgument):
                 leaf.check(value)
             else:
-                found.append(leaf.array(value, sizes))
+                arrays.append(leaf.array(value, sizes))
         if sizes:
             tensors = (leaf for leaf in self.leaves if isinstance(leaf, TensorArgument))
-            for leaf, array in zip(tensors, found, strict=True):
+            for leaf, array in zip(tensors, arrays, strict=True):
                 leaf.check_expressions(array.shape, sizes)
-        return found, sizes
+        return arrays, sizes
 
     def lone_tensor(self) -> TensorArgument | None:
         """The only argument, when it is a plain positional tensor of fixed shape."""

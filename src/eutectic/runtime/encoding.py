@@ -131,14 +131,14 @@ def from_bytes(data: bytes | bytearray | memoryview, kind: type[Any] = Program) 
     """
     try:
         description, blobs = _open(memoryview(data))
-        found = _Reader(blobs).value(description["program"])
+        decoded = _Reader(blobs).value(description["program"])
     except EutecticError:
         raise
     except (ValueError, TypeError, KeyError, IndexError, struct.error, RecursionError) as error:
         raise _damaged(str(error)) from None
-    if not isinstance(found, kind):
-        raise _damaged(f"it describes a {type(found).__name__}, not a {kind.__name__}")
-    return found
+    if not isinstance(decoded, kind):
+        raise _damaged(f"it describes a {type(decoded).__name__}, not a {kind.__name__}")
+    return decoded
 
 
 def _open(data: memoryview) -> tuple[Any, list[memoryview]]:
@@ -247,17 +247,17 @@ class _Reader:
         if not isinstance(data, dict):
             return data
         if "of" in data:
-            return self.made(data["of"], data["fields"])
+            return self.instance(data["of"], data["fields"])
         ((kind, content),) = data.items()
         return self._kinds[kind](content)
 
-    def made(self, name: str, given: dict[str, Any]) -> Any:
-        if name not in _CLASSES or not isinstance(given, dict):
+    def instance(self, name: str, values: dict[str, Any]) -> Any:
+        if name not in _CLASSES or not isinstance(values, dict):
             raise _damaged(f"it has a part of kind {name}")
         kind = _CLASSES[name]
-        if set(given) != {field.name for field in fields(kind)}:
+        if set(values) != {field.name for field in fields(kind)}:
             raise _damaged(f"the fields of {name} are others")
-        return kind(**{field: self.value(content) for field, content in given.items()})
+        return kind(**{field: self.value(content) for field, content in values.items()})
 
     def blob(self, number: Any) -> memoryview:
         if type(number) is not int or number < 0:
@@ -271,10 +271,10 @@ class _Reader:
 def _dtype(name: str) -> np.dtype[Any]:
     if name in _NARROW:
         import ml_dtypes  # noqa: F401 - teaches NumPy these names; most programs need none of them
-    found = np.dtype(name)
-    if found.hasobject:
+    dtype = np.dtype(name)
+    if dtype.hasobject:
         raise _damaged(f"dtype {name}")
-    return found
+    return dtype
 
 
 def _digest(blob: bytes | memoryview) -> str:

@@ -83,9 +83,9 @@ class Filled:
 
         def run(slots: Slots, sizes: Sizes) -> None:
             inputs = [_contiguous(fetch(operand, slots, sizes)) for operand in inputs_of]
-            made = [np.empty(_shape(shape, sizes), dtype) for shape, dtype in outputs]
-            fill(inputs, made)
-            for slot, array in zip(places, made, strict=True):
+            arrays = [np.empty(_shape(shape, sizes), dtype) for shape, dtype in outputs]
+            fill(inputs, arrays)
+            for slot, array in zip(places, arrays, strict=True):
                 slots[slot] = array
 
         return run

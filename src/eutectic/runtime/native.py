@@ -27,9 +27,9 @@ def raise_address() -> int:
     """Address of `void raise(const char* kind, const char* message)`, after which a native function returns -1."""
     import tvm_ffi  # heavy: it imports torch where that is installed
 
-    found = ctypes.cast(tvm_ffi.LIB.TVMFFIErrorSetRaisedFromCStr, ctypes.c_void_p).value
-    assert found is not None
-    return found
+    address = ctypes.cast(tvm_ffi.LIB.TVMFFIErrorSetRaisedFromCStr, ctypes.c_void_p).value
+    assert address is not None
+    return address
 
 
 @cache
@@ -103,5 +103,5 @@ class _Writable:
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self._array = array
-        found = array.__array_interface__
-        self.__array_interface__ = {**found, "data": (found["data"][0], False)}
+        interface = array.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}

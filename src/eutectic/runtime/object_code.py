@@ -211,12 +211,12 @@ def _libc() -> ctypes.CDLL:
 
 
 def _map(size: int) -> int:
-    found: int | None = _libc().mmap(
+    address: int | None = _libc().mmap(
         None, max(size, mmap.PAGESIZE), _READ_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANON, -1, 0
     )
-    if found is None or found == ctypes.c_void_p(-1).value:
+    if address is None or address == ctypes.c_void_p(-1).value:
         raise MemoryError(f"no memory for {size} bytes of code")
-    return found
+    return address
 
 
 def _pages(size: int) -> int:
@@ -235,11 +235,11 @@ def _spread(sections: Iterable[_Section], start: int) -> int:
 def _in_process(name: str) -> int:
     for library in (None, "libm.so.6"):
         try:
-            found = ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value
+            address = ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value
         except (AttributeError, OSError):
             continue
-        if found:
-            return found
+        if address:
+            return address
     raise LoadError(f"the code needs {name}, which no loaded library has")
 
 

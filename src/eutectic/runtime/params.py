@@ -100,19 +100,19 @@ class TensorParam:
         """Whether sizes are computed from symbols, which another argument may define."""
         return any(isinstance(size, SizeExpr) for size in self.shape or ())
 
-    def check_shape(self, given: tuple[int, ...], sizes: Sizes) -> None:
+    def check_shape(self, shape: tuple[int, ...], sizes: Sizes) -> None:
         """Check sizes and bind those defined here; ones whose symbols are not known yet pass.
 
         Raises:
             CallError: one does not fit.
         """
-        check_sizes(self.what, self.shape, given, sizes, self.ranges)
+        check_sizes(self.what, self.shape, shape, sizes, self.ranges)
 
 
 def check_sizes(
     what: str,
     wanted: Sequence[Size] | None,
-    given: Sequence[int],
+    actual: Sequence[int],
     sizes: Sizes,
     ranges: Mapping[str, tuple[int, int | None]],
 ) -> None:
@@ -123,7 +123,7 @@ def check_sizes(
     """
     if wanted is None:
         return
-    for axis, (want, size) in enumerate(zip(wanted, given, strict=True)):
+    for axis, (want, size) in enumerate(zip(wanted, actual, strict=True)):
         if isinstance(want, str):
             if want not in sizes:
                 refuse_size(f"{what} has size {size} on axis {axis}", want, size, ranges)
@@ -138,7 +138,7 @@ def check_sizes(
         if want != size:
             raise CallError(
                 f"{what} must have size {want} on axis {axis}, got {size}",
-                notes=[f"its shape is {tuple(given)}"],
+                notes=[f"its shape is {tuple(actual)}"],
                 help="compile again for this shape, or with a dynamic size there",
             )
 
@@ -255,13 +255,13 @@ class ShapeParam:
             value = value.tolist()
         if not isinstance(value, (tuple, list)) or not all(isinstance(size, (int, np.integer)) for size in value):
             raise CallError(f"{self.what} must be a shape, got {_kind(value)}")
-        given = tuple(map(int, value))
-        if self.rank >= 0 and len(given) != self.rank:
-            raise CallError(f"{self.what} must have {self.rank} sizes, got {len(given)}: shape {given}")
-        if any(size < 0 for size in given):
-            raise CallError(f"{self.what} has a negative size: shape {given}")
-        self.settle(given, sizes)
-        return given
+        shape = tuple(map(int, value))
+        if self.rank >= 0 and len(shape) != self.rank:
+            raise CallError(f"{self.what} must have {self.rank} sizes, got {len(shape)}: shape {shape}")
+        if any(size < 0 for size in shape):
+            raise CallError(f"{self.what} has a negative size: shape {shape}")
+        self.settle(shape, sizes)
+        return shape
 
     def settle(self, value: tuple[int, ...], sizes: Sizes) -> None:
         """Check the sizes against those that are known.

@@ -29,12 +29,12 @@ class RecentlyUsed(Generic[Key, Value]):
 
     def get(self, key: Key, make: Callable[[], Value]) -> Value:
         """The value of a key, made when it is not there."""
-        found = self._entries.get(key)
-        if found is None:
-            found = self._entries.setdefault(key, (make(), [next(self._clock)]))
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries.setdefault(key, (make(), [next(self._clock)]))
             self._forget()
-        found[1][0] = next(self._clock)
-        return found[0]
+        entry[1][0] = next(self._clock)
+        return entry[0]
 
     def _forget(self) -> None:
         """Drop the oldest ones; each step is one operation on the dictionary, which no other thread can divide."""

@@ -123,8 +123,8 @@ class Results:
     def build(self, results: Sequence[Array], leaves: Sequence[Any], sizes: Sizes, is_array: bool) -> Any:
         """The results in the structure that eager returns; new values of changed arguments are written back."""
         if self.changed:
-            given = [as_array(leaves[place], "an argument") for place in self.changed]
-            results = [_apart(result, given) for result in results]
+            overwritten = [as_array(leaves[place], "an argument") for place in self.changed]
+            results = [_apart(result, overwritten) for result in results]
         call = Made(results, leaves, is_array, sizes)
         for result, place in zip(results, self.changed, strict=False):
             _write(leaves[place], result)
@@ -154,9 +154,9 @@ def as_tensor(array: Array) -> Any:
     return torch.from_numpy(array.view(bits)).view(getattr(torch, array.dtype.name))
 
 
-def _apart(result: Array, given: Sequence[Array]) -> Array:
+def _apart(result: Array, overwritten: Sequence[Array]) -> Array:
     """A result that is not the memory of an argument that is about to be written to."""
-    return result.copy() if any(np.may_share_memory(result, memory) for memory in given) else result
+    return result.copy() if any(np.may_share_memory(result, memory) for memory in overwritten) else result
 
 
 def _write(target: Any, value: Array) -> None:

@@ -84,8 +84,8 @@ def evaluate(size: Size, sizes: Mapping[str, int]) -> int:
 
 def computed(op: str, *parts: Size) -> Size:
     """A size that is computed from others: a number when they are numbers."""
-    made = SizeExpr(op, parts)
-    return evaluate(made, {}) if all(isinstance(part, int) for part in parts) else made
+    expression = SizeExpr(op, parts)
+    return evaluate(expression, {}) if all(isinstance(part, int) for part in parts) else expression
 
 
 @deep

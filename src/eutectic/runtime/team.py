@@ -76,13 +76,13 @@ def team(code: bytes, threads: int) -> int:
         threads: How many threads a call wants.
     """
     with _lock:
-        found = _team(code)
-        if threads > 1 and not found.arguments and can_sleep():
+        process_team = _team(code)
+        if threads > 1 and not process_team.arguments and can_sleep():
             size = min(max(threads, len(os.sched_getaffinity(0))), MOST_THREADS)
             for number in range(1, size):
-                _start_worker(found, number)
-            ctypes.c_int64.from_address(found.record + WORKERS_AT).value = size - 1
-        return found.record
+                _start_worker(process_team, number)
+            ctypes.c_int64.from_address(process_team.record + WORKERS_AT).value = size - 1
+        return process_team.record
 
 
 def _team(code: bytes) -> _Team:
@@ -100,9 +100,9 @@ def _after_fork() -> None:
     """The workers are not in the child; and the lock may be held by a thread that is not there either."""
     global _lock
     _lock = threading.Lock()
-    for found in _teams:
-        ctypes.memset(found.record, 0, RECORD_BYTES)
-        found.process = os.getpid()  # zero workers: the calling thread does everything
+    for process_team in _teams:
+        ctypes.memset(process_team.record, 0, RECORD_BYTES)
+        process_team.process = os.getpid()  # zero workers: the calling thread does everything
 
 
 def team_size() -> int:
@@ -120,15 +120,15 @@ def available_threads(wanted: int | None = None) -> int:
     return max(1, min(chosen, MOST_THREADS))
 
 
-def _start_worker(found: _Team, number: int) -> None:
-    argument = (ctypes.c_int64 * 2)(found.record, number)
-    found.arguments.append(argument)
+def _start_worker(process_team: _Team, number: int) -> None:
+    argument = (ctypes.c_int64 * 2)(process_team.record, number)
+    process_team.arguments.append(argument)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         create = ctypes.CDLL(None).pthread_create
         handle = ctypes.c_ulong()
         create.argtypes = [ctypes.c_void_p] * 4
-        failed = create(ctypes.addressof(handle), None, found.code.address(_WORKER), ctypes.addressof(argument))
+        failed = create(ctypes.addressof(handle), None, process_team.code.address(_WORKER), ctypes.addressof(argument))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if failed:

@@ -97,10 +97,10 @@ class Tensor:
         Raises:
             ValueError: they do not.
         """
-        given = tensor(source).view() if hasattr(source, "dtype") else np.asarray(source)
-        if given.shape != self._data.shape:
-            raise ValueError(f"cannot copy shape {given.shape} into shape {self._data.shape}")
-        self._data[...] = given
+        elements = tensor(source).view() if hasattr(source, "dtype") else np.asarray(source)
+        if elements.shape != self._data.shape:
+            raise ValueError(f"cannot copy shape {elements.shape} into shape {self._data.shape}")
+        self._data[...] = elements
         return self
 
     def copyto(self, target: Tensor | Device) -> Tensor:
@@ -138,10 +138,10 @@ def tensor(data: Any, device: Device | None = None, mem_scope: str | None = None
     if mem_scope not in (None, "global"):
         raise ValueError(f"unknown memory scope {mem_scope!r}")
     if isinstance(data, np.ndarray) or is_torch(data):
-        given: Any = as_array(data.detach() if is_torch(data) else data, "the data")
+        elements: Any = as_array(data.detach() if is_torch(data) else data, "the data")
     else:
-        given = data.numpy() if hasattr(data, "numpy") else data
-    array = np.array(given) if hasattr(given, "dtype") else np.array(given, dtype="float32")
+        elements = data.numpy() if hasattr(data, "numpy") else data
+    array = np.array(elements) if hasattr(elements, "dtype") else np.array(elements, dtype="float32")
     return Tensor(array, place)
 
 

@@ -54,19 +54,19 @@ class Node:
         if not fits:
             raise LoadError(f"a container of kind {self.kind} cannot have {len(self.children)} parts")
 
-    def of_class(self, found: type) -> Node:
+    def of_class(self, container_class: type) -> Node:
         """The same, for a class that need not be looked up by its name."""
-        vars(self)["_class"] = found
+        vars(self)["_class"] = container_class
         return self
 
     def known_class(self) -> type | None:
         """The class, as far as this process knows it as a container."""
-        found: type | None = vars(self).get("_class")
-        if found is None:
-            found = _class_named(self.name)
-            if found is not None:
-                self.of_class(found)
-        return found
+        container_class: type | None = vars(self).get("_class")
+        if container_class is None:
+            container_class = _class_named(self.name)
+            if container_class is not None:
+                self.of_class(container_class)
+        return container_class
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -92,9 +92,9 @@ class _Opened:
     parts: Sequence[Any]
 
 
-def full_name(found: type) -> str:
+def full_name(kind: type) -> str:
     """Module and name of a class."""
-    return f"{found.__module__}.{found.__qualname__}"
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _pytree() -> Any:
@@ -145,30 +145,30 @@ def _opened(value: Any) -> _Opened | None:
 
 def leaves_of(tree: Tree, value: Any) -> list[Any] | None:
     """The leaves of a value that has the form of a tree; None when it has another form."""
-    found: list[Any] = []
-    return found if _gather(tree, value, found) else None
+    leaves: list[Any] = []
+    return leaves if _gather(tree, value, leaves) else None
 
 
 @deep
-def _gather(tree: Tree, value: Any, found: list[Any]) -> bool:
+def _gather(tree: Tree, value: Any, leaves: list[Any]) -> bool:
     opened = _opened(value)
     if isinstance(tree, Leaf):
-        found.append(value)
+        leaves.append(value)
         return opened is None
     if opened is None or len(opened.parts) != len(tree.children) or not _matches(tree, opened):
         return False
-    return all(_gather(child, part, found) for child, part in zip(tree.children, opened.parts, strict=True))
+    return all(_gather(child, part, leaves) for child, part in zip(tree.children, opened.parts, strict=True))
 
 
-def _matches(tree: Node, given: _Opened) -> bool:
+def _matches(tree: Node, opened: _Opened) -> bool:
     """Whether a container is what a tree wants; a plain one with the same fields may stand for an unknown class."""
-    if (given.kind, given.name) == (tree.kind, tree.name):
-        return bool(given.context == tree.context)
+    if (opened.kind, opened.name) == (tree.kind, tree.name):
+        return bool(opened.context == tree.context)
     if tree.kind not in ("namedtuple", "registered") or tree.known_class() is not None:
         return False
-    if given.kind in ("dict", "namedtuple"):
-        return bool(given.context == tree.fields)
-    return given.kind == "tuple" and not tree.fields
+    if opened.kind in ("dict", "namedtuple"):
+        return bool(opened.context == tree.fields)
+    return opened.kind == "tuple" and not tree.fields
 
 
 @deep

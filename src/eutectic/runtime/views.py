@@ -41,10 +41,10 @@ class TorchName:
         """
         if self.kind == "device":
             return torch.device(self.name)
-        found = getattr(torch, self.name, None)
-        if not isinstance(found, getattr(torch, self.kind)):
+        attribute = getattr(torch, self.name, None)
+        if not isinstance(attribute, getattr(torch, self.kind)):
             raise LoadError(f"torch {torch.__version__} has no {self.kind} {self.name}")
-        return found
+        return attribute
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,11 @@ def _flattened(x: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
 
 def _unflattened(x: Array, dim: int, sizes: Sequence[int]) -> Array:
     dim %= x.ndim
-    given = [int(size) for size in sizes]
-    if -1 in given:
-        rest = int(np.prod([size for size in given if size != -1]))
-        given[given.index(-1)] = x.shape[dim] // rest if rest else 0
-    return x.reshape(*x.shape[:dim], *given, *x.shape[dim + 1 :])
+    lengths = [int(size) for size in sizes]
+    if -1 in lengths:
+        rest = int(np.prod([size for size in lengths if size != -1]))
+        lengths[lengths.index(-1)] = x.shape[dim] // rest if rest else 0
+    return x.reshape(*x.shape[:dim], *lengths, *x.shape[dim + 1 :])
 
 
 def _reshaped(x: Array, shape: Sequence[int]) -> Array:
@@ -154,8 +154,8 @@ def _unsqueezed(x: Array, dim: int) -> Array:
 
 def _squeezed(x: Array, dim: int | Sequence[int] | None = None) -> Array:
     dims = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
-    given = {axis % x.ndim for axis in dims} if x.ndim else set()
-    return x.reshape(x.shape) if not given else x.squeeze(tuple(axis for axis in given if x.shape[axis] == 1))
+    axes = {axis % x.ndim for axis in dims} if x.ndim else set()
+    return x.reshape(x.shape) if not axes else x.squeeze(tuple(axis for axis in axes if x.shape[axis] == 1))
 
 
 def _along(x: Array, dim: int, part: Any) -> Array:
@@ -178,9 +178,9 @@ def _narrowed(x: Array, dim: int, start: int, length: int) -> Array:
 
 
 def _diagonal(x: Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Array:
-    found = np.diagonal(x, offset, dim1, dim2)
-    found.flags.writeable = x.flags.writeable
-    return found
+    diagonal = np.diagonal(x, offset, dim1, dim2)
+    diagonal.flags.writeable = x.flags.writeable
+    return diagonal
 
 
 def _unfolded(x: Array, dimension: int, size: int, step: int) -> Array:

@@ -83,8 +83,8 @@ class VirtualMachine:
             )
 
     def _call(self, name: str, *args: Any, **named: Any) -> Any:
-        given = self._in_order(name, args, named) if named else args
-        return self._wrap(self.executable.invoke(name, [_plain(arg) for arg in given]))
+        arguments = self._in_order(name, args, named) if named else args
+        return self._wrap(self.executable.invoke(name, [_plain(arg) for arg in arguments]))
 
     def _in_order(self, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """Arguments in the order of the parameters.
@@ -153,10 +153,10 @@ class VirtualMachine:
         self._check(name)
         if saved_name in self.executable.function_names():
             raise CallError(f"{saved_name!r} is a function of the module", help="save the call under another name")
-        given = [_plain(arg) for arg in self._in_order(name, args, named)]
+        arguments = [_plain(arg) for arg in self._in_order(name, args, named)]
 
         def call() -> Any:
-            result = self.executable.invoke(name, given)
+            result = self.executable.invoke(name, arguments)
             return self._wrap(result) if include_return else None
 
         self._saved[saved_name] = call

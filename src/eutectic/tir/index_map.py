@@ -320,7 +320,7 @@ class IndexMap(Node):
             raise ValueError(f"{_said(shape)} is no shape")
         index_map = self.with_dtype(one[0].dtype if one else self._dtype)
         space = MapOnBox(index_map.initial_indices, index_map.final_indices, tuple(one))
-        return space if assumption is None else dataclasses.replace(space, given=assumption)
+        return space if assumption is None else dataclasses.replace(space, assumption=assumption)
 
     @property
     def _dtype(self) -> str:

@@ -67,13 +67,13 @@ class MapOnBox:
         inputs: Its input variables, all of one dtype.
         outputs: Its outputs, of the same dtype.
         shape: Extent of each input, from zero on.
-        given: What holds of other variables.
+        assumption: What holds of other variables.
     """
 
     inputs: tuple[Var, ...]
     outputs: tuple[PrimExpr, ...]
     shape: tuple[PrimExpr, ...]
-    given: PrimExpr = TRUE
+    assumption: PrimExpr = TRUE
 
     @cached_property
     def constant_shape(self) -> list[int] | None:
@@ -137,7 +137,7 @@ class MapOnBox:
         if self.analyzer.can_prove_greater_equal(output, 0):
             return True
         negative = compare(LT, output, IntImm(output.dtype, 0))
-        return is_empty(Region((), self.iters, negative), self.given)
+        return is_empty(Region((), self.iters, negative), self.assumption)
 
     def _constant_ends(self, output: PrimExpr) -> tuple[int, int] | None:
         """Smallest and largest value on a constant shape; None when not known, or when a step could leave its dtype."""
@@ -197,7 +197,7 @@ class MapOnBox:
     @cached_property
     def is_injective(self) -> bool:
         """Whether different points are proved to have different outputs."""
-        if self.iter_map is not None or is_injective(Region(self.outputs, self.iters), self.given):
+        if self.iter_map is not None or is_injective(Region(self.outputs, self.iters), self.assumption):
             return True
         if self.points is None:
             return False
@@ -220,7 +220,7 @@ class MapOnBox:
         """Whether a condition on the inputs is proved at all points."""
         if self.analyzer.can_prove(condition):
             return True
-        if is_empty(Region((), self.iters, Not(condition)), self.given):
+        if is_empty(Region((), self.iters, Not(condition)), self.assumption):
             return True
         if self.points is None:
             return False
@@ -264,7 +264,7 @@ class MapOnBox:
             if known.can_prove(Not(simple)):
                 continue
             more = logical_and(simple, Not(condition))  # beyond what those before say
-            if is_empty(Region((), places, more), self.given):
+            if is_empty(Region((), places, more), self.assumption):
                 continue
             condition = logical_or(condition, simple)
         return condition

@@ -43,7 +43,7 @@ def relu_of_add(left, right=None):
     return is_op("relax.nn.relu")(is_op("relax.add")(left, right or wildcard()))
 
 
-# id -> (pattern, operand, constraint, expected, found)
+# id -> (pattern, operand, constraint, expected, actual)
 NEAR = {
     "operator": (
         relu_of_add(is_op("relax.matmul")(wildcard(), wildcard())), "lv", "operator", "relax.matmul", "relax.nn.conv2d"
@@ -84,11 +84,12 @@ NEAR = {
 
 @pytest.mark.parametrize("case", NEAR)
 def test_a_near_miss_says_what_did_not_fit(case):
-    pattern, operand, constraint, expected, found = NEAR[case]
+    pattern, operand, constraint, expected, actual = NEAR[case]
     (remark,) = remarks(graph(SHAPES, conv_bias_relu), ("d.p", pattern))
     assert (remark.pattern, remark.root, remark.variable) == ("d.p", "relax.nn.relu", "gv")
-    assert (remark.operand, remark.constraint, remark.expected, remark.found) == (operand, constraint, expected, found)
-    assert remark.reason == f"{operand}: expected {expected}, found {found}"
+    assert (remark.operand, remark.constraint) == (operand, constraint)
+    assert (remark.expected, remark.actual) == (expected, actual)
+    assert remark.reason == f"{operand}: expected {expected}, found {actual}"
 
 
 def test_a_pattern_that_occurs_twice_must_match_one_value():
@@ -102,7 +103,7 @@ def test_a_shape_literal_that_differs():
     mod = graph({"x": (2, 3)}, lambda bb, x: op.nn.relu(bb.emit(op.reshape(x, (3, 2)))))
     pattern = is_op("relax.nn.relu")(is_op("relax.reshape")(wildcard(), is_shape((6,))))
     (remark,) = remarks(mod, ("d.p", pattern))
-    assert (remark.constraint, remark.expected, remark.found) == ("shape", "the shape (6)", "the shape (3, 2)")
+    assert (remark.constraint, remark.expected, remark.actual) == ("shape", "the shape (6)", "the shape (3, 2)")
 
 
 def test_named_parts_are_named():
@@ -180,7 +181,7 @@ def test_several_consumers_are_named():  # B14, B15
     assert (remark.constraint, remark.operand, remark.variables, remark.readers) == (
         "single reader", "lv", ("lv",), ("lv2",)
     )  # fmt: skip
-    assert remark.found == "lv is read by lv2"
+    assert remark.actual == "lv is read by lv2"
     assert str(remark).endswith("lv is read elsewhere too (read by lv2)")
 
 
@@ -210,7 +211,7 @@ def test_a_cycle_names_the_way_around(count):  # B16
     assert remark.constraint == "no cycle"
     assert remark.variables == tuple(f"lv{i + 1}" for i in range(count))
     assert remark.readers == ("gv",)
-    assert remark.found == f"{', '.join(remark.variables)} made from the group and read by gv"
+    assert remark.actual == f"{', '.join(remark.variables)} made from the group and read by gv"
 
 
 def test_values_on_no_path_are_not_part_of_the_cycle():
@@ -230,7 +231,7 @@ def test_a_value_taken_by_a_pattern_before_is_a_call_of_its_function():  # B15
     add = is_op("relax.add")(wildcard(), wildcard())
     with pytest.warns(Warning, match=r"d\.add comes before d\.all"):
         found = remarks(graph(SHAPES, conv_bias_relu), ("d.add", add), ("d.all", pattern))
-    assert [(r.operand, r.constraint, r.found) for r in found] == [("lv1", "operator", "fused_relax_add")]
+    assert [(r.operand, r.constraint, r.actual) for r in found] == [("lv1", "operator", "fused_relax_add")]
 
 
 def test_overlapping_matches_of_one_pattern_name_the_first():

@@ -29,10 +29,10 @@ EPILOGUES: Final = {"": (False, None), "_bias": (True, None), "_bias_relu": (Tru
 def _check_layouts(context: PatternCheckContext) -> Refusal | None:
     root = context.parts["root"]
     assert isinstance(root, Call) and root.attrs is not None
-    given = (root.attrs["data_layout"], root.attrs["kernel_layout"])
-    if given not in LAYOUTS or root.attrs["out_layout"] != given[0]:
-        found = f"{given[0]} with {given[1]} to {root.attrs['out_layout']}"
-        return Refusal(f"{NAME} has no convolution of {found}", root, "attribute", "NHWC, OHWI or NCHW, OIHW", found)
+    layouts = (root.attrs["data_layout"], root.attrs["kernel_layout"])
+    if layouts not in LAYOUTS or root.attrs["out_layout"] != layouts[0]:
+        actual = f"{layouts[0]} with {layouts[1]} to {root.attrs['out_layout']}"
+        return Refusal(f"{NAME} has no convolution of {actual}", root, "attribute", "NHWC, OHWI or NCHW, OIHW", actual)
     if any(width < 0 for width in root.attrs["padding"]):
         return Refusal(f"negative padding {root.attrs['padding']}", root, "attribute")
     before, after = root.attrs["padding"][:2], root.attrs["padding"][2:]

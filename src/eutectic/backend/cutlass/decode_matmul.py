@@ -67,8 +67,8 @@ def _check_result(context: PatternCheckContext) -> Refusal | None:
     out, cast = tensor_of(context.parts["root"]), context.parts.get("cast")
     wanted = "float16" if cast is None else "float32"
     if out is None or out.dtype != wanted:
-        found = out.dtype if out is not None else ""
-        return Refusal(f"the product is {found}, not {wanted}", context.parts["root"], "dtype", wanted, found)
+        actual = out.dtype if out is not None else ""
+        return Refusal(f"the product is {actual}, not {wanted}", context.parts["root"], "dtype", wanted, actual)
     if cast is not None and getattr(cast.struct_info, "dtype", "") != "float16":
         return Refusal("the product is not cast to float16", cast, "dtype", "float16")
     return None

@@ -59,9 +59,9 @@ def _check_convolution(context: PatternCheckContext) -> Refusal | None:
     assert isinstance(root, Call) and root.attrs is not None and data is not None
     layouts = tuple(root.attrs[key] for key in ("data_layout", "kernel_layout", "out_layout"))
     if layouts != ("NHWC", "OHWI", "NHWC"):
-        found = ", ".join(layouts)
+        actual = ", ".join(layouts)
         return Refusal(
-            f"{NAME} has convolutions of NHWC with OHWI, not {found}", root, "attribute", "NHWC, OHWI", found
+            f"{NAME} has convolutions of NHWC with OHWI, not {actual}", root, "attribute", "NHWC, OHWI", actual
         )
     if root.attrs["groups"] != 1:
         return Refusal(f"{NAME} has no convolution in {root.attrs['groups']} groups", root, "attribute", "groups=1")

@@ -35,10 +35,10 @@ class Activation:
 
     def parameters(self, call: Call) -> tuple[float, float] | None:
         """(alpha, beta) of a call; None when they are not known, or limits in the wrong order."""
-        found = [_value(call, place) for place in self.taken.reads]
-        if None in found or (len(found) == 2 and not found[0] <= found[1]):  # type: ignore[operator]  # none is None
+        values = [_value(call, place) for place in self.taken.reads]
+        if None in values or (len(values) == 2 and not values[0] <= values[1]):  # type: ignore[operator]  # none is None
             return None
-        alpha, beta = (*found, 0.0, 0.0)[:2]
+        alpha, beta = (*values, 0.0, 0.0)[:2]
         assert alpha is not None and beta is not None
         return alpha, beta
 
@@ -52,10 +52,10 @@ BY_OP: Final = {activation.taken.op: activation for activation in ACTIVATIONS.va
 def post_eltwise(call: Call) -> PostEltwise | None:
     """The post-operation of an activation call, or None when oneDNN cannot compute it."""
     activation = BY_OP.get(getattr(call.op, "name", ""))
-    found = activation.parameters(call) if activation is not None else None
-    if activation is None or found is None or any(map(math.isnan, found)):
+    parameters = activation.parameters(call) if activation is not None else None
+    if activation is None or parameters is None or any(map(math.isnan, parameters)):
         return None
-    return PostEltwise(activation.algorithm, *found)
+    return PostEltwise(activation.algorithm, *parameters)
 
 
 def _value(call: Call, place: str | int) -> float | None:

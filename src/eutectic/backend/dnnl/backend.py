@@ -27,8 +27,8 @@ class OneDnn(Backend):
 
     def availability(self, target: Target) -> Availability:
         """Whether the shared library can be loaded."""
-        found = library.availability()
-        return Availability(found.ok, found.reason)
+        state = library.availability()
+        return Availability(state.ok, state.reason)
 
     def patterns(self, precision: str) -> Sequence[FusionPattern]:
         """The table of `patterns.py`."""

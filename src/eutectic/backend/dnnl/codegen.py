@@ -285,7 +285,7 @@ def tensor_params(function: Function) -> list[Var]:
 
 def size_places(function: Function) -> dict[ScalarVar, tuple[int, int]]:
     """Sizes that vary, with the argument and the place in its shape where each stands alone."""
-    found: dict[ScalarVar, tuple[int, int]] = {}
+    places: dict[ScalarVar, tuple[int, int]] = {}
     for number, param in enumerate(function.params):
         info = param.struct_info
         dims = (
@@ -297,8 +297,8 @@ def size_places(function: Function) -> dict[ScalarVar, tuple[int, int]]:
         )
         for axis, size in enumerate(dims or ()):
             if isinstance(size, ScalarVar):
-                found.setdefault(size, (number, axis))
-    return found
+                places.setdefault(size, (number, axis))
+    return places
 
 
 def _swaps_last_two(call: Call) -> bool:
@@ -307,8 +307,8 @@ def _swaps_last_two(call: Call) -> bool:
         return False
     axes = call.attrs["axes"] if call.attrs is not None else None
     wanted = [*range(info.ndim - 2), info.ndim - 1, info.ndim - 2]
-    given = list(range(info.ndim))[::-1] if axes is None else [a % info.ndim for a in axes]
-    return bool(given == wanted)
+    order = list(range(info.ndim))[::-1] if axes is None else [a % info.ndim for a in axes]
+    return bool(order == wanted)
 
 
 Root: TypeAlias = Callable[[_Composite, Call, Sequence[Any], Sequence[Value], TensorSpec], Step]

@@ -69,8 +69,8 @@ class Context:
             set_handle(memory, outputs[index] if is_output else inputs[index])
 
     def _row(self, args: Sequence[tuple[int, Version]]) -> ctypes.Array[abi.ExecArg]:
-        made = [abi.ExecArg(arg, self._memory(version.buffer, version.layout)) for arg, version in args]
-        return (abi.ExecArg * len(made))(*made)
+        exec_args = [abi.ExecArg(arg, self._memory(version.buffer, version.layout)) for arg, version in args]
+        return (abi.ExecArg * len(exec_args))(*exec_args)
 
     def _memory(self, buffer: Buffer, layout: Layout) -> int:
         key = (id(buffer), layout)

@@ -209,10 +209,10 @@ class Region:
         if len(inputs) != len(self._inputs) or len(outputs) != len(self._outputs):
             got, expected = (len(inputs), len(outputs)), (len(self._inputs), len(self._outputs))
             raise CallError(f"{self.spec.symbol!r} is given (inputs, outputs) = {got}, expected {expected}")
-        given, written, taken = [], [], []
+        read, written, taken = [], [], []
         for array, want in zip(inputs, self._inputs, strict=True):
             at = self._check(array, want, "input")
-            given.append(at)
+            read.append(at)
             taken.append((at, at + array.nbytes))
         for array, want in zip(outputs, self._outputs, strict=True):
             at = self._check(array, want, "output")
@@ -222,7 +222,7 @@ class Region:
                     raise CallError(f"output {want.name!r} of {self.spec.symbol!r} overlaps another argument")
             written.append(at)
             taken.append((at, end))
-        return given, written
+        return read, written
 
     def _check(self, array: np.ndarray, want: TensorSpec, what: str) -> int:
         if not isinstance(array, np.ndarray):

@@ -185,18 +185,18 @@ def _destroy(handles: list[tuple[Callable[..., Any], int]]) -> None:
 
 def candidates() -> Iterator[str]:
     """Paths where libdnnl may be, most specific first; the environment variable excludes all others."""
-    if (given := config.dnnl_library()) is not None:
-        yield given
+    if (configured := config.dnnl_library()) is not None:
+        yield configured
         return
-    found = [Path(sys.prefix) / "lib" / SONAME]
+    paths = [Path(sys.prefix) / "lib" / SONAME]
     try:
         distribution = metadata.distribution(DISTRIBUTION)
     except metadata.PackageNotFoundError:
         pass
     else:
         # The wheel's files are recorded relative to site-packages (../../libdnnl.so.3), wherever that is.
-        found += [Path(str(distribution.locate_file(f))) for f in distribution.files or () if f.name == SONAME]
-    yield from dict.fromkeys(str(path.resolve()) for path in found if path.exists())
+        paths += [Path(str(distribution.locate_file(f))) for f in distribution.files or () if f.name == SONAME]
+    yield from dict.fromkeys(str(path.resolve()) for path in paths if path.exists())
     yield SONAME
 
 

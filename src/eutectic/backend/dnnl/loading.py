@@ -42,9 +42,9 @@ def load(kernel: LibraryKernel, threads: int | None) -> StaticRegion | VaryingRe
     """
     if kernel.sizes:
         return VaryingRegion(kernel, threads)
-    made = StaticRegion(kernel, threads, RegionSpec.from_json(kernel.description["spec"]), _is_usable(kernel))
-    made.hold(kernel.constants)
-    return made
+    region = StaticRegion(kernel, threads, RegionSpec.from_json(kernel.description["spec"]), _is_usable(kernel))
+    region.hold(kernel.constants)
+    return region
 
 
 def _is_guarded(kernel: LibraryKernel) -> bool:
@@ -107,14 +107,14 @@ class StaticRegion:
     def hold(self, constants: Constants) -> None:
         """Let the packed constants stand for the plain ones, where they have all of their bits."""
         for name in constants:
-            found = self.region.constant(name)
-            if found is not None and same_bits(found, constants[name]):
+            packed = self.region.constant(name)
+            if packed is not None and same_bits(packed, constants[name]):
                 constants.derive(name, partial(self._unpacked, name))
 
     def _unpacked(self, name: str) -> Array:
-        found = self.region.constant(name)
-        assert found is not None  # it was there when the plain one was let go
-        return found
+        packed = self.region.constant(name)
+        assert packed is not None  # it was there when the plain one was let go
+        return packed
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Fill `outputs`; all arrays C-contiguous, of the sizes the region was made for.
@@ -128,11 +128,11 @@ class StaticRegion:
         if not self._usable or (self._guarded and not all_finite(inputs)):
             raise SpecialValues(self.region.spec.symbol)
         tensors = [value for value in inputs if isinstance(value, np.ndarray)]
-        given = [tensors[source] for source in self._sources]
-        for array, spec in zip((*given, *outputs), self._tensors, strict=True):
+        read = [tensors[source] for source in self._sources]
+        for array, spec in zip((*read, *outputs), self._tensors, strict=True):
             if array.size != spec.size or array.dtype != _FLOAT32 or not array.flags.c_contiguous:
                 raise InternalError(f"{spec.name} of {self.region.spec.symbol} got {array.dtype}{list(array.shape)}")
-        self.region.run_addresses(list(map(address, given)), list(map(address, outputs)))
+        self.region.run_addresses(list(map(address, read)), list(map(address, outputs)))
 
 
 class VaryingRegion:

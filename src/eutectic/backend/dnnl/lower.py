@@ -67,13 +67,13 @@ def _convolution(planner: Planner, step: Convolution) -> None:
         return planner.factory.build(kind, algorithm, parameters, args, post)
 
     def give(primitive: Primitive) -> list[tuple[int, Version]]:
-        given = [
+        operands = [
             (abi.ARG_SRC, planner.version(step.src, primitive.layouts[abi.ARG_SRC])),
             (abi.ARG_WEIGHTS, planner.version(step.weight, primitive.layouts[abi.ARG_WEIGHTS], view)),
         ]
         if step.bias is not None:
-            given.append((abi.ARG_BIAS, planner.version(step.bias, primitive.layouts[abi.ARG_BIAS])))
-        return given
+            operands.append((abi.ARG_BIAS, planner.version(step.bias, primitive.layouts[abi.ARG_BIAS])))
+        return operands
 
     _emit(planner, step, build, give, step.post_ops)
 
@@ -134,13 +134,13 @@ def _matmul(planner: Planner, step: Matmul) -> None:
         return planner.factory.build("matmul", None, parameters, args, post)
 
     def give(primitive: Primitive) -> list[tuple[int, Version]]:
-        given = [
+        operands = [
             (abi.ARG_SRC, planner.version(step.src, layouts.plain(src), layouts.plain(src))),
             (abi.ARG_WEIGHTS, planner.version(step.weight, primitive.layouts[abi.ARG_WEIGHTS], view)),
         ]
         if step.bias is not None and bias is not None:
-            given.append((abi.ARG_BIAS, planner.version(step.bias, bias, bias)))
-        return given
+            operands.append((abi.ARG_BIAS, planner.version(step.bias, bias, bias)))
+        return operands
 
     _emit(planner, step, build, give, step.post_ops, dst)
 
@@ -247,14 +247,14 @@ def _emit(
     shape = folded or step.dst.shape or (1,)
     primitive, count = _fuse(build, [_post(planner, p, shape) for p in ops])
     target = step.dst if count == len(ops) else planner.temporary(step.dst)
-    given = give(primitive)
+    operands = give(primitive)
     for index, p in enumerate(ops[:count]):
         if isinstance(p, PostBinary):
             layout = expect_chosen(primitive.layouts[abi.arg_post_op(index)])
             view = None if planner.shape(p.operand) == layout.shape else planner.layouts.plain(layout.shape)
-            given.append((abi.arg_post_op(index), planner.version(p.operand, layout, view)))
+            operands.append((abi.arg_post_op(index), planner.version(p.operand, layout, view)))
     dst = planner.result(target, primitive.layouts[abi.ARG_DST])
-    planner.call(primitive, (*given, (abi.ARG_DST, dst)), _source(step))
+    planner.call(primitive, (*operands, (abi.ARG_DST, dst)), _source(step))
     planner.define(target, dst)
     _tail(planner, target, step.dst, ops[count:])
 

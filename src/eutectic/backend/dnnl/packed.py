@@ -31,5 +31,5 @@ class PackedConstants:
         if view.image is None or target.image is None:  # padded: the layouts of two regions are not comparable
             return pack()
         key = (name, view.shape, view.image, target.shape, target.image)
-        found = self._known.get(key)
-        return self._known.setdefault(key, pack()) if found is None else found
+        packed = self._known.get(key)
+        return self._known.setdefault(key, pack()) if packed is None else packed

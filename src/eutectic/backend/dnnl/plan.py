@@ -156,10 +156,10 @@ class Planner:
             if v.layout.same_bytes(target):
                 return Version(v.buffer, target)
         source = Version(plain.buffer, view) if view is not None else self._versions[name][0]
-        made = Version(Buffer("arena", 0, target.nbytes), target)
-        self._reorder(source, made, f"reorder of {name}")
-        self._versions[name].append(made)
-        return made
+        reordered = Version(Buffer("arena", 0, target.nbytes), target)
+        self._reorder(source, reordered, f"reorder of {name}")
+        self._versions[name].append(reordered)
+        return reordered
 
     def result(self, dst: TensorSpec, layout: Layout) -> Version:
         """Where a step writes: an output of the region if the layout is plain, else the arena."""
@@ -176,9 +176,9 @@ class Planner:
     def temporary(self, dst: TensorSpec) -> TensorSpec:
         """A tensor like `dst` with a name of its own, for a step that is computed in parts."""
         self._extra += 1
-        made = TensorSpec(f"{dst.name} (part {self._extra})", dst.shape)
-        self.tensors[made.name] = made
-        return made
+        tensor = TensorSpec(f"{dst.name} (part {self._extra})", dst.shape)
+        self.tensors[tensor.name] = tensor
+        return tensor
 
     def call(self, primitive: Primitive, args: Sequence[tuple[int, Version]], source: str) -> None:
         """Append a call, with working memory as the primitive wants it."""

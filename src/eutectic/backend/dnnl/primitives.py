@@ -87,10 +87,10 @@ class PrimitiveFactory:
                 self._made[key] = self._build(kind, algorithm, parameters, args, post)
             except CodegenError as error:
                 self._made[key] = error
-        made = self._made[key]
-        if isinstance(made, CodegenError):
-            raise CodegenError(made.message, code=made.code)
-        return made
+        outcome = self._made[key]
+        if isinstance(outcome, CodegenError):
+            raise CodegenError(outcome.message, code=outcome.code)
+        return outcome
 
     def reorder(self, src: Layout, dst: Layout) -> Primitive:
         """The copy from one layout to another."""

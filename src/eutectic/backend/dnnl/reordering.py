@@ -34,8 +34,8 @@ def reorder(
         if primitive.scratchpad is not None:
             scratch = aligned(primitive.scratchpad.nbytes)
             pairs.append((abi.ARG_SCRATCHPAD, primitive.scratchpad, address(scratch)))
-        made = [abi.ExecArg(arg, scope.create("memory", md.handle, library.engine, at)) for arg, md, at in pairs]
-        args = (abi.ExecArg * len(pairs))(*made)
+        exec_args = [abi.ExecArg(arg, scope.create("memory", md.handle, library.engine, at)) for arg, md, at in pairs]
+        args = (abi.ExecArg * len(pairs))(*exec_args)
         what = "packing a constant"
         library.call("dnnl_primitive_execute", primitive.handle, library.stream, len(pairs), args, what=what)
     finally:

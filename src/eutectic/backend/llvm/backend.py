@@ -48,10 +48,10 @@ class Llvm(CodeGenerator):
         """The kernel of a tensor program from the cache on disk."""
         return cached_kernel(func, machine_of(target))
 
-    def kernel(self, func: PrimFunc, target: Target, name: str = "", made: PrimFunc | None = None) -> Built:
+    def kernel(self, func: PrimFunc, target: Target, name: str = "", lowered: PrimFunc | None = None) -> Built:
         """The kernel of a tensor program as object code."""
         machine = machine_of(target)
-        return build_kernel(func, machine, name) if made is None else compiled_kernel(func, made, machine, name)
+        return build_kernel(func, machine, name) if lowered is None else compiled_kernel(func, lowered, machine, name)
 
     def program(
         self,
@@ -76,8 +76,8 @@ class Llvm(CodeGenerator):
         """LLVM text after LLVM's clean-up, or the assembly of the processor."""
         machine = machine_of(target)
         text = lowered_kernel(func, machine, re.sub(r"\W", "_", name, flags=re.ASCII)).text
-        made = optimized_text(text, machine) if form == "llvm" else assembly(text, machine)
-        return f"{';' if form == 'llvm' else '#'} {name}, for {machine.cpu}\n{made}"
+        listing = optimized_text(text, machine) if form == "llvm" else assembly(text, machine)
+        return f"{';' if form == 'llvm' else '#'} {name}, for {machine.cpu}\n{listing}"
 
     def spills(self, func: PrimFunc, name: str, target: Target) -> int:
         """Counted in the assembly of x86 and of 64-bit ARM."""

@@ -75,8 +75,8 @@ def _from_integer(text: FunctionText, old: str, new: str, lanes: int, value: str
     if new not in _NARROW:
         return text.assign(f"{word} {have} {value} to {want}")
     through = "double" if item_bytes(old) > 2 and old != "bool" else "float"  # 16 bits are exact in a float
-    made = text.assign(f"{word} {have} {value} to {vector(through, lanes)}")
-    return _from_float(text, "float64" if through == "double" else "float32", new, lanes, made)
+    as_float = text.assign(f"{word} {have} {value} to {vector(through, lanes)}")
+    return _from_float(text, "float64" if through == "double" else "float32", new, lanes, as_float)
 
 
 def _bfloat_to_float(text: FunctionText, lanes: int, value: str) -> str:

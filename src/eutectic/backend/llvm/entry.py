@@ -93,12 +93,12 @@ class _Entry:
 
     def _defined(self) -> list[ScalarVar]:
         """Symbols that are sizes of an input."""
-        found: dict[ScalarVar, None] = {}
+        symbols: dict[ScalarVar, None] = {}
         for tensor in self.plan.inputs:
             for size in tensor.dims:
                 if isinstance(size, ScalarVar):
-                    found[size] = None
-        return list(found)
+                    symbols[size] = None
+        return list(symbols)
 
     def declared(self) -> dict[str, str]:
         """Declarations of the functions that are called."""

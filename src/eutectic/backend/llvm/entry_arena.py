@@ -33,14 +33,14 @@ def take_arena(out: CheckedText, emitter: ExprEmitter, plan: Plan) -> str:
     if isinstance(plan.arena_bytes, IntImm) and plan.arena_bytes.value == 0:
         return "null"
     size = emitter.index(plan.arena_bytes)
-    found = text.assign("atomicrmw xchg ptr @spare, ptr null acquire")
+    spare = text.assign("atomicrmw xchg ptr @spare, ptr null acquire")
     names = [text.fresh(hint) for hint in ("spare", "small", "fresh", "ready")]
-    text.branch(text.assign(f"icmp eq ptr {found}, null"), names[2], names[0])
+    text.branch(text.assign(f"icmp eq ptr {spare}, null"), names[2], names[0])
     text.start(names[0])  # its size is in the words before it
-    have = text.assign(f"load i64, ptr {text.assign(f'getelementptr i8, ptr {found}, i64 -64')}, align 8")
+    have = text.assign(f"load i64, ptr {text.assign(f'getelementptr i8, ptr {spare}, i64 -64')}, align 8")
     text.branch(text.assign(f"icmp sge i64 {have}, {size}"), names[3], names[1])
     text.start(names[1])
-    text.do(f"call void @free(ptr {text.assign(f'getelementptr i8, ptr {found}, i64 -64')})")
+    text.do(f"call void @free(ptr {text.assign(f'getelementptr i8, ptr {spare}, i64 -64')})")
     text.jump(names[2])
     text.start(names[2])
     whole = emitter.fold("add", size, "64")
@@ -48,11 +48,11 @@ def take_arena(out: CheckedText, emitter: ExprEmitter, plan: Plan) -> str:
     base = text.assign(f"call ptr @aligned_alloc(i64 64, i64 {rounded})")
     out.require(f"icmp ne ptr {base}, null", f"{plan.name}: not enough memory for intermediates", "MemoryError")
     text.do(f"store i64 {size}, ptr {base}, align 8")
-    made = text.assign(f"getelementptr inbounds i8, ptr {base}, i64 64")
+    allocated = text.assign(f"getelementptr inbounds i8, ptr {base}, i64 64")
     block = text.block
     text.jump(names[3])
     text.start(names[3])
-    return text.assign(f"phi ptr [ {found}, %{names[0]} ], [ {made}, %{block} ]")
+    return text.assign(f"phi ptr [ {spare}, %{names[0]} ], [ {allocated}, %{block} ]")
 
 
 def give_back_arena(text: FunctionText, arena: str) -> None:

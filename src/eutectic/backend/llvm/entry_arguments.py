@@ -92,10 +92,10 @@ class EntryArguments:
         cpu = text.assign(f"icmp eq i32 {device}, 1")
         pinned = text.assign(f"icmp eq i32 {device}, 3")
         self.out.require(f"or i1 {cpu}, {pinned}", f"{what} must be in the memory of the CPU")
-        given = self.out.field(record, 20, "i32")
-        matches = text.assign(f"icmp eq i32 {given}, {_dlpack_dtype(tensor.dtype)}")
+        dtype = self.out.field(record, 20, "i32")
+        matches = text.assign(f"icmp eq i32 {dtype}, {_dlpack_dtype(tensor.dtype)}")
         if tensor.dtype == "bfloat16":  # NumPy hands its bits over as integers
-            bits = text.assign(f"icmp eq i32 {given}, {_dlpack_dtype('uint16')}")
+            bits = text.assign(f"icmp eq i32 {dtype}, {_dlpack_dtype('uint16')}")
             matches = text.assign(f"or i1 {matches}, {bits}")
         self.out.require(f"icmp eq i1 {matches}, true", f"{what} must be {tensor.dtype}", "TypeError")
         self.out.require(
@@ -121,16 +121,16 @@ class EntryArguments:
             return
         for axis, size in enumerate(tensor.dims):
             if isinstance(size, ScalarVar) and size not in emitter.indices:
-                given = emitter.indices[size] = self._size(record, axis)
+                extent = emitter.indices[size] = self._size(record, axis)
                 limits = self.bounds.get(size, Bounds())
                 top = "more" if limits.high is None else str(limits.high)
                 message = (
                     f"{self.plan.name}: {tensor.name} has a size on axis {axis} outside of the range of {size.name}, "
                     f"{limits.low} to {top}"
                 )
-                self.out.require(f"icmp sge i64 {given}, {limits.low}", message)
+                self.out.require(f"icmp sge i64 {extent}, {limits.low}", message)
                 if limits.high is not None:
-                    self.out.require(f"icmp sle i64 {given}, {limits.high}", message)
+                    self.out.require(f"icmp sle i64 {extent}, {limits.high}", message)
 
     def check_shape(self, emitter: ExprEmitter, record: str, tensor: Tensor) -> None:
         """Sizes, and that elements lie one after another."""
@@ -171,8 +171,8 @@ class EntryArguments:
         """That sizes agree, and that all memory has one."""
         name = self.plan.name
         for item in self.plan.agreements:
-            given, wanted = emitter.index(item.given), emitter.index(item.wanted)
-            self.out.require(f"icmp eq i64 {given}, {wanted}", f"{name}: {item.message}")
+            actual, wanted = emitter.index(item.actual), emitter.index(item.wanted)
+            self.out.require(f"icmp eq i64 {actual}, {wanted}", f"{name}: {item.message}")
         for size in symbolic_sizes(tensor.bytes for tensor in arena_tensors(self.plan)):
             fits, right = size_flags(emitter, size)
             self.out.require(f"icmp eq i1 {fits}, true", f"{name}: not enough memory for intermediates", "MemoryError")

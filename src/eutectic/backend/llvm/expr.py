@@ -310,10 +310,10 @@ class ExprEmitter:
 
     def gather_lanes(self, element: str, lanes: list[str]) -> str:
         """Scalars as one vector."""
-        kind, made = f"<{len(lanes)} x {element}>", "poison"
+        kind, gathered = f"<{len(lanes)} x {element}>", "poison"
         for i, lane in enumerate(lanes):
-            made = self.text.assign(f"insertelement {kind} {made}, {element} {lane}, i64 {i}")
-        return made
+            gathered = self.text.assign(f"insertelement {kind} {gathered}, {element} {lane}, i64 {i}")
+        return gathered
 
     # ---- indices
 

@@ -66,8 +66,8 @@ class FunctionText:
     def call(self, kind: str, name: str, args: list[tuple[str, str]], attributes: str = "") -> str:
         """Call a function and give its result; it is declared in the module."""
         self.declare(kind, name, [arg_kind for arg_kind, _ in args])
-        given = ", ".join(f"{arg_kind} {text}" for arg_kind, text in args)
-        text = f"call {attributes}{kind} @{name}({given})"
+        arguments = ", ".join(f"{arg_kind} {text}" for arg_kind, text in args)
+        text = f"call {attributes}{kind} @{name}({arguments})"
         if kind == "void":
             self.do(text)
             return ""

@@ -76,12 +76,12 @@ def _vector(emitter: ExprEmitter, call: Call) -> str:
     value, dtype = _promoted(emitter, call.args[0])
     lanes = lanes_of(dtype)
     if element_dtype(dtype) == "float32":
-        made = vector_math.FUNCTIONS[_name(call)](VectorFloat(emitter.text, lanes, value)).name
+        result = vector_math.FUNCTIONS[_name(call)](VectorFloat(emitter.text, lanes, value)).name
     elif _name(call) == "sigmoid":
-        made = _double_sigmoid(emitter, dtype, value)
+        result = _double_sigmoid(emitter, dtype, value)
     else:
-        made = _lanewise(emitter, _name(call), dtype, [value])
-    return _returned(emitter, dtype, call, made)
+        result = _lanewise(emitter, _name(call), dtype, [value])
+    return _returned(emitter, dtype, call, result)
 
 
 def _double_sigmoid(emitter: ExprEmitter, dtype: str, value: str) -> str:
@@ -108,11 +108,11 @@ def _lanewise(emitter: ExprEmitter, name: str, dtype: str, values: list[str]) ->
     text, lanes, kind = emitter.text, lanes_of(dtype), register_type(dtype)
     if lanes == 1:
         return text.call(single, symbol, [(single, value) for value in values])
-    made = []
+    results = []
     for i in range(lanes):
         args = [(single, text.assign(f"extractelement {kind} {value}, i64 {i}")) for value in values]
-        made.append(text.call(single, symbol, args))
-    return emitter.gather_lanes(single, made)
+        results.append(text.call(single, symbol, args))
+    return emitter.gather_lanes(single, results)
 
 
 @intrinsic("exp10")
@@ -129,14 +129,14 @@ def _ldexp(emitter: ExprEmitter, call: Call) -> str:
     lanes, single = lanes_of(dtype), register_type(element_dtype(dtype))
     power = cast(emitter.text, call.args[1].dtype, with_lanes("int32", lanes), emitter.value(call.args[1]))
     kind, whole = register_type(dtype), vector("i32", lanes)
-    symbol, made = "ldexp" if single == "double" else "ldexpf", []
+    symbol, results = "ldexp" if single == "double" else "ldexpf", []
     if lanes == 1:
         return _returned(emitter, dtype, call, emitter.text.call(single, symbol, [(single, value), ("i32", power)]))
     for i in range(lanes):
         x = emitter.text.assign(f"extractelement {kind} {value}, i64 {i}")
         n = emitter.text.assign(f"extractelement {whole} {power}, i64 {i}")
-        made.append(emitter.text.call(single, symbol, [(single, x), ("i32", n)]))
-    return _returned(emitter, dtype, call, emitter.gather_lanes(single, made))
+        results.append(emitter.text.call(single, symbol, [(single, x), ("i32", n)]))
+    return _returned(emitter, dtype, call, emitter.gather_lanes(single, results))
 
 
 @intrinsic("copysign")
@@ -156,8 +156,8 @@ def _fma(emitter: ExprEmitter, call: Call) -> str:
         return emitter.text.assign(f"add {kind} {emitter.text.assign(f'mul {kind} {a}, {b}')}, {c}")
     pairs = [_promoted(emitter, arg) for arg in call.args]
     kind = register_type(pairs[0][1])
-    made = emitter.text.call(kind, f"llvm.fma.{overload(kind)}", [(kind, value) for value, _ in pairs])
-    return _returned(emitter, pairs[0][1], call, made)
+    result = emitter.text.call(kind, f"llvm.fma.{overload(kind)}", [(kind, value) for value, _ in pairs])
+    return _returned(emitter, pairs[0][1], call, result)
 
 
 @intrinsic("isnan", "isinf", "isfinite")
@@ -208,12 +208,12 @@ def _bits(emitter: ExprEmitter, call: Call) -> str:
     arg = call.args[0]
     kind, value = register_type(arg.dtype), emitter.value(arg)
     if _name(call) == "popcount":
-        made = emitter.text.call(kind, f"llvm.ctpop.{overload(kind)}", [(kind, value)])
+        count = emitter.text.call(kind, f"llvm.ctpop.{overload(kind)}", [(kind, value)])
     else:
         name = f"llvm.ctlz.{overload(kind)}"
         emitter.text.declare(kind, name, [kind, "i1 immarg"])
-        made = emitter.text.call(kind, name, [(kind, value), ("i1", "false")])
-    return cast(emitter.text, arg.dtype.replace("uint", "int"), call.dtype, made)
+        count = emitter.text.call(kind, name, [(kind, value), ("i1", "false")])
+    return cast(emitter.text, arg.dtype.replace("uint", "int"), call.dtype, count)
 
 
 @intrinsic("if_then_else")
@@ -244,21 +244,21 @@ def _nothing(emitter: ExprEmitter, call: Call) -> str:
 @intrinsic("checked_index")
 def _checked_index(emitter: ExprEmitter, call: Call) -> str:
     """An index that is inside of an axis, else zero and a report; lanes that do not take part are zero."""
-    index, extent, message, *given = call.args
+    index, extent, message, *conditions = call.args
     assert isinstance(message, StringImm)
     text, size = emitter.text, emitter.at_least_zero(emitter.index(extent))
     kind = register_type(element_dtype(call.dtype))
     lanes = [emitter.index(index)] if lanes_of(index.dtype) == 1 else lane_indices(emitter, index)
-    flags = _lane_conditions(emitter, given[0], len(lanes)) if given else ["true"] * len(lanes)
-    made, right = [], "true"
+    flags = _lane_conditions(emitter, conditions[0], len(lanes)) if conditions else ["true"] * len(lanes)
+    indices, right = [], "true"
     for lane, flag in zip(lanes, flags, strict=True):
         inside = text.assign(f"icmp ult i64 {lane}, {size}")
         idle = text.assign(f"xor i1 {flag}, true")
         right = text.assign(f"and i1 {right}, {text.assign(f'or i1 {inside}, {idle}')}")
         safe = text.assign(f"select i1 {inside}, i64 {lane}, i64 0")
-        made.append(safe if kind == "i64" else text.assign(f"trunc i64 {safe} to {kind}"))
+        indices.append(safe if kind == "i64" else text.assign(f"trunc i64 {safe} to {kind}"))
     emitter.report_unless(right, message.value)
-    return made[0] if lanes_of(call.dtype) == 1 else emitter.gather_lanes(kind, made)
+    return indices[0] if lanes_of(call.dtype) == 1 else emitter.gather_lanes(kind, indices)
 
 
 def _lane_conditions(emitter: ExprEmitter, active: PrimExpr, lanes: int) -> list[str]:

@@ -56,12 +56,12 @@ def cached_kernel(func: PrimFunc, machine: Machine) -> Built | None:
     return None if known is None else _from_entry(func, _symbol(key), known)
 
 
-def compiled_kernel(func: PrimFunc, made: PrimFunc, machine: Machine, name: str = "") -> Built:
+def compiled_kernel(func: PrimFunc, lowered_func: PrimFunc, machine: Machine, name: str = "") -> Built:
     """A tensor program as object code, which the cache then has.
 
     Args:
         func: The program; it is what the cache knows the code by, so that a hit spares scheduling and lowering.
-        made: What the default schedule and lowering made of it, or of which they made a part of their work.
+        lowered_func: What the default schedule and lowering made of it, or of which they made a part of their work.
         machine: What the code is for.
         name: What lists of the cache call it; the function's own name when empty.
 
@@ -69,7 +69,7 @@ def compiled_kernel(func: PrimFunc, made: PrimFunc, machine: Machine, name: str 
         CodegenError: something in it cannot be compiled.
     """
     key = kernel_key(func, machine)
-    kernel = lowered_kernel(made, machine, _symbol(key))
+    kernel = lowered_kernel(lowered_func, machine, _symbol(key))
     code = object_code(kernel.text, machine)
     sizes = _size_rows(func, kernel)
     if sizes is not None:

@@ -65,9 +65,9 @@ def _numbers(info: TensorStructInfo) -> list[int]:
 
 def _blocks(channels: int, lanes: int) -> list[int]:
     """Sizes of blocks that divide channels: two vectors, one, and half of one where nothing else does."""
-    found = [size for size in (2 * lanes, lanes) if size > 1 and channels % size == 0]
+    sizes = [size for size in (2 * lanes, lanes) if size > 1 and channels % size == 0]
     half = lanes // 2
-    return found or ([half] if half > 1 and channels and channels % half == 0 else [])
+    return sizes or ([half] if half > 1 and channels and channels % half == 0 else [])
 
 
 # ---- convolutions
@@ -147,8 +147,8 @@ def _others(
 def _operands(call: Call, infos: Sequence[TensorStructInfo], shape: Sequence[int], size: int) -> tuple[str, ...] | None:
     """Layouts of the operands for a result in blocks; None when the call cannot be computed so."""
     if has_trait(call, "pointwise"):
-        found = [_spread(_numbers(info), shape, size) for info in infos]
-        return None if None in found else tuple(name for name in found if name is not None)
+        layouts = [_spread(_numbers(info), shape, size) for info in infos]
+        return None if None in layouts else tuple(name for name in layouts if name is not None)
     names, definition = [f"NCHW{size}c"] * len(infos), op_def(call.op)
     if definition is None or definition.in_layouts_fn is None or call.attrs is None:
         return None

@@ -83,8 +83,8 @@ def _machine(target: Target, named: str) -> Machine:
         cpu, features = named or "generic", extra
         runs = triple == host and _runs_here(cpu, extra)
     else:
-        cpu, found = str(llvm.get_host_cpu_name()), llvm.get_host_cpu_features().flatten()
-        features = f"{found},{extra}" if extra else str(found)
+        cpu, detected = str(llvm.get_host_cpu_name()), llvm.get_host_cpu_features().flatten()
+        features = f"{detected},{extra}" if extra else str(detected)
         runs = _runs_here("", extra)
     return Machine(triple, cpu, features, _vector_bits(triple, cpu, features), runs)
 
@@ -101,13 +101,13 @@ def _runs_here(cpu: str, features: str) -> bool:
 def _vector_bits(triple: str, cpu: str, features: str) -> int:
     if not triple.startswith(("x86_64", "i686", "amd64")):
         return 128
-    given = [part for part in features.split(",") if part]
+    flags = [part for part in features.split(",") if part]
     for bits, feature, names in ((512, "avx512f", _WIDE), (256, "avx2", _MIDDLE)):
-        if f"-{feature}" in given:
+        if f"-{feature}" in flags:
             continue
-        if f"+{feature}" in given:
+        if f"+{feature}" in flags:
             return bits
-        if any(name in cpu for name in names) and not any(part.startswith("+sse4.2") for part in given):
+        if any(name in cpu for name in names) and not any(part.startswith("+sse4.2") for part in flags):
             return bits  # a processor that is named without the list of its features
     return 128
 

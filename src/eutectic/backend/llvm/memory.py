@@ -124,8 +124,8 @@ def _scalar_load(emitter: ExprEmitter, expr: BufferLoad, index: PrimExpr) -> str
     if expr.predicate is None:
         return _to_register(emitter, buffer.dtype, read())
     kind = memory_type(buffer.dtype)
-    found = emitter.choose(emitter.value(expr.predicate), kind, read, lambda: _zero(kind))
-    return _to_register(emitter, buffer.dtype, found)
+    loaded = emitter.choose(emitter.value(expr.predicate), kind, read, lambda: _zero(kind))
+    return _to_register(emitter, buffer.dtype, loaded)
 
 
 def _contiguous(emitter: ExprEmitter, expr: BufferLoad, index: Ramp) -> str:
@@ -156,8 +156,8 @@ def _every_other(emitter: ExprEmitter, expr: BufferLoad, index: Ramp) -> str:
     high = text.assign(f"load {kind}, ptr {address(emitter, expr.buffer, second)}, align {size}")
     places = [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)]
     mask = ", ".join(f"i32 {place}" for place in places)
-    made = text.assign(f"shufflevector {kind} {low}, {kind} {high}, <{lanes} x i32> <{mask}>")
-    return _to_register(emitter, expr.dtype, made)
+    selected = text.assign(f"shufflevector {kind} {low}, {kind} {high}, <{lanes} x i32> <{mask}>")
+    return _to_register(emitter, expr.dtype, selected)
 
 
 def lane_indices(emitter: ExprEmitter, index: PrimExpr) -> list[str]:

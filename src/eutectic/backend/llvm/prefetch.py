@@ -34,7 +34,7 @@ def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int) -> list[tuple
     inside = {item.loop_var: item.min for item in post_order(loop.body) if isinstance(item, For)}
     later = {**inside, loop.loop_var: add(loop.loop_var, ahead)}
     known = {loop.loop_var, *inside, *emitter.indices}
-    found: list[tuple[Buffer, PrimExpr]] = []
+    lines: list[tuple[Buffer, PrimExpr]] = []
     for load in post_order(loop.body):
         if not isinstance(load, BufferLoad) or load.buffer.data.name != name or len(load.indices) != 1:
             continue
@@ -42,9 +42,9 @@ def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int) -> list[tuple
         if loop.loop_var not in used or not used <= known:  # what is computed in the iteration is not known before
             continue
         index = _at(load.indices[0], later)
-        if not any(_is_near(load.buffer, index, other) for buffer, other in found if buffer.data is load.buffer.data):
-            found.append((load.buffer, index))
-    return found[:MOST]
+        if not any(_is_near(load.buffer, index, other) for buffer, other in lines if buffer.data is load.buffer.data):
+            lines.append((load.buffer, index))
+    return lines[:MOST]
 
 
 def _at(index: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:
@@ -57,9 +57,9 @@ def _at(index: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:
             return item.value
         return values.get(item) if isinstance(item, Var) else None
 
-    made = rewrite(index, change)
-    assert isinstance(made, PrimExpr)
-    return simplify(made)
+    first_lane = rewrite(index, change)
+    assert isinstance(first_lane, PrimExpr)
+    return simplify(first_lane)
 
 
 def _is_near(buffer: Buffer, a: PrimExpr, b: PrimExpr) -> bool:

@@ -70,12 +70,12 @@ def native_code(
 
 def _workspaces(plan: Plan) -> list[int]:
     """Bytes that each library is given; 0 where that varies."""
-    found = [0] * len(plan.libraries)
+    workspaces = [0] * len(plan.libraries)
     for step in plan.steps:
         if isinstance(step, LibraryStep) and step.workspaces:
             size = step.workspaces[0].bytes
-            found[step.number] = size.value if isinstance(size, IntImm) else 0
-    return found
+            workspaces[step.number] = size.value if isinstance(size, IntImm) else 0
+    return workspaces
 
 
 def plan_flops(plan: Plan) -> int:

@@ -15,11 +15,13 @@ _WORDS: Final[dict[type[PrimExpr], str]] = {Add: "fadd", Sub: "fsub", Mul: "fmul
 
 def symbolic_sizes(sizes: Iterable[PrimExpr]) -> list[PrimExpr]:
     """Sizes that are no constants, each once."""
-    found: list[PrimExpr] = []
+    distinct: list[PrimExpr] = []
     for size in sizes:
-        if not isinstance(size, IntImm) and not any(size is other or structural_equal(size, other) for other in found):
-            found.append(size)
-    return found
+        if not isinstance(size, IntImm) and not any(
+            size is other or structural_equal(size, other) for other in distinct
+        ):
+            distinct.append(size)
+    return distinct
 
 
 def size_flags(emitter: ExprEmitter, size: PrimExpr) -> tuple[str, str]:

@@ -75,7 +75,7 @@ def kernel_of(func: PrimFunc, name: str, machine: Machine) -> Kernel:
 
 def shape_variables(func: PrimFunc) -> tuple[Var, ...]:
     """Variables of buffers' shapes and strides that are no parameters, in order of appearance."""
-    found: list[Var] = []
+    variables: list[Var] = []
     params = {id(param) for param in func.params}
     for buffer in func.buffer_map.values():
         offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
@@ -83,8 +83,8 @@ def shape_variables(func: PrimFunc) -> tuple[Var, ...]:
             for part in post_order(item):
                 if isinstance(part, Var) and id(part) not in params:
                     params.add(id(part))
-                    found.append(part)
-    return tuple(found)
+                    variables.append(part)
+    return tuple(variables)
 
 
 class _TeamEmitter(StatementEmitter):
@@ -117,27 +117,27 @@ class _TeamEmitter(StatementEmitter):
         return Kernel(self.name, self.func, shapes, tuple(self.workspaces), self.together, self._module(parameters))
 
     def _parameters(self) -> list[tuple[str, str]]:
-        made: list[tuple[str, str]] = []
+        parameters: list[tuple[str, str]] = []
         noalias = " noalias" if self.func.attr("tir.noalias") else ""
         for param in self.func.params:
             buffer = self.func.buffer_map.get(param)
-            name = f"%p{len(made)}"
+            name = f"%p{len(parameters)}"
             if buffer is not None:
-                made.append((f"ptr{noalias}", name))
+                parameters.append((f"ptr{noalias}", name))
                 self.pointers[buffer.data] = name
             elif param.dtype == "handle":
                 raise CodegenError(f"parameter {param.name} of {self.name} is a pointer without a buffer")
             else:
                 kind = register_type(param.dtype)
-                made.append((kind, name))
+                parameters.append((kind, name))
                 if param.dtype == "int64":
                     self.indices[param] = name
                 elif param.dtype == "int32":
                     self.indices[param] = self.text.assign(f"sext i32 {name} to i64")
                 else:
                     self.values[param] = name
-        buffers = [item for item in made if item[0].startswith("ptr")]
-        return [*buffers, *(item for item in made if not item[0].startswith("ptr"))]
+        buffers = [item for item in parameters if item[0].startswith("ptr")]
+        return [*buffers, *(item for item in parameters if not item[0].startswith("ptr"))]
 
     def _module(self, parameters: list[tuple[str, str]]) -> str:
         signature = ", ".join(f"{kind} {name}" for kind, name in parameters)
@@ -315,12 +315,12 @@ def _span(buffer: Buffer) -> PrimExpr:
 
 def _with_parallel_loops(body: Stmt) -> set[int]:
     """The ids of the statements of a program that are parallel loops or contain any."""
-    found: set[int] = set()
+    ids: set[int] = set()
     for part in post_order(body):
         is_parallel = isinstance(part, For) and part.kind == ForKind.PARALLEL
-        if is_parallel or any(id(child) in found for child in children(part)):
-            found.add(id(part))
-    return found
+        if is_parallel or any(id(child) in ids for child in children(part)):
+            ids.add(id(part))
+    return ids
 
 
 def _as_int64(value: PrimExpr) -> PrimExpr:

@@ -100,15 +100,17 @@ class VectorFloat:
 
     def convert(self, word: str, single: str) -> VectorFloat:
         """A conversion instruction to `float` or `i32` lanes."""
-        made = self.text.assign(f"{word} {self.kind} {self.name} to {vector(single, self.lanes)}")
-        return VectorFloat(self.text, self.lanes, made, single == "i32")
+        converted = self.text.assign(f"{word} {self.kind} {self.name} to {vector(single, self.lanes)}")
+        return VectorFloat(self.text, self.lanes, converted, single == "i32")
 
     def polynomial(self, coefficients: Sequence[float]) -> VectorFloat:
         """The polynomial with these coefficients, constant term first, by Horner's rule."""
-        made = self * 0.0 + coefficients[-1] if len(coefficients) == 1 else self.fma(coefficients[-1], coefficients[-2])
+        total = (
+            self * 0.0 + coefficients[-1] if len(coefficients) == 1 else self.fma(coefficients[-1], coefficients[-2])
+        )
         for coefficient in reversed(coefficients[:-2]):
-            made = made.fma(self, coefficient)
-        return made
+            total = total.fma(self, coefficient)
+        return total
 
 
 def exp(x: VectorFloat) -> VectorFloat:
@@ -120,8 +122,8 @@ def exp(x: VectorFloat) -> VectorFloat:
     grown = rest.polynomial([1 / math.factorial(n) for n in range(8)])
     power = whole.convert("fptosi", "i32")
     half = power.op("ashr", 1)
-    made = grown * _power_of_two(half) * _power_of_two(power.op("sub", half))
-    return x.where(x.test("uno", x), made)
+    product = grown * _power_of_two(half) * _power_of_two(power.op("sub", half))
+    return x.where(x.test("uno", x), product)
 
 
 def _power_of_two(exponent: VectorFloat) -> VectorFloat:
@@ -143,10 +145,10 @@ def log(x: VectorFloat) -> VectorFloat:
     z = s * s
     tail = z * z.polynomial([2 / 3, 2 / 5, 2 / 7, 2 / 9, 2 / 11])
     square = f * f * 0.5  # log(1+f) = f - (f^2/2 - s (f^2/2 + tail)): exact f first
-    made = n * _LN2_HIGH + (f - (square - (s.fma(square + tail, n * _LN2_LOW))))
-    made = x.where(x.test("ueq", math.inf), made)  # infinity and NaN
-    made = VectorFloat(x.text, x.lanes, x.number(-math.inf)).where(x.test("oeq", 0.0), made)
-    return VectorFloat(x.text, x.lanes, x.number(math.nan)).where(x.test("olt", 0.0), made)
+    logarithm = n * _LN2_HIGH + (f - (square - (s.fma(square + tail, n * _LN2_LOW))))
+    logarithm = x.where(x.test("ueq", math.inf), logarithm)  # infinity and NaN
+    logarithm = VectorFloat(x.text, x.lanes, x.number(-math.inf)).where(x.test("oeq", 0.0), logarithm)
+    return VectorFloat(x.text, x.lanes, x.number(math.nan)).where(x.test("olt", 0.0), logarithm)
 
 
 def sigmoid(x: VectorFloat) -> VectorFloat:
@@ -174,8 +176,8 @@ def erf(x: VectorFloat) -> VectorFloat:
     bounded = size.where(size.test("olt", 4.0), 4.0)
     one = VectorFloat(x.text, x.lanes, x.number(1.0))
     large = (one - exp(bounded.polynomial(_LOG_ERFC))).with_sign_of(x)
-    made = small.where(size.test("olt", 1.0), large)
-    return x.where(x.test("uno", x), made)
+    value = small.where(size.test("olt", 1.0), large)
+    return x.where(x.test("uno", x), value)
 
 
 FUNCTIONS: Final[dict[str, Callable[[VectorFloat], VectorFloat]]] = {

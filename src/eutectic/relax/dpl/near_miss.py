@@ -1,6 +1,6 @@
 """Words for a near miss: which value did not fit, what the pattern asks for there, and what it found.
 
-One function per kind of pattern gives (constraint, expected, found); the sentence is made of them.
+One function per kind of pattern gives (constraint, expected, actual); the sentence is made of them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def describe_miss(miss: Miss, val2var: Mapping[Expr, Var]) -> Refusal:
         refusal = miss.refusal
         constraint = "condition" if refusal.constraint == "check" else refusal.constraint
         variables = refusal.variables or (name,)
-        return Refusal(refusal.why, miss.value, constraint, refusal.expected, refusal.found, variables, refusal.readers)
+        return Refusal(
+            refusal.why, miss.value, constraint, refusal.expected, refusal.actual, variables, refusal.readers
+        )
     if miss.other is not None:
         constraint, expected, actual = "same value", value_name(miss.other, val2var), name
     else:

@@ -17,7 +17,7 @@ class Refusal:
         at: The value it is about; None when it is the root's.
         constraint: Which kind of requirement failed, such as `dtype` or `single reader`; see `FusionRemark`.
         expected: What the requirement asks for.
-        found: What the value is.
+        actual: What the value is.
         variables: Names of the values that the sentence is about.
         readers: Names of the values that read them.
     """
@@ -26,7 +26,7 @@ class Refusal:
     at: Any = None
     constraint: str = "check"
     expected: str = ""
-    found: str = ""
+    actual: str = ""
     variables: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
 
@@ -57,7 +57,7 @@ class FusionRemark:
             `constant`, `tuple`, `condition` and the like; of a group `single reader`, `one block`,
             `one match per value`, `no cycle`; or `check`.
         expected: What was asked for.
-        found: What was there.
+        actual: What was there.
         variables: Names of the values the reason is about.
         readers: Names of the values that read them.
         operand_span: Source of the value that did not fit.
@@ -74,7 +74,7 @@ class FusionRemark:
     operand: str = ""
     constraint: str = ""
     expected: str = ""
-    found: str = ""
+    actual: str = ""
     variables: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
     operand_span: Span | None = None

@@ -72,7 +72,7 @@ class FusionLog:
             operand=refusal.variables[0] if refusal.variables else value_name(at, names),
             constraint=refusal.constraint,
             expected=refusal.expected,
-            found=refusal.found,
+            actual=refusal.actual,
             variables=refusal.variables,
             readers=refusal.readers,
             operand_span=getattr(at, "span", None),

@@ -130,7 +130,7 @@ def _not_joined(binding: Binding, composite: Function, source: Var, refusal: Ref
         operand=source.name_hint,
         constraint=refusal.constraint,
         expected=refusal.expected,
-        found=refusal.found,
+        actual=refusal.actual,
         variables=refusal.variables,
         readers=refusal.readers,
     )

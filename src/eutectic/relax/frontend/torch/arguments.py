@@ -41,13 +41,13 @@ def _names(program: ExportedProgram, count: int, keywords: list[str]) -> tuple[s
 def _leaf_names(spec: Any, names: tuple[str, ...], count: int) -> list[str]:
     """What errors call each leaf: the argument, and the way to the leaf in it."""
     tree = pytree.tree_unflatten(list(range(count)), spec)
-    found = []
+    labels = []
     path: Any
     for path, _ in pytree.tree_flatten_with_path(tree)[0]:
         where, key, *rest = path
         name = names[key.idx] if where.idx == 0 else str(key.key)
-        found.append(name + pytree.keystr(tuple(rest)))
-    return found
+        labels.append(name + pytree.keystr(tuple(rest)))
+    return labels
 
 
 def _user_inputs(program: ExportedProgram) -> list[fx.Node]:

@@ -141,10 +141,10 @@ def written(node: fx.Node) -> list[Any]:
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         return []
-    given = {argument.name: value for argument, value in zip(schema.arguments, node.args, strict=False)}
-    given.update(node.kwargs)
+    values = {argument.name: value for argument, value in zip(schema.arguments, node.args, strict=False)}
+    values.update(node.kwargs)
     return [
-        given.get(item.name) for item in schema.arguments if item.alias_info is not None and item.alias_info.is_write
+        values.get(item.name) for item in schema.arguments if item.alias_info is not None and item.alias_info.is_write
     ]
 
 
@@ -155,15 +155,15 @@ def _without_writing(node: fx.Node) -> torch._ops.OpOverload | None:
         return None
     namespace, _, name = target._schema.name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
-    found = getattr(packet, target._overloadname, None)
-    if not isinstance(found, torch._ops.OpOverload) or str(found) not in TABLE or not name.endswith("_"):
+    functional = getattr(packet, target._overloadname, None)
+    if not isinstance(functional, torch._ops.OpOverload) or str(functional) not in TABLE or not name.endswith("_"):
         return None
-    if torch.Tag.pointwise not in found.tags or is_composite(found):
+    if torch.Tag.pointwise not in functional.tags or is_composite(functional):
         return None
-    ours, theirs = target._schema.arguments, found._schema.arguments
+    ours, theirs = target._schema.arguments, functional._schema.arguments
     same = [(a.name, str(a.type)) for a in ours] == [(a.name, str(a.type)) for a in theirs]
     writes = [place for place, item in enumerate(ours) if item.alias_info is not None]
-    return found if same and writes == [0] else None
+    return functional if same and writes == [0] else None
 
 
 class _Functional:
@@ -195,13 +195,13 @@ class _Functional:
                 self._memory[node] = self._aliased(node)
             for source in self._memory[tensor]:
                 self._sharing.setdefault(source, []).append(node)
-            made = copy.node_copy(node, lambda read: self._current[self._tensor[read]])
+            copied = copy.node_copy(node, lambda read: self._current[self._tensor[read]])
             if targets:
                 functional = _without_writing(node)
                 if functional is None or not _keeps_dtype(node, functional):
                     return None
-                made.target = functional
-            self._current[tensor] = made
+                copied.target = functional
+            self._current[tensor] = copied
         return copy
 
     def _is_private(self, tensor: fx.Node, place: int) -> bool:
@@ -221,8 +221,8 @@ def passed(node: fx.Node) -> fx.Node | None:
     """The argument that a node gives back as it is; None when it makes something of it."""
     if str(node.target) != "aten.dropout.default" or (node.args[2] and node.args[1]):
         return None
-    found = node.args[0]
-    return found if isinstance(found, fx.Node) else None
+    argument = node.args[0]
+    return argument if isinstance(argument, fx.Node) else None
 
 
 def _may_alias(node: fx.Node) -> bool:
@@ -246,7 +246,7 @@ def _keeps_dtype(node: fx.Node, functional: torch._ops.OpOverload) -> bool:
 
     try:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), element)
-        made = functional(*args, **kwargs)
+        result = functional(*args, **kwargs)
     except (TypeError, RuntimeError):
         return False
-    return bool(made.dtype == node.meta["val"].dtype)
+    return bool(result.dtype == node.meta["val"].dtype)

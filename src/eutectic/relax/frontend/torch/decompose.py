@@ -36,9 +36,9 @@ def functional(program: ExportedProgram, custom: Collection[str] = ()) -> Functi
     with tracing():
         done = _DONE.setdefault(program, {})
         if names not in done and not names:  # the keys of a user's converters are names in torch's functional form
-            found = as_exported(program)
-            if found is not None:
-                done[names] = None if found is program else found
+            exported = as_exported(program)
+            if exported is not None:
+                done[names] = None if exported is program else exported
         return done[names] or program if names in done else decomposed(program, custom)
 
 
@@ -53,9 +53,9 @@ def decomposed(program: ExportedProgram, custom: Collection[str] = ()) -> Functi
     with tracing():
         # Beneath autograd torch leaves operators whole that it takes apart for the sake of their gradients.
         with torch.inference_mode(), passing_as_aliases(program):
-            made = _taken_apart(program.run_decompositions(dict(whole_no_more(program))), names)
-        _DONE.setdefault(program, {})[names] = made
-        return made
+            rewritten = _taken_apart(program.run_decompositions(dict(whole_no_more(program))), names)
+        _DONE.setdefault(program, {})[names] = rewritten
+        return rewritten
 
 
 def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedProgram:
@@ -101,5 +101,5 @@ def _operators(program: ExportedProgram) -> set[Any]:
 
 def _more(targets: Iterable[Any]) -> dict[Any, Any]:
     """Decompositions that torch does not use by default, without those into its primitives."""
-    found = get_decompositions(list(targets))
-    return {target: rule for target, rule in found.items() if rule.__module__ == "torch._decomp.decompositions"}
+    rules = get_decompositions(list(targets))
+    return {target: rule for target, rule in rules.items() if rule.__module__ == "torch._decomp.decompositions"}

@@ -17,23 +17,23 @@ from eutectic.support.spelling import did_you_mean
 _EXAMPLE: Final = 'such as {"x": {0: torch.export.Dim("batch")}}, by the names of the parameters of forward'
 
 
-def check_dynamic_shapes(module: nn.Module, given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def check_dynamic_shapes(module: nn.Module, shapes: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Refuse what cannot be the sizes that vary.
 
     Raises:
         FrontendError: no container, names that forward does not have, or another number of entries than inputs.
     """
-    if given is None or hasattr(given, "dynamic_shapes"):  # the latter are torch's own ways to write it
+    if shapes is None or hasattr(shapes, "dynamic_shapes"):  # the latter are torch's own ways to write it
         return
-    if not isinstance(given, (Mapping, tuple, list)):
+    if not isinstance(shapes, (Mapping, tuple, list)):
         raise FrontendError(
-            f"dynamic_shapes must be a dict by input, or a tuple with an entry per input, got {shown(given)}",
+            f"dynamic_shapes must be a dict by input, or a tuple with an entry per input, got {shown(shapes)}",
             help=_EXAMPLE,
         )
     names = _names(module, args, kwargs)
-    if isinstance(given, Mapping):
-        unknown = [name for name in given if name not in names]
-        missing = [name for name in names if name not in given]
+    if isinstance(shapes, Mapping):
+        unknown = [name for name in shapes if name not in names]
+        missing = [name for name in names if name not in shapes]
         if unknown and names:
             near = did_you_mean(str(unknown[0]), names)
             raise FrontendError(
@@ -44,9 +44,9 @@ def check_dynamic_shapes(module: nn.Module, given: Any, args: Sequence[Any], kwa
             raise FrontendError(
                 f"dynamic_shapes has no entry for input {missing[0]}", help=f"add {missing[0]!r}: None to fix its sizes"
             )
-    elif len(given) != len(args) + len(kwargs):
+    elif len(shapes) != len(args) + len(kwargs):
         raise FrontendError(
-            f"dynamic_shapes has {_count(len(given), 'entry', 'entries')} for "
+            f"dynamic_shapes has {_count(len(shapes), 'entry', 'entries')} for "
             f"{_count(len(args) + len(kwargs), 'input', 'inputs')}",
             help="give one entry per input, None for an input of fixed sizes",
         )

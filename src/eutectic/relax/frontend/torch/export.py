@@ -93,22 +93,22 @@ def _module(model: Any) -> nn.Module:
     )
 
 
-def _told(given: Any) -> str:
-    name = getattr(given, "__name__", None)
-    if callable(given) and isinstance(name, str) and not isinstance(given, type):
+def _told(received: Any) -> str:
+    name = getattr(received, "__name__", None)
+    if callable(received) and isinstance(name, str) and not isinstance(received, type):
         return f"the function {name}"
-    return kind_of(given)
+    return kind_of(received)
 
 
-def _instead(given: Any) -> str:
+def _instead(received: Any) -> str:
     """What to do for the things that are given in place of a model most often."""
-    if isinstance(given, (str, Path)):
+    if isinstance(received, (str, Path)):
         return "load the model first: make the module and call its load_state_dict, or torch.export.load(path)"
-    if isinstance(given, Mapping):
+    if isinstance(received, Mapping):
         return "these are weights without a model: make the module and call its load_state_dict"
-    if isinstance(given, torch.Tensor):
+    if isinstance(received, torch.Tensor):
         return "the model comes first, then its example inputs: eutectic.compile(model, (x,))"
-    if callable(given):
+    if callable(received):
         return "make a module of it: class Model(torch.nn.Module), with the function as its forward"
     return "pass model.eval(), where model is an object of a class of torch.nn.Module"
 
@@ -137,10 +137,10 @@ def _examples(
             f"the example keyword arguments must be a dict, got {kind_of(kwargs)}: {shown(kwargs)}",
             help='write kwargs={"mask": mask}',
         )
-    given = (tuple(args or ()), dict(kwargs or {}))
-    leaves, spec = pytree.tree_flatten(given)
+    examples = (tuple(args or ()), dict(kwargs or {}))
+    leaves, spec = pytree.tree_flatten(examples)
     parameters = list(inspect.signature(module.forward).parameters.values())
-    names = [_name(path, parameters) for path, _ in pytree.tree_flatten_with_path(given)[0]]
+    names = [_name(path, parameters) for path, _ in pytree.tree_flatten_with_path(examples)[0]]
     checked = [_example(leaf, f"input {name}") for leaf, name in zip(leaves, names, strict=True)]
     positional, keywords = pytree.tree_unflatten(checked, spec)
     return tuple(positional), dict(keywords)

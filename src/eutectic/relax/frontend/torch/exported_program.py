@@ -154,8 +154,8 @@ class _Builder:
 
     def _check_symbols(self) -> None:
         """Refuse sizes that no axis of an input has by itself: nothing would give them a value at run time."""
-        given = {id(size) for var in self.inputs for size in dims_of(var) if isinstance(size, ScalarVar)}
-        missing = [name for name, var in self.symbols.variables.items() if id(var) not in given]
+        defined = {id(size) for var in self.inputs for size in dims_of(var) if isinstance(size, ScalarVar)}
+        missing = [name for name, var in self.symbols.variables.items() if id(var) not in defined]
         if missing:
             raise FrontendError(
                 f"the size {missing[0]} is not the size of any axis of an input",
@@ -195,10 +195,10 @@ class _Builder:
 def tensor_of(program: FunctionalProgram, spec: InputSpec) -> torch.Tensor:
     """The tensor that a lifted input of a program stands for."""
     name = spec.target or ""
-    found = program.constants.get(name) if name not in program.state_dict else program.state_dict[name]
-    if not isinstance(found, torch.Tensor):
+    tensor = program.constants.get(name) if name not in program.state_dict else program.state_dict[name]
+    if not isinstance(tensor, torch.Tensor):
         raise FrontendError(f"the exported program has no tensor for {name or spec.arg.name}")
-    return found
+    return tensor
 
 
 def tensor_outputs(program: FunctionalProgram) -> list[fx.Node]:
@@ -245,10 +245,10 @@ def refuse_resized_inputs(program: FunctionalProgram) -> None:
     for spec in program.graph_signature.output_specs:
         if spec.kind is not OutputKind.USER_INPUT_MUTATION:
             continue
-        given, written = (nodes[str(name)].meta["val"] for name in (spec.target, spec.arg.name))
-        if (given.dtype, tuple(given.shape)) != (written.dtype, tuple(written.shape)):
+        argument, written = (nodes[str(name)].meta["val"] for name in (spec.target, spec.arg.name))
+        if (argument.dtype, tuple(argument.shape)) != (written.dtype, tuple(written.shape)):
             raise FrontendError(
-                f"the model writes {_described(written)} to its input {spec.target}, which is {_described(given)}",
+                f"the model writes {_described(written)} to its input {spec.target}, which is {_described(argument)}",
                 help="pass an argument of that dtype and shape, or return the new value instead",
             )
 

@@ -98,5 +98,5 @@ def typed(value: Any) -> Amount:
         FrontendError: see `formula`.
     """
     kind = {"SymInt": "int", "SymFloat": "float", "SymBool": "bool"}[type(value).__name__]
-    found = formula(value.node.expr)
-    return found if kind == "int" and isinstance(found, (int, str, SizeExpr)) else Formula(kind, (found,))
+    amount = formula(value.node.expr)
+    return amount if kind == "int" and isinstance(amount, (int, str, SizeExpr)) else Formula(kind, (amount,))

@@ -39,11 +39,11 @@ def refuse_hidden_aliases(program: ExportedProgram) -> None:
 
 def whole_no_more(program: ExportedProgram) -> Mapping[Any, Any]:
     """Decompositions of the composite operators that torch would keep whole as if their results were new memory."""
-    found = dict.fromkeys(node.target for node in _calls(program) if _hides_alias(node)) if _writes(program) else {}
-    if not found:
+    targets = dict.fromkeys(node.target for node in _calls(program) if _hides_alias(node)) if _writes(program) else {}
+    if not targets:
         return {}
     known = torch.export.default_decompositions()
-    return {target: known[target] for target in found if target in known}
+    return {target: known[target] for target in targets if target in known}
 
 
 @contextmanager
@@ -77,20 +77,20 @@ def _hides_alias(node: fx.Node) -> bool:
         return False
     if not any("Tensor" in str(item.type) for item in target._schema.returns):
         return False  # a number has no memory
-    given: list[Any] = []
+    arguments: list[Any] = []
 
     def empty(read: fx.Node) -> Any:
         value = read.meta.get("val")
         if not isinstance(value, torch.Tensor):
             raise TypeError  # a number that varies
-        made = torch.empty_strided(tuple(map(int, value.shape)), value.stride(), dtype=value.dtype, device="meta")
-        given.append(made)
-        return made
+        tensor = torch.empty_strided(tuple(map(int, value.shape)), value.stride(), dtype=value.dtype, device="meta")
+        arguments.append(tensor)
+        return tensor
 
     try:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), empty)
         results = torch.utils._pytree.tree_leaves(target(*args, **kwargs))
     except Exception:  # whatever it is that it does not take: taken apart it is right in any case
         return True
-    memory = {tensor.untyped_storage()._cdata for tensor in given}
-    return any(isinstance(made, torch.Tensor) and made.untyped_storage()._cdata in memory for made in results)
+    memory = {tensor.untyped_storage()._cdata for tensor in arguments}
+    return any(isinstance(result, torch.Tensor) and result.untyped_storage()._cdata in memory for result in results)

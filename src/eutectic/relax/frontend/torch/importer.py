@@ -88,9 +88,9 @@ class Importer:
         self._walk(graph)
         output = next(node for node in graph.nodes if node.op == "output")
         for node in output.all_input_nodes:
-            found = self.env.get(node)
-            if isinstance(found, _NoValue) and found.reason is _DATA:
-                self.unsupported.add(found.node, _DATA)
+            value = self.env.get(node)
+            if isinstance(value, _NoValue) and value.reason is _DATA:
+                self.unsupported.add(value.node, _DATA)
         self.unsupported.raise_if_any()
 
     def _walk(self, graph: fx.Graph) -> None:
@@ -112,10 +112,10 @@ class Importer:
         try:
             if operator_name(node) in _ASSERTIONS:
                 return self._assert(node, context)
-            made = self._dispatch(node, context)
+            converted = self._dispatch(node, context)
             if node.target is getitem:
-                return self._checked(node, context.emit(made) if not _is_leaf(made) else made)
-            return made if isinstance(made, list) else self._checked(node, made)
+                return self._checked(node, context.emit(converted) if not _is_leaf(converted) else converted)
+            return converted if isinstance(converted, list) else self._checked(node, converted)
         except _OfData as error:
             self.unsupported.add(error.node, _DATA)
         except Refused as refused:
@@ -149,8 +149,8 @@ class Importer:
         if converter is None:
             raise Refused("")
         args, kwargs = _arguments(node)
-        found = {key: self._operand(value) for key, value in kwargs.items()}
-        return converter(context, *[self._operand(arg) for arg in args], **found)
+        keywords = {key: self._operand(value) for key, value in kwargs.items()}
+        return converter(context, *[self._operand(arg) for arg in args], **keywords)
 
     def _assert(self, node: fx.Node, context: Context) -> None:
         condition, *message = _arguments(node)[0]
@@ -160,8 +160,8 @@ class Importer:
     def asserted(self, value: Expr) -> Expr:
         """A value that is right only when all assertions of the graph hold."""
         for node, condition, message in self._assertions:
-            made = checked(value, condition, message, span=span_of(node))
-            value = self.block_builder.emit(made)
+            guarded = checked(value, condition, message, span=span_of(node))
+            value = self.block_builder.emit(guarded)
         return value
 
     def _inlined(self, node: fx.Node, context: Context) -> list[Any]:
@@ -185,10 +185,10 @@ class Importer:
         if isinstance(arg, fx.Node):
             if arg not in self.env:
                 raise Refused(f"it reads {arg.target}, which has no value")
-            found = self.env[arg]
-            if isinstance(found, _NoValue):
-                raise _OfData(found.node) if found.reason is _DATA else Refused(found.reason)
-            return found
+            value = self.env[arg]
+            if isinstance(value, _NoValue):
+                raise _OfData(value.node) if value.reason is _DATA else Refused(value.reason)
+            return value
         if isinstance(arg, (list, tuple)):
             return [self._operand(item) for item in arg]
         return arg
@@ -206,22 +206,22 @@ class Importer:
             fields[index] = context.emit(fields[index])
         return fields[index]
 
-    def _checked(self, node: fx.Node, made: Any) -> Any:
+    def _checked(self, node: fx.Node, converted: Any) -> Any:
         """The value after comparing its struct info with what torch says; sizes only torch knows are cast in."""
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor) or not isinstance(made, Expr):
-            return made
+        if not isinstance(value, torch.Tensor) or not isinstance(converted, Expr):
+            return converted
         wanted = self.info(value, str(node.target))
-        given = made.struct_info
-        if not isinstance(given, TensorStructInfo) or given.dtype != wanted.dtype or given.ndim != wanted.ndim:
-            raise _disagreement(node, given, wanted)
-        if given.dims is not None and wanted.dims is not None:
-            pairs = list(zip(given.dims, wanted.dims, strict=True))
+        info = converted.struct_info
+        if not isinstance(info, TensorStructInfo) or info.dtype != wanted.dtype or info.ndim != wanted.ndim:
+            raise _disagreement(node, info, wanted)
+        if info.dims is not None and wanted.dims is not None:
+            pairs = list(zip(info.dims, wanted.dims, strict=True))
             if any(prove_unequal(a, b) for a, b in pairs):
-                raise _disagreement(node, given, wanted)
+                raise _disagreement(node, info, wanted)
             if all(prove_equal(a, b) for a, b in pairs):
-                return made
-        return self.block_builder.match_cast(made, wanted)
+                return converted
+        return self.block_builder.match_cast(converted, wanted)
 
     def info(self, value: torch.Tensor, what: str) -> TensorStructInfo:
         """Struct info of an example value."""
@@ -253,15 +253,15 @@ class _OfData(Refused):
 
 def free_symbols(values: Iterable[Any]) -> frozenset[Any]:
     """The symbols of torch in numbers and in shapes of tensors."""
-    found: set[Any] = set()
+    symbols: set[Any] = set()
     for value in values:
         if isinstance(value, torch.Tensor):
-            found |= free_symbols(value.shape)
+            symbols |= free_symbols(value.shape)
         elif isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
-            found |= value.node.expr.free_symbols
+            symbols |= value.node.expr.free_symbols
         elif isinstance(value, (list, tuple)):
-            found |= free_symbols(value)
-    return frozenset(found)
+            symbols |= free_symbols(value)
+    return frozenset(symbols)
 
 
 def operator_name(node: fx.Node) -> str:
@@ -301,11 +301,11 @@ def _arguments(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
     return args, kwargs
 
 
-def _disagreement(node: fx.Node, given: StructInfo | None, wanted: StructInfo) -> InternalError:
+def _disagreement(node: fx.Node, info: StructInfo | None, wanted: StructInfo) -> InternalError:
     span = span_of(node)
-    found = describe_info(given) if given is not None and not isinstance(given, TupleStructInfo) else str(given)
+    actual = describe_info(info) if info is not None and not isinstance(info, TupleStructInfo) else str(info)
     return InternalError(
-        f"{operator_name(node)} was imported as {found}, but torch says {describe_info(wanted)}",
+        f"{operator_name(node)} was imported as {actual}, but torch says {describe_info(wanted)}",
         at=span.excerpt() if span else None,
         help="this is a fault of the importer: please report it with the model",
     )

@@ -104,11 +104,11 @@ def _asked(node: fx.Node) -> str | None:
 
 
 def _error(node: fx.Node, fill: Fill, shape: Callable[[torch.Tensor], tuple[int, ...]]) -> str | None:
-    made = partial(_filled, fill=fill, shape=shape)
+    filled = partial(_filled, fill=fill, shape=shape)
     target: Any = node.target
     try:
         with torch.no_grad():
-            target(*fx.node.map_arg(node.args, made), **fx.node.map_arg(node.kwargs, made))
+            target(*fx.node.map_arg(node.args, filled), **fx.node.map_arg(node.kwargs, filled))
     except Exception as error:  # whatever it raises is what the user would see
         return next(iter(str(error).splitlines()), type(error).__name__)
     return None

@@ -106,13 +106,13 @@ def scalar_tensor(ctx: Context, value: Any, **options: Any) -> Expr:
     "aten.new_empty.default",
     "aten.zero.default",
 )
-def zeros_(ctx: Context, *given: Any, **options: Any) -> Expr:
+def zeros_(ctx: Context, *arguments: Any, **options: Any) -> Expr:
     """Zeros; memory that torch leaves uninitialised is zero too."""
     return ctx.call(zeros, ShapeExpr(ctx.out_shape), ctx.out_dtype)
 
 
 @converts("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
-def ones_(ctx: Context, *given: Any, **options: Any) -> Expr:
+def ones_(ctx: Context, *arguments: Any, **options: Any) -> Expr:
     """Ones."""
     return ctx.call(ones, ShapeExpr(ctx.out_shape), ctx.out_dtype)
 
@@ -133,9 +133,9 @@ def evaluated(ctx: Context, *numbers: Any, **options: Any) -> Expr:
     if any(not isinstance(size, int) for size in ctx.result().shape) or node.all_input_nodes:
         ctx.refuse("its size varies")
     target: Any = node.target
-    made = target(*node.args, **node.kwargs)
-    assert isinstance(made, torch.Tensor)
-    return Constant(to_array(made).copy())
+    tensor = target(*node.args, **node.kwargs)
+    assert isinstance(tensor, torch.Tensor)
+    return Constant(to_array(tensor).copy())
 
 
 @converts("aten.linspace.Tensor_Tensor", "aten.linspace.Tensor_Scalar", "aten.linspace.Scalar_Tensor")

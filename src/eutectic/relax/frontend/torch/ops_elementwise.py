@@ -121,8 +121,8 @@ def _scaling(ctx: Context, operator: Callable[..., Call], a: Any, b: Any, then: 
     wanted = ctx.out_dtype
     wide = wanted in _NARROW and (then is not None or (_is_number(b) and not _is_exact(b, wanted)))
     work = "float32" if wide else wanted
-    made = ctx.call(operator, ctx.tensor(a, work), ctx.tensor(b, work))
-    return ctx.cast(made if then is None else ctx.call(then, made), wanted)
+    scaled = ctx.call(operator, ctx.tensor(a, work), ctx.tensor(b, work))
+    return ctx.cast(scaled if then is None else ctx.call(then, scaled), wanted)
 
 
 def _sum(ctx: Context, operator: Callable[..., Call], a: Any, b: Any, alpha: float) -> Expr:

@@ -92,20 +92,20 @@ def gather(ctx: Context, x: Expr, dim: int, indices: Expr, **options: Any) -> Ex
 @converts("aten.index.Tensor")
 def index(ctx: Context, x: Expr, indices: list[Expr | None]) -> Expr:
     """Advanced indexing by integer tensors: their axes take the place of the indexed ones, or go first."""
-    found = [(axis, item) for axis, item in enumerate(indices) if item is not None]
-    if any(dtype_of(item) in ("bool", "uint8") for _, item in found):
+    indexed = [(axis, item) for axis, item in enumerate(indices) if item is not None]
+    if any(dtype_of(item) in ("bool", "uint8") for _, item in indexed):
         ctx.refuse("a mask as an index: the size of the result depends on the data")
-    axes = [axis for axis, _ in found]
+    axes = [axis for axis, _ in indexed]
     if not axes:
         return x
     sizes = [dims_of(x)[axis] for axis in axes]
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
     if len(axes) == 1:
-        return ctx.call(take, x, _wrapped(ctx, found[0][1], sizes[0]), axes[0])
+        return ctx.call(take, x, _wrapped(ctx, indexed[0][1], sizes[0]), axes[0])
     rest = [axis for axis in range(ndim_of(x)) if axis not in axes]
     front = transposed(ctx, x, [*axes, *rest])
     flat = shaped(ctx, front, (_product(sizes), *(dims_of(x)[axis] for axis in rest)))
-    places = _linear(ctx, [item for _, item in found], sizes)
+    places = _linear(ctx, [item for _, item in indexed], sizes)
     out = ctx.call(take, flat, places, 0)
     if not adjacent or axes[0] == 0:
         return out

@@ -176,8 +176,8 @@ def _batch_norm(
     beta = _filled(ctx, bias, channels, 0.0, dtype)
     moving = (_filled(ctx, mean_, channels, 0.0, dtype), _filled(ctx, variance, channels, 1.0, dtype))
     wide = ctx.cast(x, dtype)
-    made = ctx.call(nn.batch_norm, wide, gamma, beta, *moving, axis=1, epsilon=epsilon, training=training)
-    out = ctx.item(made, 0)
+    normalized = ctx.call(nn.batch_norm, wide, gamma, beta, *moving, axis=1, epsilon=epsilon, training=training)
+    out = ctx.item(normalized, 0)
     return [out if dtype == dtype_of(x) else ctx.cast(ctx.emit(out), dtype_of(x)), None, None]
 
 
@@ -261,8 +261,8 @@ def group_norm(
     dtype, channels = _computing(x, weight, bias), dims_of(x)[1]
     gamma, beta = _filled(ctx, weight, channels, 1.0, dtype), _filled(ctx, bias, channels, 0.0, dtype)
     axes = list(range(2, ndim_of(x)))
-    made = ctx.call(nn.group_norm, ctx.cast(x, dtype), gamma, beta, groups, 1, axes, epsilon)
-    return ctx.cast(made, dtype_of(x))
+    normalized = ctx.call(nn.group_norm, ctx.cast(x, dtype), gamma, beta, groups, 1, axes, epsilon)
+    return ctx.cast(normalized, dtype_of(x))
 
 
 @converts("aten.instance_norm.default")
@@ -286,5 +286,5 @@ def instance_norm(
         ctx.refuse("it updates its statistics; call model.eval()")
     dtype, channels = _computing(x, weight, bias), dims_of(x)[1]
     gamma, beta = _filled(ctx, weight, channels, 1.0, dtype), _filled(ctx, bias, channels, 0.0, dtype)
-    made = ctx.call(nn.instance_norm, ctx.cast(x, dtype), gamma, beta, 1, list(range(2, ndim_of(x))), epsilon)
-    return ctx.cast(made, dtype_of(x))
+    normalized = ctx.call(nn.instance_norm, ctx.cast(x, dtype), gamma, beta, 1, list(range(2, ndim_of(x))), epsilon)
+    return ctx.cast(normalized, dtype_of(x))

@@ -149,8 +149,8 @@ def upsample_bilinear(ctx: Context, x: Expr, size: Any, align_corners: bool, *fa
     return _resize(ctx, x, _size(ctx, x, size, None if align_corners else _factors(factors)), "linear", mode)
 
 
-def _factors(given: tuple[Any, ...]) -> Any:
+def _factors(factors: tuple[Any, ...]) -> Any:
     """Scale factors as one list: torch gives them together or one by one."""
-    if len(given) == 1 and isinstance(given[0], (list, tuple)):
-        return given[0]
-    return given if any(factor is not None for factor in given) else None
+    if len(factors) == 1 and isinstance(factors[0], (list, tuple)):
+        return factors[0]
+    return factors if any(factor is not None for factor in factors) else None

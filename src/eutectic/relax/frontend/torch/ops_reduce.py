@@ -46,8 +46,8 @@ def _axes(x: Expr, dim: Any) -> list[int] | None:
     """The axes to reduce, or None for all."""
     if dim is None or ndim_of(x) == 0:
         return None
-    given = [dim] if isinstance(dim, int) else list(dim)
-    return [axis_of(axis, ndim_of(x)) for axis in given] or None
+    dims = [dim] if isinstance(dim, int) else list(dim)
+    return [axis_of(axis, ndim_of(x)) for axis in dims] or None
 
 
 def _reduce(ctx: Context, operator: Callable[..., Call], x: Expr, dim: Any, keepdim: bool) -> Expr:
@@ -100,11 +100,11 @@ def quantifier(ctx: Context, x: Expr, dim: Any = None, keepdim: bool = False) ->
     axes = _axes(x, dim)
     reduced = range(ndim_of(x)) if axes is None else axes
     if any(as_int(dims_of(x)[axis]) == 0 for axis in reduced):
-        made: Expr = ctx.call(zeros, ctx.out_shape, "bool")
-        made = made if is_any else ctx.call(equal, made, number(False, "bool"))
+        result: Expr = ctx.call(zeros, ctx.out_shape, "bool")
+        result = result if is_any else ctx.call(equal, result, number(False, "bool"))
     else:
-        made = _reduce(ctx, max if is_any else min, flags, dim, keepdim)
-    return ctx.cast(made, ctx.out_dtype)
+        result = _reduce(ctx, max if is_any else min, flags, dim, keepdim)
+    return ctx.cast(result, ctx.out_dtype)
 
 
 def _variance(ctx: Context, x: Expr, dim: Any, correction: float | None, keepdim: bool) -> Expr:

@@ -65,10 +65,10 @@ def unsqueeze(ctx: Context, x: Expr, dim: int) -> Expr:
 def squeeze_(ctx: Context, x: Expr, dim: Any = None) -> Expr:
     """Without axes of size one; an axis of another size stays."""
     ndim = ndim_of(x)
-    given = range(ndim) if dim is None else [dim] if isinstance(dim, int) else dim
+    dims = range(ndim) if dim is None else [dim] if isinstance(dim, int) else dim
     if ndim == 0:
         return x
-    axes = [axis for axis in {axis_of(axis, ndim) for axis in given} if as_int(dims_of(x)[axis]) == 1]
+    axes = [axis for axis in {axis_of(axis, ndim) for axis in dims} if as_int(dims_of(x)[axis]) == 1]
     return ctx.call(squeeze, x, sorted(axes)) if axes else x
 
 
@@ -168,8 +168,8 @@ def split_(ctx: Context, x: Expr, sizes: Any, dim: int = 0) -> list[Expr]:
             ctx.refuse("the size of a piece varies")
         place += size
         cuts.append(place)
-    made = ctx.call(split, x, cuts, axis)
-    return [ctx.item(made, i) for i in range(len(pieces))]
+    parts = ctx.call(split, x, cuts, axis)
+    return [ctx.item(parts, i) for i in range(len(pieces))]
 
 
 def cut(ctx: Context, x: Expr, axis: int, begin: Any, end: Any, step: int = 1) -> Expr:
@@ -315,13 +315,13 @@ def channel_shuffle(ctx: Context, x: Expr, groups: int) -> Expr:
 @converts("aten.meshgrid.default", "aten.meshgrid.indexing")
 def meshgrid(ctx: Context, tensors: list[Expr], *, indexing: str = "ij") -> list[Expr]:
     """Each vector spread over a common grid."""
-    found: list[Expr] = []
+    grids: list[Expr] = []
     for i, x in enumerate(tensors):
         place = 1 - i if indexing == "xy" and i < 2 and len(tensors) > 1 else i
         shape = ctx.symbols.shape(ctx.value[i].shape)
         spread = [shape[place] if axis == place else 1 for axis in range(len(shape))]
-        found.append(broadcast_to(reshape(x, spread, span=ctx.span), ShapeExpr(shape), span=ctx.span))
-    return found
+        grids.append(broadcast_to(reshape(x, spread, span=ctx.span), ShapeExpr(shape), span=ctx.span))
+    return grids
 
 
 @converts("aten.diff.default")

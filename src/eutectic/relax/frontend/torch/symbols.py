@@ -72,10 +72,10 @@ class Symbols:
             known = self._ranges.get(name)
             if known is None:
                 continue
-            for found, bound in ((lower, known.lower), (upper, known.upper)):
+            for limits, bound in ((lower, known.lower), (upper, known.upper)):
                 value = finite(bound)
                 if value is not None:
-                    found[name] = value
+                    limits[name] = value
         return lower, upper
 
 

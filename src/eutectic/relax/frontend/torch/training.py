@@ -34,15 +34,15 @@ def refuse_training_mode(model: nn.Module) -> None:
     Raises:
         ModelStateError: names the first of them.
     """
-    found = [
+    parts = [
         f"{path or 'the model itself'} ({type(module).__name__})"
         for path, module in model.named_modules()
         if module.training and _differs(module)
     ]
-    if found:
-        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    if parts:
+        more = f" and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
         raise ModelStateError(
-            f"the model is in training mode: {', '.join(found[:SHOWN])}{more}",
+            f"the model is in training mode: {', '.join(parts[:SHOWN])}{more}",
             notes=["in training, dropout is random and batch norm changes its statistics with each call"],
             help=_HELP,
         )
@@ -65,13 +65,13 @@ def refuse_training_operators(program: ExportedProgram) -> None:
     Raises:
         ModelStateError: names the operators and where they are.
     """
-    found = [node for node in program.graph.nodes if _is_training(node)]
-    if found:
-        places = [f"{node.target} at {place_of(node)}" for node in found[:SHOWN]]
-        span = span_of(found[0])
+    nodes = [node for node in program.graph.nodes if _is_training(node)]
+    if nodes:
+        places = [f"{node.target} at {place_of(node)}" for node in nodes[:SHOWN]]
+        span = span_of(nodes[0])
         raise ModelStateError(
-            f"the model was exported in training mode: {found[0].target}"
-            + (f" and {len(found) - 1} more" if len(found) > 1 else ""),
+            f"the model was exported in training mode: {nodes[0].target}"
+            + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""),
             at=span.excerpt() if span is not None and span.file else None,
             notes=places,
             help="call model.eval() before exporting",

@@ -229,7 +229,7 @@ def _narrowest(space: MapOnBox, target: _Target, kept: IndexMap) -> MapOnBox:
     dtypes = {i.dtype for item in accesses if item.buffer is target.buffer for i in item.indices}
     if "int32" not in dtypes or _dtype(space) == "int32" or space.constant_shape is None:
         return space
-    return kept.on([IntImm("int32", size) for size in space.constant_shape], space.given)
+    return kept.on([IntImm("int32", size) for size in space.constant_shape], space.assumption)
 
 
 def _listed(shape: Sequence[PrimExpr]) -> str:
