@@ -94,7 +94,7 @@ def compared(versions: Sequence[Version], model: str, target: str, rounds: int) 
     prepared = [version.ask(prepare=model, target=target) for version in versions]
     samples: list[list[float]] = [[] for _ in versions]
     for k in range(rounds):
-        for place in (range(len(versions)) if k % 2 else reversed(range(len(versions)))):
+        for place in range(len(versions)) if k % 2 else reversed(range(len(versions))):
             time.sleep(PAUSE_SECONDS)
             samples[place] += versions[place].ask(turn=True)
     medians = [statistics.median(values) * 1e3 for values in samples]
