@@ -40,7 +40,8 @@ class Version:
     def ask(self, **request: Any) -> Any:
         """Send a request and wait for the answer."""
         stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None
+        assert stdin is not None
+        assert stdout is not None
         stdin.write(json.dumps(request) + "\n")
         stdin.flush()
         line = stdout.readline()
