@@ -19,7 +19,7 @@ import pytest
 from tests.house.imports import ROOT, SRC
 
 HEAVY = ("islpy", "llvmlite", "ml_dtypes", "numpy", "pygments", "rich", "safetensors", "torch", "tvm_ffi", "typer")
-COMPILER = ("arith", "backend", "compat", "driver", "ir", "relax", "script", "te", "testing", "tir", "topi")
+COMPILER = ("arith", "backend", "compat", "driver", "dynamo", "ir", "relax", "script", "te", "testing", "tir", "topi")
 PACKAGES = sorted(".".join(("eutectic", *path.relative_to(SRC).parent.parts)) for path in SRC.rglob("__init__.py"))
 
 BLOCKER = """

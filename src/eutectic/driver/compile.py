@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 from eutectic.backend.outline import check_precision
 from eutectic.backend.registry import available, backend
 from eutectic.backend.registry import loader as loader_of
-from eutectic.driver.compiled import CompiledModel, array_signature
+from eutectic.driver.compiled import CompiledModel
 from eutectic.driver.fallback import region_program
+from eutectic.driver.importing import Imported, import_model
 from eutectic.driver.libraries import Libraries, libraries_of
 from eutectic.driver.link import link
 from eutectic.driver.native import NativeBuilder
@@ -22,20 +23,18 @@ from eutectic.driver.pipeline_text import Pipeline, members_to_run
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
 from eutectic.driver.report import CompileReport, host_records
 from eutectic.driver.shelf import aligned_constants
+from eutectic.driver.weights import Watch, warning_of_changes
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext
-from eutectic.relax.expr import Function
-from eutectic.relax.struct_info import ObjectStructInfo
 from eutectic.runtime.executable import Executable
 from eutectic.runtime.loading import Loading
-from eutectic.runtime.signature import Signature
 from eutectic.runtime.team import available_threads
 from eutectic.support.config import default_threads
-from eutectic.support.errors import CodegenError, EutecticError, FrontendError, PassError
+from eutectic.support.errors import CodegenError, EutecticError, PassError
 from eutectic.support.heap import give_back
+from eutectic.support.spelling import did_you_mean
 from eutectic.support.timeline import Timeline
 from eutectic.target import Target
-from eutectic.tir.transform.check_bounds import checked_module
 
 Progress = Callable[[str, int, int], None]
 
@@ -50,6 +49,9 @@ def compile(
     precision: str = "default",
     target: str | Target | None = None,
     pipeline: str | Pass | None = None,
+    fallback: str = "eager",
+    weights: str = "frozen",
+    custom_convert_map: Mapping[Any, Callable[..., Any]] | None = None,
     verify: bool = False,
     validate: bool = False,
     progress: Progress | None = None,
@@ -69,6 +71,14 @@ def compile(
             convolutions whose matrix products are small.
         pipeline: Passes in place of those for the target: the name of a pipeline, a text such as
             `"Partition{backend=dnnl},LegalizeOps,FuseTIR"`, or a pass; `precision` is then an option of `Partition`.
+        fallback: What becomes of operators of a torch model that cannot be imported. `eager`: torch runs them between
+            compiled parts; one warning names them with module path, source line and reason, and the report has them in
+            `eager_operators`. `error`: the model is refused.
+        weights: `frozen`: the parameters of a torch model are part of what is compiled; when they change afterwards,
+            the next call warns once. `live`: the compiled model follows changes in place, `load_state_dict` and
+            replaced parameters; the call after a change compiles again, with kernels from the cache. Buffers that the
+            model changes itself are read and written in the torch module either way.
+        custom_convert_map: Converters of a torch model by operator, as `from_exported_program` takes them.
         verify: Check the module after every pass.
         validate: Run the module before and after every pass on generated inputs, and refuse a pass that changes
             the results; takes long.
@@ -81,6 +91,58 @@ def compile(
         FrontendError: the model cannot be imported; lists everything unsupported at once.
         EutecticError: another stage refused it.
     """
+    _check_choice("fallback", fallback, ("eager", "error"))
+    _check_choice("weights", weights, ("frozen", "live"))
+    settings = settings_of(target, threads, precision, pipeline)
+    with PassContext(remarks=True, verify=verify, validate=validate) as ctx:
+        steps = _Steps(progress, len(settings.plan), ctx.timeline)
+        with steps.step("import"):
+            imported = import_model(
+                model,
+                inputs,
+                kwargs,
+                dynamic_shapes,
+                leaves_to_torch=fallback == "eager",
+                custom_convert_map=custom_convert_map,
+            )
+        compiled = _compiled(imported, settings, steps, ctx)
+    give_back()
+    if imported.source is not None:
+        options: dict[str, Any] = {"pipeline": pipeline, "custom_convert_map": custom_convert_map}
+        again = partial(compile, target=target, threads=threads, precision=precision, fallback=fallback, **options)
+        example = partial(again, model, inputs, kwargs=kwargs, dynamic_shapes=dynamic_shapes)
+        _tie(compiled, imported, weights, partial(again, imported.program), example)
+    return compiled
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is compiled for, and how.
+
+    Attributes:
+        target: The target.
+        threads: Threads of each call; None takes what is available.
+        plan: The passes.
+        notes: What the report says about the choice of the target.
+    """
+
+    target: Target
+    threads: int | None
+    plan: Pipeline
+    notes: tuple[str, ...] = ()
+
+
+def settings_of(
+    target: str | Target | None = None,
+    threads: int | None = None,
+    precision: str = "default",
+    pipeline: str | Pass | None = None,
+) -> Settings:
+    """Checked settings of `compile`; see there.
+
+    Raises:
+        EutecticError: a setting is unknown, or a library is not there.
+    """
     check_precision(precision)
     threads = threads if threads is not None else default_threads()
     if threads is not None and threads < 1:
@@ -88,36 +150,86 @@ def compile(
     asked = target if target is not None else Target.current()
     chosen, notes = default_target() if asked is None else (_checked(Target(asked)), [])
     plan = before_loops(passes_for(asked, precision) if pipeline is None else _pipeline(pipeline), chosen)
-    with PassContext(remarks=True, verify=verify, validate=validate) as ctx:
-        steps = _Steps(progress, len(plan), ctx.timeline)
-        with steps.step("import"):
-            mod, signature = _import(model, inputs, kwargs, dynamic_shapes)
-        lowered = steps.run(plan, mod, ctx)
-        with steps.step("load"):
-            align = aligned_constants(lowered)
-            lowered = align(lowered)
-            libraries = libraries_for(lowered, threads)
-            executable = link(lowered, libraries, "main", NativeBuilder(chosen, threads))
+    return Settings(chosen, threads, plan, tuple(notes))
+
+
+def compile_imported(imported: Imported, settings: Settings) -> CompiledModel:
+    """Compile a model that is imported already.
+
+    Raises:
+        EutecticError: a stage refused it.
+    """
+    with PassContext(remarks=True) as ctx:
+        compiled = _compiled(imported, settings, _Steps(None, len(settings.plan), ctx.timeline), ctx)
+    give_back()
+    return compiled
+
+
+def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassContext) -> CompiledModel:
+    target, threads = settings.target, settings.threads
+    lowered = steps.run(settings.plan, imported.mod, ctx)
+    with steps.step("load"):
+        align = aligned_constants(lowered)
+        lowered = align(lowered)
+        libraries = libraries_for(lowered, threads)
+        executable = link(lowered, libraries, "main", NativeBuilder(target, threads))
     stages = Stages(ctx.records, lowered)
     partitioned, kept = libraries.shelf.put(align(stages.partitioned)), libraries.shelf.put(lowered)
-    notes += [f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks)]
+    refusals = tuple(f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks))
     passes = tuple(ctx.timeline.outermost())
     report = CompileReport(
-        regions=region_records(stages, chosen),
+        regions=region_records(stages, target),
         unfused=unfused_records(stages, ctx.remarks),
-        notes=tuple(notes),
+        notes=settings.notes + refusals,
         seconds=sum(seconds for _, seconds in passes),
         passes=passes,
         host_operators=host_records(executable.program),
+        eager_operators=imported.eager,
     )
 
     def apart() -> Executable:
-        return link(kept.module, libraries, "main", NativeBuilder(chosen, threads, one_by_one=True))
+        return link(kept.module, libraries, "main", NativeBuilder(target, threads, one_by_one=True))
 
-    compiled = CompiledModel(executable, signature, report, (partitioned, kept), apart=apart, threads=threads)
-    del mod, lowered, stages, ctx, align
-    give_back()
-    return compiled
+    made_from, signature = (partitioned, kept), imported.signature
+    return CompiledModel(executable, signature, report, made_from, apart=apart, threads=threads, state=imported.state)
+
+
+def _tie(
+    compiled: CompiledModel,
+    imported: Imported,
+    weights: str,
+    again: Callable[[], CompiledModel],
+    anew: Callable[[], CompiledModel],
+) -> None:
+    """Have a compiled model look at the weights it was made of.
+
+    Args:
+        compiled: The model.
+        imported: What it was made of.
+        weights: `frozen` or `live`.
+        again: Compiles the exported program once more.
+        anew: Exports the module once more, and compiles that.
+    """
+    watch = Watch(imported.source, except_for=imported.state() if imported.state is not None else ())
+    if weights == "frozen":
+        compiled.before_calls(warning_of_changes(watch, f"the {type(imported.source).__name__}"))
+        return
+
+    def follow() -> bool:
+        if watch.changed():
+            is_new = watch.replaced()
+            watch.reset()
+            compiled.become(anew() if is_new else again())
+        return True
+
+    compiled.before_calls(follow)
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise PassError(
+            f"{name}={value!r}: expected {' or '.join(map(repr, choices))}", help=did_you_mean(value, choices)
+        )
 
 
 def _checked(target: Target) -> Target:
@@ -139,32 +251,6 @@ def _checked(target: Target) -> Target:
 def _pipeline(pipeline: str | Pass) -> Pipeline:
     resolved = get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
     return resolved if isinstance(resolved, Pipeline) else Pipeline((resolved,))
-
-
-def _import(
-    model: Any, inputs: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
-) -> tuple[IRModule, Signature]:
-    """The model as a module with `main`, and how to call it."""
-    if isinstance(model, IRModule):
-        main = model.get("main")
-        if not isinstance(main, Function):
-            raise FrontendError("the module has no graph function main", help='name the entry function "main"')
-        names = [param.name_hint for param in main.params]
-        return checked_module(model), array_signature(names, main.ret_struct_info or ObjectStructInfo())
-    if find_spec("torch") is None:
-        raise FrontendError(
-            f"cannot compile a {type(model).__name__}: torch is not installed",
-            help="pip install 'eutectic[torch]', or give an IRModule",
-        )
-    from eutectic.relax.frontend.torch import (  # heavy, and only for torch models
-        export_model,
-        from_exported_program,
-        signature_of,
-    )
-
-    program = export_model(model, inputs, kwargs, dynamic_shapes)
-    mod = from_exported_program(program)
-    return mod, signature_of(program)
 
 
 def libraries_for(mod: IRModule, threads: int | None) -> Libraries:

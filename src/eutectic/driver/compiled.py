@@ -41,6 +41,7 @@ class CompiledModel:
             a model that was read, the text of the former.
         apart: Links it once more, with an instruction per kernel.
         threads: Threads of calls that Python makes of libraries; None takes what is available.
+        state: Gives the tensors of the torch module that calls read and write.
     """
 
     def __init__(
@@ -52,11 +53,23 @@ class CompiledModel:
         *,
         apart: Callable[[], Executable] | None = None,
         threads: int | None = None,
+        state: Callable[[], Sequence[Any]] | None = None,
     ) -> None:
         self.executable, self.report = executable, report
+        self._state = state
+        self._before: Callable[[], bool] | None = None
         self._signature, self._made_from, self._apart, self._threads = signature, made_from, apart, threads
         direct = executable.direct
         self._quick = None if direct is None else signature.quick(direct)
+
+    def before_calls(self, look: Callable[[], bool]) -> None:
+        """Have something done before each call, until it returns False."""
+        self._before = look
+
+    def become(self, other: CompiledModel) -> None:
+        """Run another model of the same signature from now on; calls that have begun end as they began."""
+        kept = {"_before": self._before, "_state": self._state}
+        self.__dict__.update({**vars(other), **kept})
 
     @property
     def module(self) -> IRModule:
@@ -91,6 +104,11 @@ class CompiledModel:
             LoadError: a part of it belongs to the compiler: an operator that only the compiler can run; names it, its
                 module and its line.
         """
+        if self._state is not None:
+            raise LoadError(
+                "the model reads and writes buffers of its torch module, which are not part of its data",
+                help="return the new values as outputs, and pass them in with the next call",
+            )
         signature: Any = self._signature
         program = self.executable.complete()
         return to_bytes(SavedModel(program, signature, self.report.to_json(), self.script(), self._threads))
@@ -115,9 +133,17 @@ class CompiledModel:
 
     def __copy__(self) -> CompiledModel:
         origin = self._made_from
-        return CompiledModel(
-            self.executable, self._signature, self.report, origin, apart=self._apart, threads=self._threads
+        copy = CompiledModel(
+            self.executable,
+            self._signature,
+            self.report,
+            origin,
+            apart=self._apart,
+            threads=self._threads,
+            state=self._state,
         )
+        copy._before = self._before
+        return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModel:
         """A model with native code and constants of its own."""
@@ -131,18 +157,22 @@ class CompiledModel:
         Raises:
             CallError: an argument does not fit; names it, what was expected and what was given.
         """
+        if self._before is not None and not self._before():
+            self._before = None
         if self._quick is not None and not kwargs:
             try:
                 return self._quick(*args)
             except Exception:  # the long way takes more kinds of arguments, and says what is wrong
                 pass
-        results = self.executable.run(self._signature.flatten(args, kwargs))
-        return self._signature.unflatten(results, args, kwargs)
+        state = () if self._state is None else self._state()
+        results = self.executable.run(self._signature.flatten(args, kwargs, state))
+        return self._signature.unflatten(results, args, kwargs, state)
 
     def profile(self, *args: Any, **kwargs: Any) -> list[KernelTime]:
         """Seconds per kernel of one call; neighbours of a model that is loaded from data are one."""
         executable = self._apart() if self._apart is not None else self.executable
-        flat = self._signature.flatten(args, kwargs)
+        state = () if self._state is None else self._state()
+        flat = self._signature.flatten(args, kwargs, state)
         executable.run(flat)
         return executable.profile(flat)[1]
 

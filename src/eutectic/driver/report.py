@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from eutectic.relax.op.registry import has_trait
+from eutectic.runtime.host_operators import LEFT_TO_TORCH
 from eutectic.runtime.instructions import CallHost, HostCall, RunProgram
 from eutectic.runtime.program import Program
 from eutectic.support.deep import deep
@@ -82,6 +83,23 @@ class HostRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class EagerRecord:
+    """An operator that torch runs between compiled parts.
+
+    Attributes:
+        op: Its name in torch.
+        reason: Why it is not compiled, as a sentence.
+        module: Path of the user's module it came from; empty when unknown.
+        source: `file:line` of the user's code it came from; empty when unknown.
+    """
+
+    op: str
+    reason: str
+    module: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CompositeCount:
     """How often one kind of composite occurs.
 
@@ -110,6 +128,7 @@ class CompileReport:
         seconds: Wall time of the compilation.
         passes: Name and seconds of each step, in the order they ran.
         host_operators: Operators that run in Python, in the order of execution.
+        eager_operators: Operators that torch runs, in the order of execution.
     """
 
     regions: tuple[RegionRecord, ...] = ()
@@ -118,6 +137,7 @@ class CompileReport:
     seconds: float = 0.0
     passes: tuple[tuple[str, float], ...] = ()
     host_operators: tuple[HostRecord, ...] = ()
+    eager_operators: tuple[EagerRecord, ...] = ()
 
     @property
     def composites(self) -> tuple[CompositeRecord, ...]:
@@ -165,6 +185,7 @@ class CompileReport:
                 seconds=tree["seconds"],
                 passes=tuple((step["name"], step["seconds"]) for step in tree["passes"]),
                 host_operators=tuple(HostRecord(**record) for record in tree["host_operators"]),
+                eager_operators=tuple(EagerRecord(**record) for record in tree["eager_operators"]),
             )
         except (KeyError, TypeError) as error:
             raise LoadError(f"this is no report of a compilation: {error!r}", help="write it with to_json()") from None
@@ -172,10 +193,10 @@ class CompileReport:
 
 @deep
 def host_records(program: Program) -> tuple[HostRecord, ...]:
-    """The operators of a program that run in Python, in the order of execution."""
+    """The operators of a program that run in Python, without those that torch runs, in the order of execution."""
     records: list[HostRecord] = []
     for step in program.instructions:
-        if isinstance(step, (CallHost, HostCall)):
+        if isinstance(step, (CallHost, HostCall)) and step.name != LEFT_TO_TORCH:
             records.append(HostRecord(step.name, step.module, step.source))
         elif isinstance(step, RunProgram):
             records += host_records(step.program)

@@ -11,10 +11,15 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from eutectic.support.eager_call import eager_call
+
 Array: TypeAlias = np.ndarray[Any, Any]
 Attrs: TypeAlias = Mapping[str, Any]
 HostOperator: TypeAlias = Callable[..., Any]
 """Takes the attributes and the operands: arrays, numbers, and tuples of these."""
+
+
+LEFT_TO_TORCH: Final = "relax.call_eager"
 
 
 def _binary(compute: Callable[[Array, Array], Array]) -> HostOperator:
@@ -46,6 +51,9 @@ HOST_OPERATORS: Final[Mapping[str, HostOperator]] = {
     "relax.add": _binary(np.add),
     "relax.subtract": _binary(np.subtract),
     "relax.multiply": _binary(np.multiply),
+    LEFT_TO_TORCH: lambda attrs, operands, sizes: eager_call(
+        attrs["operator"], attrs["arguments"], attrs["results"], operands, sizes
+    ),
     "relax.nn.relu": lambda attrs, x: np.maximum(_wide(x), _wide(np.zeros((), x.dtype))).astype(x.dtype),
 }
 

@@ -29,11 +29,13 @@ Array: TypeAlias = npt.NDArray[Any]
 class Signature(Protocol):
     """How a user's arguments become arrays, and arrays the user's results."""
 
-    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Array]:
-        """Arguments as arrays, in the order of the executable's parameters."""
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any], state: Sequence[Any] = ()) -> list[Array]:
+        """Arguments as arrays, in the order of the executable's parameters; tensors of the model's state go last."""
 
-    def unflatten(self, results: Sequence[Array], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Results in the user's structure and kind of tensor."""
+    def unflatten(
+        self, results: Sequence[Array], args: Sequence[Any], kwargs: Mapping[str, Any], state: Sequence[Any] = ()
+    ) -> Any:
+        """Results in the user's structure and kind of tensor; the state gets its new values."""
 
     def quick(self, direct: Direct) -> Callable[..., Any] | None:
         """A short way around both for simple signatures; it raises anything for arguments it does not take."""
@@ -52,21 +54,25 @@ class ModelSignature:
     Attributes:
         arguments: What it takes.
         results: What it returns.
+        state: Tensors of the model that it reads and writes, after the arguments; called by their names in the model.
     """
 
     arguments: Arguments
     results: Results
+    state: tuple[TensorArgument, ...] = ()
 
     @cached_property
     def _lone(self) -> TensorArgument | None:
-        return self.arguments.lone_tensor()
+        return None if self.state else self.arguments.lone_tensor()
 
     @cached_property
     def _returns_lone(self) -> bool:
         return self._lone is not None and self.results.is_lone
 
-    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Array]:
-        """The tensor arguments as arrays, in the order of the parameters of `main`.
+    def flatten(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, state: Sequence[Any] = ()
+    ) -> list[Array]:
+        """The tensor arguments and the state as arrays, in the order of the parameters of `main`.
 
         Raises:
             CallError: an argument does not fit; names it, what was expected and what to do.
@@ -79,21 +85,28 @@ class ModelSignature:
             if array is not None and _fits(self._lone, array):
                 return [array]
         values = self.arguments.flatten(args, kwargs or {})
-        arrays, _ = self.arguments.arrays(values)
+        arrays, sizes = self.arguments.arrays(values)
+        arrays += [leaf.array(tensor, sizes) for leaf, tensor in zip(self.state, state, strict=True)]
         if self.results.changed:
             _check_overlap(arrays)
         return arrays
 
-    def unflatten(self, results: Sequence[Array], args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
+    def unflatten(
+        self,
+        results: Sequence[Array],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None = None,
+        state: Sequence[Any] = (),
+    ) -> Any:
         """The results of `main`, in order, as what eager returns for these arguments.
 
-        Arguments that the model changes in place get their new values here.
+        Arguments and state that the model changes in place get their new values here.
         """
         if self._returns_lone and len(args) == 1 and _is_plain_tensor(args[0]):
             return as_tensor(results[0])
         values = self.arguments.flatten(args, kwargs or {})
         sizes = self.arguments.arrays(values)[1] if self.results.needs_sizes else {}
-        return self.results.build(results, values, sizes, self._is_array(values))
+        return self.results.build(results, [*values, *state], sizes, self._is_array(values))
 
     def _is_array(self, values: Sequence[Any]) -> bool:
         """Whether the caller works with NumPy: arrays among the arguments and no tensor, or no torch at all."""
@@ -162,7 +175,7 @@ class ArraySignature:
     names: tuple[str, ...]
     result: Tree
 
-    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    def flatten(self, args: Sequence[Any], kwargs: Mapping[str, Any], state: Sequence[Any] = ()) -> list[Any]:
         """Positional arguments, then keyword arguments by parameter name.
 
         Raises:
@@ -181,7 +194,9 @@ class ArraySignature:
         names = [*self.names, *map(str, range(len(self.names), len(values)))]
         return [_as_array(value, name) for value, name in zip(values, names, strict=True)]
 
-    def unflatten(self, results: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def unflatten(
+        self, results: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any], state: Sequence[Any] = ()
+    ) -> Any:
         """The result's tuples around the arrays."""
         return built(self.result, iter(results))
 

@@ -122,7 +122,7 @@ class _Folder(PyExprMutator):
         if not isinstance(call.op, Op) or not call.args:
             return False
         definition = op_def(call.op)
-        if definition is None or not definition.pure or definition.reference_fn is None:
+        if definition is None or not definition.pure or definition.reference_fn is None or "calls" in definition.traits:
             return False
         if not all(_known(arg) for arg in call.args) or not any(_has_data(arg) for arg in call.args):
             return False

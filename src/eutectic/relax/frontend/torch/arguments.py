@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +30,18 @@ def arguments_of(program: ExportedProgram) -> Arguments:
     ]
     trees = [tree_from(child) for part in (positional, keywords) for child in children_of(part)]
     return Arguments(names, tuple(trees), positional.num_children, tuple(leaves))
+
+
+def state_of(program: ExportedProgram, changed: Sequence[str]) -> tuple[TensorArgument, ...]:
+    """The buffers that a program reads and writes, as arguments that the caller does not see.
+
+    Args:
+        program: The program.
+        changed: Names of the buffers.
+    """
+    by_name = {spec.target: spec.arg.name for spec in program.graph_signature.input_specs}
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    return tuple(tensor_argument(nodes[by_name[name]], name, program.range_constraints) for name in changed)
 
 
 def _names(program: ExportedProgram, count: int, keywords: list[str]) -> tuple[str, ...]:
@@ -60,10 +73,21 @@ def _leaf(node: fx.Node, name: str, program: ExportedProgram) -> Argument:
     spec = next(s for s in program.graph_signature.input_specs if s.arg.name == node.name)
     if not isinstance(spec.arg, signatures.TensorArgument):
         return FixedArgument(name, getattr(spec.arg, "value", None))
+    return tensor_argument(node, name, program.range_constraints)
+
+
+def tensor_argument(node: fx.Node, name: str, ranges_of: Mapping[Any, Any]) -> TensorArgument:
+    """A placeholder as an argument.
+
+    Args:
+        node: The placeholder.
+        name: What errors call it.
+        ranges_of: Ranges of the sizes that vary, by symbol.
+    """
     value = node.meta["val"]
     exact = [size.node.expr if isinstance(size, torch.SymInt) else size for size in value.shape]
     shape: tuple[Any, ...] = tuple(size if isinstance(size, int) else formula(size) for size in exact)
-    known = {str(symbol): bounds for symbol, bounds in program.range_constraints.items()}
+    known = {str(symbol): bounds for symbol, bounds in ranges_of.items()}
     symbols = dict.fromkeys(size for size in shape if isinstance(size, str) and size in known)
     ranges = {symbol: (finite(known[symbol].lower), finite(known[symbol].upper)) for symbol in symbols}
     dtype = to_numpy(dtype_name(value.dtype, f"input {name}"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import torch
 from torch import fx
@@ -13,19 +13,25 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind, Tenso
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import Var as ScalarVar
-from eutectic.relax.base import Expr
+from eutectic.ir.prim_expr import as_prim
+from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Tuple, Var, describe_info
 from eutectic.relax.frontend.core import dims_of
 from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, Rewritten
 from eutectic.relax.frontend.torch.decompose import decomposed, functional
+from eutectic.relax.frontend.torch.eager import EagerCalls
 from eutectic.relax.frontend.torch.importer import Importer
 from eutectic.relax.frontend.torch.kernels import Kernels
 from eutectic.relax.frontend.torch.params import Parameters
 from eutectic.relax.frontend.torch.spans import module_path
 from eutectic.relax.frontend.torch.symbols import Symbols
 from eutectic.relax.frontend.torch.training import refuse_training_operators
+from eutectic.relax.op import tensor_to_shape
+from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.errors import EutecticError, FrontendError, UnsupportedTypeError
+
+_STATE_CHANGES: Final = (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION", None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,9 @@ class _Options:
     keep_params_as_input: bool
     unwrap_unit_return_tuple: bool
     no_bind_return_tuple: bool
+    leaves_to_torch: bool
+    state_as_input: bool
+    sizes_as_input: bool = False
 
 
 def from_exported_program(
@@ -43,6 +52,8 @@ def from_exported_program(
     no_bind_return_tuple: bool = False,
     custom_convert_map: Mapping[Any, Callable[..., Any]] | None = None,
     run_ep_decomposition: bool = True,
+    leaves_to_torch: bool = False,
+    state_as_input: bool = False,
 ) -> IRModule:
     """An exported program as a graph module.
 
@@ -57,6 +68,10 @@ def from_exported_program(
             overload itself), called with the node and a `Context`; they go before the built-in ones.
         run_ep_decomposition: Whether in-place operators and views are made functional first; switch
             off for a program that has been through `run_decompositions` already.
+        leaves_to_torch: Whether operators that cannot be imported become calls of torch (`relax.call_eager`); sizes and
+            numbers that depend on values of tensors are then computed by torch, too.
+        state_as_input: Whether buffers that the model changes become parameters of `main` after the inputs; their new
+            values are the first results, and their names are the attribute `state`.
 
     Returns:
         A module whose `main` takes the tensor inputs under their names in the graph and returns a tuple
@@ -68,7 +83,7 @@ def from_exported_program(
         UnsupportedOperatorError: operators without converter; lists all of them.
         ModelStateError: the program was exported in training mode.
         UnsupportedTypeError: inputs or parameters that are not dense CPU tensors of a supported dtype.
-        FrontendError: not an exported program, or it changes a buffer.
+        FrontendError: not an exported program, or it changes a buffer and `state_as_input` is off.
 
     Reference: TVM relax.frontend.torch.from_exported_program.
     """
@@ -82,19 +97,50 @@ def from_exported_program(
     custom = custom_convert_map or {}
     for graph_module in exported_program.graph_module.modules():
         if isinstance(graph_module, fx.GraphModule):
-            kernels.refuse(graph_module.graph, [str(key) for key in custom])
-    options = _Options(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple)
+            kernels.refuse(graph_module.graph, [str(key) for key in custom], leaves_to_torch=leaves_to_torch)
+    options = _Options(
+        keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple, leaves_to_torch, state_as_input
+    )
     if not run_ep_decomposition:
         return _Builder(exported_program, options, custom).build()
+    return _imported(exported_program, options, custom)
+
+
+def _imported(program: ExportedProgram, options: _Options, custom: Mapping[Any, Callable[..., Any]]) -> IRModule:
+    """The program in the form that leaves least to torch: as exported, else in torch's own terms."""
     keys = [str(key) for key in custom]
-    program = functional(exported_program, keys)
+    whole = replace(options, leaves_to_torch=False)
+    first = functional(program, keys)
     try:
-        return _Builder(program, options, custom).build()
+        return _Builder(first, whole, custom).build()
     except EutecticError:
-        if program is not exported_program and not isinstance(program, Rewritten):
+        if not options.leaves_to_torch and first is not program and not isinstance(first, Rewritten):
             raise
     # What a converter refuses of an operator as it was exported may be fine in torch's own terms.
-    return _Builder(decomposed(exported_program, keys), options, custom).build()
+    try:
+        return _Builder(decomposed(program, keys), whole, custom).build()
+    except EutecticError:
+        if not options.leaves_to_torch:
+            raise
+    return _Builder(decomposed(program, keys), options, custom).build()
+
+
+def from_functional_program(
+    program: FunctionalProgram, *, leaves_to_torch: bool, sizes_as_input: bool = False
+) -> IRModule:
+    """A program without operators that write in place as a graph module; see `from_exported_program`.
+
+    Args:
+        program: The program.
+        leaves_to_torch: Whether operators that cannot be imported become calls of torch.
+        sizes_as_input: Whether inputs that are sizes become int64 tensors with one element. Those that are the size of
+            an axis of a tensor are left out.
+
+    Raises:
+        FrontendError: it cannot be imported.
+    """
+    options = _Options(False, False, False, leaves_to_torch, False, sizes_as_input)
+    return _Builder(program, options, {}).build()
 
 
 class _Builder:
@@ -104,23 +150,30 @@ class _Builder:
         self.program, self.options = program, options
         self.symbols = Symbols(program.range_constraints)
         self.block_builder = BlockBuilder()
-        self.importer = Importer(self.block_builder, self.symbols, custom)
+        eager = EagerCalls(self.symbols) if options.leaves_to_torch else None
+        self.importer = Importer(self.block_builder, self.symbols, custom, eager)
         self.parameters = Parameters()
         self.inputs: list[Var] = []
         self.kept: list[tuple[Var, Constant]] = []
+        self.state: list[tuple[Var, str]] = []
+        self.sizes: list[tuple[Var, ScalarVar]] = []
+        self.changed = frozenset(changed_buffers(program) if options.state_as_input else ())
 
     def build(self) -> IRModule:
         nodes = {node.name: node for node in self.program.graph.nodes}
-        refuse_buffer_mutation(self.program)
+        refuse_state_changes(self.program, self.changed)
         refuse_resized_inputs(self.program)
         for spec in self.program.graph_signature.input_specs:
             if spec.arg.name in nodes:
                 self._input(spec, nodes[spec.arg.name])
+        if self.options.sizes_as_input:
+            self._take_sizes(nodes)
         self._check_symbols()
-        params = [*self.inputs, *(var for var, _ in self.kept)]
+        params = [*self.inputs, *(var for var, _ in self.state), *(var for var, _ in self.kept)]
         builder = self.block_builder
         with builder.function("main", params):
             with builder.dataflow():
+                self._define_sizes()
                 self.importer.run(self.program.graph)
                 self._check_symbols()
                 output = self._output()
@@ -131,6 +184,8 @@ class _Builder:
         if spec.kind is InputKind.USER_INPUT:
             if isinstance(spec.arg, TensorArgument):
                 self.inputs.append(self._parameter(node, f"input {node.name}"))
+            elif isinstance(node.meta.get("val"), torch.SymInt) and self.options.sizes_as_input:
+                self.importer.env[node] = self.symbols.size(node.meta["val"])
             elif isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool)):
                 raise UnsupportedTypeError(
                     f"input {node.name} is a number that may vary",
@@ -139,6 +194,9 @@ class _Builder:
             return
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             name = spec.target or node.name
+            if name in self.changed:
+                self.state.append((self._parameter(node, name), name))
+                return
             constant = self.parameters.constant(tensor_of(self.program, spec), f"{spec.kind.name.lower()} {name}")
             if self.options.keep_params_as_input and spec.kind is not InputKind.CONSTANT_TENSOR:
                 self.kept.append((self._parameter(node, name), constant))
@@ -152,10 +210,26 @@ class _Builder:
             help="use tensors only",
         )
 
+    def _take_sizes(self, nodes: Mapping[str, fx.Node]) -> None:
+        """Parameters for the sizes that no axis of an input has by itself."""
+        for node in size_inputs(self.program, nodes.values()):
+            size = self.importer.env[node]
+            var = Var(node.name, TensorStructInfo(ShapeExpr((as_prim(1, "int64"),)), "int64"))
+            self.inputs.append(var)
+            self.sizes.append((var, size))
+            self.symbols.define(node.meta["val"])
+
+    def _define_sizes(self) -> None:
+        for var, size in self.sizes:
+            shape = self.block_builder.emit(tensor_to_shape(var))
+            self.block_builder.match_cast(shape, ShapeStructInfo((size,)))
+
     def _check_symbols(self) -> None:
         """Refuse sizes that no axis of an input has by itself: nothing would give them a value at run time."""
         defined = {id(size) for var in self.inputs for size in dims_of(var) if isinstance(size, ScalarVar)}
-        missing = [name for name, var in self.symbols.variables.items() if id(var) not in defined]
+        of_values = self.symbols.of_values
+        variables = self.symbols.variables.items()
+        missing = [name for name, var in variables if id(var) not in defined and name not in of_values]
         if missing:
             raise FrontendError(
                 f"the size {missing[0]} is not the size of any axis of an input",
@@ -187,9 +261,29 @@ class _Builder:
         if self.options.keep_params_as_input:
             attrs["num_input"] = len(self.inputs)
             attrs["params"] = tuple(constant for _, constant in self.kept)
+        if self.state:
+            attrs["state"] = tuple(name for _, name in self.state)
         if attrs:
             mod["main"] = mod["main"].with_attr(attrs)
         return mod
+
+
+def size_inputs(program: FunctionalProgram, nodes: Iterable[fx.Node]) -> list[fx.Node]:
+    """The inputs of a program that are sizes, without those that an axis of a tensor has by itself.
+
+    Args:
+        program: The program.
+        nodes: Its nodes.
+    """
+    specs = {spec.arg.name: spec.kind for spec in program.graph_signature.input_specs}
+    values = {node: node.meta.get("val") for node in nodes if specs.get(node.name) is InputKind.USER_INPUT}
+    shapes: list[Any] = [value.shape for value in values.values() if isinstance(value, torch.Tensor)]
+    known = {str(size) for shape in shapes for size in shape if isinstance(size, torch.SymInt)}
+    chosen: dict[str, fx.Node] = {}
+    for node, value in values.items():
+        if isinstance(value, torch.SymInt) and str(value) not in known:
+            chosen.setdefault(str(value), node)
+    return list(chosen.values())
 
 
 def tensor_of(program: FunctionalProgram, spec: InputSpec) -> torch.Tensor:
@@ -212,8 +306,20 @@ def is_tensor_node(node: Any) -> bool:
     return isinstance(node, fx.Node) and isinstance(node.meta.get("val"), torch.Tensor)
 
 
-def refuse_buffer_mutation(program: FunctionalProgram) -> None:
+def changed_buffers(program: FunctionalProgram) -> tuple[str, ...]:
+    """Names of the buffers that a program changes, in the order of its inputs."""
+    signature = program.graph_signature
+    changed = {str(spec.target) for spec in signature.output_specs if spec.kind is OutputKind.BUFFER_MUTATION}
+    buffers = [str(spec.target) for spec in signature.input_specs if spec.kind is InputKind.BUFFER]
+    return tuple(name for name in buffers if name in changed)
+
+
+def refuse_state_changes(program: FunctionalProgram, allowed: Collection[str]) -> None:
     """Refuse programs that change their own state.
+
+    Args:
+        program: The program.
+        allowed: Names of buffers that it may change.
 
     Raises:
         FrontendError: names the buffers and the modules that own them.
@@ -222,7 +328,7 @@ def refuse_buffer_mutation(program: FunctionalProgram) -> None:
     nodes = {node.name: node for node in program.graph.nodes}
     notes, names = [], []
     for spec in outputs:
-        if spec.kind in (OutputKind.BUFFER_MUTATION, getattr(OutputKind, "PARAMETER_MUTATION", None)):
+        if spec.kind in _STATE_CHANGES and str(spec.target) not in allowed:
             names.append(str(spec.target))
             node = nodes.get(spec.arg.name)
             path = (module_path(node) if node is not None else None) or str(spec.target).rpartition(".")[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import getitem
 from typing import Any, Final
@@ -16,9 +16,11 @@ from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Var, describe_info
 from eutectic.relax.frontend.core import Refused
 from eutectic.relax.frontend.torch.dtypes import dtype_name
+from eutectic.relax.frontend.torch.eager import EagerCalls
+from eutectic.relax.frontend.torch.kernels import IN_FIXED_POINT, is_in_fixed_point
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.spans import span_of
-from eutectic.relax.frontend.torch.symbols import Symbols
+from eutectic.relax.frontend.torch.symbols import Symbols, free_symbols
 from eutectic.relax.frontend.torch.table import Context, key_of
 from eutectic.relax.frontend.torch.unsupported import Unsupported
 from eutectic.relax.op import checked
@@ -68,15 +70,21 @@ class Importer:
         block_builder: Receives the bindings; a dataflow block must be open.
         symbols: Symbolic sizes of the program.
         custom: Converters that go before the table, by operator name.
+        eager: Makes calls of torch of what cannot be converted; None refuses it.
     """
 
-    def __init__(self, block_builder: BlockBuilder, symbols: Symbols, custom: Mapping[Any, UserConverter]) -> None:
-        self.block_builder, self.symbols = block_builder, symbols
+    def __init__(
+        self,
+        block_builder: BlockBuilder,
+        symbols: Symbols,
+        custom: Mapping[Any, UserConverter],
+        eager: EagerCalls | None = None,
+    ) -> None:
+        self.block_builder, self.symbols, self.eager = block_builder, symbols, eager
         self.custom = {str(key): converter for key, converter in custom.items()}
         self.env: dict[fx.Node, Any] = {}
         self.unsupported = Unsupported()
         self._assertions: list[tuple[fx.Node, Expr, str]] = []
-        self._sizes: frozenset[Any] = frozenset()
 
     def run(self, graph: fx.Graph) -> None:
         """Convert every node that is not a placeholder or the output.
@@ -84,14 +92,23 @@ class Importer:
         Raises:
             UnsupportedOperatorError: some nodes cannot be converted; lists all of them.
         """
-        self._sizes = free_symbols(node.meta.get("val") for node in graph.nodes if node.op == "placeholder")
+        sizes = free_symbols(node.meta.get("val") for node in graph.nodes if node.op == "placeholder")
+        self.symbols.known |= set(map(str, sizes))
         self._walk(graph)
         output = next(node for node in graph.nodes if node.op == "output")
         for node in output.all_input_nodes:
             value = self.env.get(node)
             if isinstance(value, _NoValue) and value.reason is _DATA:
                 self.unsupported.add(value.node, _DATA)
+            elif not isinstance(node.meta.get("val"), torch.Tensor) and self._is_of_values(node):
+                self.unsupported.add(node, _DATA)
         self.unsupported.raise_if_any()
+
+    def _is_of_values(self, node: fx.Node) -> bool:
+        """Whether a number is one that values of tensors decide about."""
+        if isinstance(node.meta.get("val"), (torch.SymFloat, torch.SymBool)):
+            return isinstance(self.env.get(node), Expr)
+        return bool(self.symbols.of_values & set(map(str, free_symbols([node.meta.get("val")]))))
 
     def _walk(self, graph: fx.Graph) -> None:
         for node in graph.nodes:
@@ -101,14 +118,10 @@ class Importer:
 
     @deep
     def _convert(self, node: fx.Node) -> Any:
-        value = node.meta.get("val")
-        if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)) and self._is_of_data(node):
-            return _NoValue(self._origin(node), _DATA)
-        if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
-            return self.symbols.size(value)
-        if isinstance(value, (torch.SymBool, torch.SymFloat)):
-            return _NoValue(node, "it takes a number that is computed from sizes, and is not an integer")
         context = Context(node, span_of(node), self.block_builder, self.env, self.symbols)
+        value = node.meta.get("val")
+        if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat, int)) and not isinstance(value, bool):
+            return self._number(node, context)
         try:
             if operator_name(node) in _ASSERTIONS:
                 return self._assert(node, context)
@@ -117,21 +130,42 @@ class Importer:
                 return self._checked(node, context.emit(converted) if not _is_leaf(converted) else converted)
             return converted if isinstance(converted, list) else self._checked(node, converted)
         except _OfData as error:
-            self.unsupported.add(error.node, _DATA)
+            return self._left(node, context, error.node, _DATA)
         except Refused as refused:
-            self.unsupported.add(node, str(refused))
+            return self._left(node, context, node, str(refused))
         except TypeInferenceError as error:
-            self.unsupported.add(node, error.message)
+            return self._left(node, context, node, error.message)
+
+    def _left(self, node: fx.Node, context: Context, blamed: fx.Node, reason: str) -> Any:
+        """The value of a node that cannot be converted: torch's, or a stand-in for one that is refused."""
+        if self.eager is not None:
+            try:
+                return self.eager.call(node, context, self._operand, reason)
+            except Refused as refused:
+                blamed, reason = node, str(refused) or reason
+        self.unsupported.add(blamed, reason)
         return self._stand_in(node)
 
-    def _is_of_data(self, node: fx.Node) -> bool:
-        """Whether the value or the shape of a node has symbols that are sizes of no input."""
-        return not free_symbols([node.meta.get("val")]) <= self._sizes
+    def _number(self, node: fx.Node, context: Context) -> Any:
+        """A number: a size where it is an integer that arguments or earlier values decide about, else torch's value."""
+        value = node.meta["val"]
+        is_integer = isinstance(value, (torch.SymInt, int))
+        if is_integer and self.symbols.are_known(value):
+            return self.symbols.size(value)
+        if self.eager is not None and not all(map(_is_check, node.users)):
+            try:
+                emit = self.eager.size if is_integer else self.eager.value
+                return emit(node, context, self._operand)
+            except Refused:
+                pass  # whatever uses it is refused
+        if not self.symbols.are_known(value):
+            return _NoValue(self._origin(node), _DATA)
+        return _NoValue(node, "it takes a number that is computed from sizes, and is not an integer")
 
     def _origin(self, node: fx.Node) -> fx.Node:
         """The node that made the first number of data that a node depends on."""
         while True:
-            before = next((item for item in node.all_input_nodes if self._is_of_data(item)), None)
+            before = next((n for n in node.all_input_nodes if not self.symbols.are_known(n.meta.get("val"))), None)
             if before is None:
                 return node
             node = before
@@ -146,8 +180,8 @@ class Importer:
         if node.target is getitem:
             return self._getitem(node, context)
         converter = TABLE.get(name)
-        if converter is None:
-            raise Refused("")
+        if converter is None or (self.eager is not None and is_in_fixed_point(node)):
+            raise Refused("" if converter is None else IN_FIXED_POINT)
         args, kwargs = _arguments(node)
         keywords = {key: self._operand(value) for key, value in kwargs.items()}
         return converter(context, *[self._operand(arg) for arg in args], **keywords)
@@ -249,19 +283,6 @@ class _OfData(Refused):
     def __init__(self, node: fx.Node) -> None:
         super().__init__(_DATA)
         self.node = node
-
-
-def free_symbols(values: Iterable[Any]) -> frozenset[Any]:
-    """The symbols of torch in numbers and in shapes of tensors."""
-    symbols: set[Any] = set()
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            symbols |= free_symbols(value.shape)
-        elif isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
-            symbols |= value.node.expr.free_symbols
-        elif isinstance(value, (list, tuple)):
-            symbols |= free_symbols(value)
-    return frozenset(symbols)
 
 
 def operator_name(node: fx.Node) -> str:

@@ -26,6 +26,8 @@ _CERTAIN: Final = ("not implemented for", "does not support", "not supported for
 # Of these torch computes bytes in fixed point, with weights rounded in ways that differ between processors.
 _FIXED_POINT: Final = ("aten.upsample_bicubic2d", "aten._upsample_bicubic2d_aa", "aten._upsample_bilinear2d_aa")
 
+IN_FIXED_POINT: Final = "torch rounds weights of bytes in ways of its own: interpolate float32, and round that"
+
 Fill = Callable[..., torch.Tensor]
 
 
@@ -35,12 +37,13 @@ class Kernels:
     def __init__(self) -> None:
         self._said: dict[str, str | None] = {}
 
-    def refuse(self, graph: fx.Graph, custom: Collection[str] = ()) -> None:
+    def refuse(self, graph: fx.Graph, custom: Collection[str] = (), *, leaves_to_torch: bool = False) -> None:
         """Refuse graphs with operators that eager cannot run.
 
         Args:
             graph: A graph as torch exported it.
             custom: Keys of converters given by the user, whose operators mean what these say.
+            leaves_to_torch: Whether torch runs what only it can compute.
 
         Raises:
             UnsupportedOperatorError: lists the operators, with what torch says.
@@ -49,10 +52,9 @@ class Kernels:
         for node in graph.nodes:
             if key_of(str(node.target), custom) is not None:
                 continue
-            if _is_in_fixed_point(node):
-                missing.add(
-                    node, "torch rounds weights of bytes in ways of its own: interpolate float32, and round that"
-                )
+            if is_in_fixed_point(node):
+                if not leaves_to_torch:
+                    missing.add(node, IN_FIXED_POINT)
                 continue
             said = self._refusal(node) if _is_doubtful(node) else None
             if said is not None:
@@ -71,7 +73,7 @@ def _described(node: fx.Node) -> Any:
     return (str(value.dtype), tuple(value.shape)) if isinstance(value, torch.Tensor) else str(value)
 
 
-def _is_in_fixed_point(node: fx.Node) -> bool:
+def is_in_fixed_point(node: fx.Node) -> bool:
     """Whether an operator interpolates bytes."""
     if not str(node.target).startswith(_FIXED_POINT):
         return False

@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from eutectic.relax.frontend.torch.as_exported import FunctionalProgram
-from eutectic.relax.frontend.torch.exported_program import is_tensor_node
+from eutectic.relax.frontend.torch.exported_program import changed_buffers, is_tensor_node
 from eutectic.relax.frontend.torch.formulas import typed
 from eutectic.relax.frontend.torch.trees import tree_from
 from eutectic.runtime.results import Counted, Fixed, Fresh, Recipe, Results, Shared
@@ -54,7 +54,8 @@ def results_of(program: ExportedProgram, functional: FunctionalProgram) -> Resul
         functional: The same program after decomposition, from which `main` was made.
     """
     inputs = _input_places(program)
-    changed = tuple(inputs[name] for name in _mutations(functional))
+    state = {name: len(inputs) + place for place, name in enumerate(changed_buffers(functional))}
+    changed = tuple({**state, **inputs}[name] for name in _mutations(functional))
     originals = [node for node, is_user in _outputs(program) if is_user]
     decomposed = [node for node, is_user in _outputs(functional) if is_user]
     recipes = _plan(originals, decomposed, len(changed), inputs)
@@ -73,7 +74,7 @@ def _plan(originals: Sequence[Any], decomposed: Sequence[Any], place: int, input
             continue
         shared = _shared(i, path, owners, inputs) if path is not None else None
         if shared is None:
-            origin = _origin(node)
+            origin = origin_of(node)
             recipes.append(Fresh(place, copies=origin.op == "placeholder" or origin in taken))
             taken.add(origin)
         else:
@@ -210,7 +211,7 @@ def _path_root(node: fx.Node) -> fx.Node:
     return node
 
 
-def _origin(node: fx.Node) -> fx.Node:
+def origin_of(node: fx.Node) -> fx.Node:
     """The node of the functional program whose memory an output might be."""
     while node.op == "call_function" and (_family(node) in _PASSING or node.target is getitem):
         inputs = node.all_input_nodes
@@ -227,9 +228,10 @@ def _outputs(program: FunctionalProgram) -> list[tuple[Any, bool]]:
 
 
 def _mutations(program: FunctionalProgram) -> list[str]:
-    """Names of the inputs whose new values come first among the results."""
+    """Names of the buffers and inputs whose new values come first among the results."""
     specs = program.graph_signature.output_specs
-    return [str(spec.target) for spec in specs if spec.kind is OutputKind.USER_INPUT_MUTATION]
+    kinds = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+    return [str(spec.target) for spec in specs if spec.kind in kinds]
 
 
 def _input_places(program: ExportedProgram) -> dict[str, int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch.export import ExportedProgram
 
-from eutectic.relax.frontend.torch.arguments import arguments_of
+from eutectic.relax.frontend.torch.arguments import arguments_of, state_of
 from eutectic.relax.frontend.torch.decompose import functional
+from eutectic.relax.frontend.torch.exported_program import changed_buffers
 from eutectic.relax.frontend.torch.results import results_of
 from eutectic.runtime.signature import ModelSignature
 
@@ -19,4 +20,5 @@ def signature_of(program: ExportedProgram) -> ModelSignature:
     Raises:
         FrontendError: it returns a number that is computed from sizes in a way that is not known here.
     """
-    return ModelSignature(arguments_of(program), results_of(program, functional(program)))
+    pure = functional(program)
+    return ModelSignature(arguments_of(program), results_of(program, pure), state_of(program, changed_buffers(pure)))

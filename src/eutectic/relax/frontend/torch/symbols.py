@@ -34,6 +34,18 @@ class Symbols:
     def __init__(self, ranges: Mapping[Any, Any]) -> None:
         self._ranges = {str(symbol): bounds for symbol, bounds in ranges.items()}
         self.variables: dict[str, Var] = {}
+        self.known: set[str] = set()  # symbols that arguments, or values that were met, define
+        self.of_values: set[str] = set()  # those of them that values define
+
+    def define(self, *sizes: Any) -> None:
+        """Note that values of the program define the symbols in sizes."""
+        fresh = {str(symbol) for size in sizes for symbol in free_symbols([size])} - self.known
+        self.known |= fresh
+        self.of_values |= fresh
+
+    def are_known(self, *values: Any) -> bool:
+        """Whether arguments, and values that were met, define all symbols in numbers, shapes of tensors, and lists."""
+        return self.known.issuperset(map(str, free_symbols(values)))
 
     def size(self, value: Any) -> PrimExpr:
         """A Python int or a `SymInt` as a scalar expression.
@@ -77,6 +89,19 @@ class Symbols:
                 if value is not None:
                     limits[name] = value
         return lower, upper
+
+
+def free_symbols(values: Iterable[Any]) -> frozenset[Any]:
+    """The symbols of torch in numbers and in shapes of tensors."""
+    symbols: set[Any] = set()
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            symbols |= free_symbols(value.shape)
+        elif isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+            symbols |= value.node.expr.free_symbols
+        elif isinstance(value, (list, tuple)):
+            symbols |= free_symbols(value)
+    return frozenset(symbols)
 
 
 def finite(bound: Any) -> int | None:

@@ -1,0 +1,95 @@
+"""Models as the compiler takes them: a module with `main`, how it is called, and the tensors that stay outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from eutectic.driver.compiled import array_signature
+from eutectic.driver.left_to_torch import eager_records, operator_count, warn_of
+from eutectic.driver.report import EagerRecord
+from eutectic.driver.weights import Tensors, places_of
+from eutectic.ir.module import IRModule
+from eutectic.relax.expr import Function
+from eutectic.relax.struct_info import ObjectStructInfo
+from eutectic.runtime.signature import Signature
+from eutectic.support.errors import FrontendError
+from eutectic.tir.transform.check_bounds import checked_module
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model, imported.
+
+    Attributes:
+        mod: The module.
+        signature: How it is called.
+        state: Gives the tensors of the torch module that calls read and write; None when there are none.
+        source: The torch module or exported program that the parameters belong to; None for others.
+        program: The exported program; None for others.
+        eager: What torch runs.
+    """
+
+    mod: IRModule
+    signature: Signature
+    state: Tensors | None = None
+    source: Any = None
+    program: Any = None
+    eager: tuple[EagerRecord, ...] = ()
+
+
+def import_model(
+    model: Any,
+    inputs: Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    *,
+    leaves_to_torch: bool,
+    custom_convert_map: Mapping[Any, Callable[..., Any]] | None,
+) -> Imported:
+    """Import what `compile` takes.
+
+    Args:
+        model: A torch module, an exported program, or a module of ours.
+        inputs: Example arguments of a torch module.
+        kwargs: Example keyword arguments.
+        dynamic_shapes: Sizes that may change.
+        leaves_to_torch: Whether torch runs what cannot be imported; a warning says what that is.
+        custom_convert_map: Converters by operator, for torch models.
+
+    Raises:
+        FrontendError: it cannot be imported.
+    """
+    if isinstance(model, IRModule):
+        return _own(model)
+    if find_spec("torch") is None:
+        raise FrontendError(
+            f"cannot compile a {type(model).__name__}: torch is not installed",
+            help="pip install 'eutectic[torch]', or give an IRModule",
+        )
+    from eutectic.relax.frontend.torch import (  # heavy, and only for torch models
+        export_model,
+        from_exported_program,
+        signature_of,
+    )
+
+    program = export_model(model, inputs, kwargs, dynamic_shapes)
+    mod = from_exported_program(
+        program, custom_convert_map=custom_convert_map, leaves_to_torch=leaves_to_torch, state_as_input=True
+    )
+    source = getattr(model, "_orig_mod", model)
+    names = mod["main"].attr("state") or ()
+    state = Tensors(places_of(source, [str(name) for name in names])) if names else None
+    eager = eager_records(mod)
+    warn_of(eager, operator_count(mod))
+    return Imported(mod, signature_of(program), state, source, program, eager)
+
+
+def _own(mod: IRModule) -> Imported:
+    main = mod.get("main")
+    if not isinstance(main, Function):
+        raise FrontendError("the module has no graph function main", help='name the entry function "main"')
+    names = [param.name_hint for param in main.params]
+    return Imported(checked_module(mod), array_signature(names, main.ret_struct_info or ObjectStructInfo()))

@@ -1,0 +1,122 @@
+"""Tensors of a torch module that a compiled model was made of: read, written, or watched for changes.
+
+A tensor of torch counts its changes in place in `_version`; one that is replaced is another object. Tensors that were
+made in inference mode count nothing: of them only replacement is seen.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+from eutectic.driver.left_to_torch import advise
+
+_VERSION: Final = attrgetter("_version")
+_CALLS: Final = 16  # after which it is looked at again whether tensors were replaced
+
+Place = tuple[Any, str]  # a mapping of a module, and the key of a tensor in it
+
+
+class Tensors:
+    """Tensors of a module by where they are kept, so that replaced ones are found.
+
+    Args:
+        places: Where each is.
+    """
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self._places = tuple(places)
+
+    def __call__(self) -> list[Any]:
+        """The tensors as they are now; None for those that are gone."""
+        return [owner.get(key) for owner, key in self._places]
+
+
+def places_of(model: Any, names: Sequence[str]) -> list[Place]:
+    """Where a module, or an exported program, keeps tensors.
+
+    Args:
+        model: The module or program.
+        names: Names of parameters and buffers.
+    """
+    if hasattr(model, "graph_signature"):
+        stores: Sequence[Mapping[str, Any]] = (model.state_dict, model.constants)
+        return [(next(store for store in stores if name in store), name) for name in names]
+    places: list[Place] = []
+    for name in names:
+        path, _, key = name.rpartition(".")
+        owner = model.get_submodule(path)
+        places.append((owner._buffers if key in owner._buffers else owner._parameters, key))
+    return places
+
+
+def all_places(model: Any) -> list[Place]:
+    """Where a module, or an exported program, keeps all of its parameters and buffers."""
+    if hasattr(model, "graph_signature"):
+        return places_of(model, list(model.state_dict))
+    stores = (store for module in model.modules() for store in (module._parameters, module._buffers))
+    return [(store, key) for store in stores for key, tensor in store.items() if tensor is not None]
+
+
+class Watch:
+    """Whether tensors of a module changed since it was made or last asked.
+
+    It does not keep the module: when that is gone, nothing can change.
+
+    Args:
+        model: The module or exported program.
+        except_for: Tensors that the compiled model writes itself.
+    """
+
+    def __init__(self, model: Any, except_for: Sequence[Any] = ()) -> None:
+        own = {id(tensor) for tensor in except_for}
+        self._tensors = Tensors([place for place in all_places(model) if id(place[0].get(place[1])) not in own])
+        self._remember()
+        weakref.finalize(model, self._forget).atexit = False
+
+    def _remember(self) -> None:
+        self._all = self._tensors()
+        self._counting = [tensor for tensor in self._all if tensor is not None and not tensor.is_inference()]
+        self._versions = list(map(_VERSION, self._counting))
+        self._calls = 0
+
+    def _forget(self) -> None:
+        self._tensors = Tensors(())
+        self._remember()
+
+    def changed(self) -> bool:
+        """Whether something changed in place; every so often also whether something was replaced."""
+        if list(map(_VERSION, self._counting)) != self._versions:
+            return True
+        self._calls += 1
+        return self._calls % _CALLS == 1 and self.replaced()
+
+    def replaced(self) -> bool:
+        """Whether a tensor is another object."""
+        return any(now is not before for now, before in zip(self._tensors(), self._all, strict=True))
+
+    def reset(self) -> None:
+        """What is now counts as unchanged."""
+        self._remember()
+
+
+def warning_of_changes(watch: Watch, name: str) -> Callable[[], bool]:
+    """What a model of frozen weights does before each call: say once that they changed; False when it is done.
+
+    Args:
+        watch: Looks at the weights.
+        name: What the model is called.
+    """
+
+    def look() -> bool:
+        if not watch.changed():
+            return True
+        advise(
+            f"parameters or buffers of {name} changed after it was compiled; the compiled model goes on with the old "
+            'values. Compile it again, or with weights="live", to follow them'
+        )
+        return False
+
+    return look

@@ -1,0 +1,210 @@
+"""Nodes that have no converter as calls of torch: everything around them is compiled all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import sympy  # type: ignore[import-untyped]  # it ships no types
+import torch
+from torch import fx
+
+from eutectic.ir.prim_expr import PrimExpr, as_prim
+from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, StructInfo
+from eutectic.relax.expr import Var
+from eutectic.relax.frontend.core import Refused
+from eutectic.relax.frontend.torch.dtypes import dtype_name
+from eutectic.relax.frontend.torch.symbols import Symbols
+from eutectic.relax.frontend.torch.table import Context
+from eutectic.relax.op import tensor_to_shape
+from eutectic.relax.op.eager import call_eager
+from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
+from eutectic.support.deep import deep
+from eutectic.support.eager_call import ARRAY, SIZE, VALUE, function_of
+from eutectic.support.errors import LoadError, UnsupportedTypeError
+
+_PYTHON: Final = {"_operator": "operator", "math": "math", "builtins": "builtins"}
+NO_CONVERTER: Final = "there is no converter for it"
+
+
+class EagerCalls:
+    """Makes calls of torch of nodes.
+
+    Args:
+        symbols: Symbolic sizes of the program; sizes that depend on values are defined here.
+    """
+
+    def __init__(self, symbols: Symbols) -> None:
+        self.symbols = symbols
+        self._random: Expr | None = None
+        self._count = 0
+
+    def call(self, node: fx.Node, context: Context, operand: Callable[[Any], Any], reason: str) -> Any:
+        """A node as a call of torch.
+
+        Args:
+            node: The node.
+            context: Receives the call.
+            operand: Gives the graph value of an argument.
+            reason: Why it is not compiled; empty when there is no converter.
+
+        Returns:
+            The graph value, or a list with one per result.
+
+        Raises:
+            Refused: torch cannot be called for it from data.
+        """
+        arguments = _Arguments(operand, reason)
+        written = [[arguments.form(arg) for arg in node.args], arguments.keyword(node)]
+        value: Any = node.meta.get("val")
+        is_list = isinstance(value, (tuple, list))
+        parts = list(value) if is_list else [value]
+        kinds, infos = zip(*map(self._kept, parts), strict=True) if parts else ((), ())
+        result = self._emitted(node, context, arguments, written, kinds, infos if is_list else infos[0], reason)
+        if not is_list:
+            return self._settled(context, result, value)
+        fields = [context.emit(context.item(result, place)) for place in range(len(parts))]
+        return [self._settled(context, field, part) for field, part in zip(fields, parts, strict=True)]
+
+    def size(self, node: fx.Node, context: Context, operand: Callable[[Any], Any]) -> PrimExpr:
+        """A size that a node reads from a tensor.
+
+        Raises:
+            Refused: it is not the value itself, or torch cannot be called for it from data.
+        """
+        value = node.meta["val"]
+        if not isinstance(value.node.expr, sympy.Symbol):
+            raise Refused("it is a size that is computed from values")
+        arguments = _Arguments(operand, "")
+        written = [[arguments.form(arg) for arg in node.args], arguments.keyword(node)]
+        reason = "its value is a size, or decides about one"
+        info = TensorStructInfo(ShapeExpr((as_prim(1, "int64"),)), "int64")
+        result = self._emitted(node, context, arguments, written, (SIZE,), info, reason)
+        shape = context.emit(tensor_to_shape(result))
+        size = self.symbols.size(value)
+        context.block_builder.match_cast(shape, ShapeStructInfo((size,)))
+        self.symbols.define(value)
+        return size
+
+    def value(self, node: fx.Node, context: Context, operand: Callable[[Any], Any]) -> Any:
+        """A number that is no integer, or a condition, as a value that only torch reads.
+
+        Raises:
+            Refused: torch cannot be called for it from data.
+        """
+        return self.call(node, context, operand, "it is a number that has no value when compiling")
+
+    def _emitted(
+        self,
+        node: fx.Node,
+        context: Context,
+        arguments: _Arguments,
+        written: list[Any],
+        kinds: tuple[str, ...],
+        infos: StructInfo | tuple[StructInfo, ...],
+        reason: str,
+    ) -> Var:
+        name = _callable_name(node, reason)
+        number, operands = 0, arguments.operands
+        if _is_random(node):  # in the order of the program, each once
+            self._count += 1
+            number = self._count
+            operands = operands if self._random is None else [*operands, self._random]
+        info = TupleStructInfo(infos) if isinstance(infos, tuple) else infos
+        options: dict[str, Any] = {"reason": reason or NO_CONVERTER, "number": number, "span": context.span}
+        result = context.emit(call_eager(name, written, operands, arguments.sizes, kinds, info, **options))
+        if number:
+            self._random = result
+        return result
+
+    def _kept(self, value: Any) -> tuple[str, StructInfo]:
+        """What becomes of a result: an array where the program can have one."""
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or value.is_quantized:
+            return VALUE, ObjectStructInfo()
+        try:
+            dtype = dtype_name(value.dtype, "")
+        except UnsupportedTypeError:
+            return VALUE, ObjectStructInfo()
+        if self.symbols.are_known(value):
+            return ARRAY, TensorStructInfo(ShapeExpr(self.symbols.shape(value.shape)), dtype)
+        return ARRAY, TensorStructInfo(dtype=dtype, ndim=value.dim())
+
+    def _settled(self, context: Context, result: Expr, value: Any) -> Expr:
+        """A result under a shape with names for the sizes that only its values decide."""
+        info = result.struct_info
+        if not isinstance(info, TensorStructInfo) or info.dims is not None:
+            return result
+        self.symbols.define(*value.shape)
+        return context.block_builder.match_cast(
+            result, TensorStructInfo(ShapeExpr(self.symbols.shape(value.shape)), info.dtype)
+        )
+
+
+class _Arguments:
+    """The arguments of a call as data, with operands and sizes by number."""
+
+    def __init__(self, operand: Callable[[Any], Any], reason: str) -> None:
+        self._operand, self._reason = operand, reason
+        self.operands: list[Expr] = []
+        self.sizes: list[PrimExpr] = []
+
+    def keyword(self, node: fx.Node) -> dict[str, Any]:
+        """The keyword arguments of a node."""
+        return {name: self.form(value) for name, value in node.kwargs.items()}
+
+    @deep
+    def form(self, argument: Any) -> Any:
+        """An argument as data.
+
+        Raises:
+            Refused: it has no form as data.
+        """
+        if isinstance(argument, fx.Node):
+            return self.form(self._operand(argument))
+        if isinstance(argument, (list, tuple)):
+            return [self.form(item) for item in argument]
+        if isinstance(argument, Expr):
+            self.operands.append(argument)
+            return {"tensor": len(self.operands) - 1}
+        if isinstance(argument, PrimExpr):
+            self.sizes.append(argument)
+            return {"size": len(self.sizes) - 1}
+        return _literal(argument, self._reason)
+
+
+def _literal(argument: Any, reason: str) -> Any:
+    match argument:
+        case None | bool() | int() | float() | str():
+            return argument
+        case torch.dtype() | torch.layout() | torch.memory_format():
+            return {"torch": str(argument).removeprefix("torch.")}
+        case torch.device():
+            return {"device": str(argument)}
+        case complex():
+            return {"complex": [argument.real, argument.imag]}
+        case _:
+            raise Refused(f"{reason}{': ' if reason else ''}an argument of it is a {type(argument).__name__}")
+
+
+def _callable_name(node: fx.Node, reason: str) -> str:
+    """The name by which torch's function is called again.
+
+    Raises:
+        Refused: it has none.
+    """
+    target: Any = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        name = str(target)
+    else:
+        module, own = getattr(target, "__module__", ""), getattr(target, "__name__", "")
+        name = f"torch.{own}" if module.startswith("torch") else f"{_PYTHON.get(module, module)}.{own}"
+    try:
+        function_of(name)
+    except LoadError:
+        raise Refused(reason) from None
+    return name
+
+
+def _is_random(node: fx.Node) -> bool:
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags

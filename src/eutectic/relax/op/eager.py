@@ -1,0 +1,82 @@
+"""relax.call_eager: an operator that is left to torch, as it runs outside of compiled models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from eutectic.ir.attrs import Attrs
+from eutectic.ir.node import node
+from eutectic.ir.prim_expr import PrimExpr
+from eutectic.relax.base import Expr, ShapeExpr, StructInfo
+from eutectic.relax.expr import Call, Tuple
+from eutectic.relax.op.registry import define_op, refuse
+from eutectic.support.eager_call import eager_call
+
+_call_eager = define_op("relax.call_eager", arity=2, fusion="opaque", traits=["calls"])
+
+
+@node("relax.attrs.EagerAttrs")
+class EagerAttrs(Attrs):
+    """What is called.
+
+    Attributes:
+        operator: Name of the overload, such as `aten.sort.default`.
+        arguments: Its arguments as JSON; see `eutectic.support.eager_call`.
+        results: What becomes of each result.
+        reason: Why it is not compiled.
+        number: Tells calls apart that give other values each time, such as random ones; 0 for all others.
+    """
+
+    operator: str
+    arguments: str
+    results: tuple[str, ...]
+    reason: str = ""
+    number: int = 0
+
+
+def call_eager(
+    operator: str,
+    arguments: Sequence[Any],
+    operands: Sequence[Expr],
+    sizes: Sequence[PrimExpr],
+    results: Sequence[str],
+    sinfo_args: StructInfo,
+    *,
+    reason: str = "",
+    number: int = 0,
+    span: Any = None,
+) -> Call:
+    """Call an operator of torch.
+
+    Args:
+        operator: Name of the overload, such as `aten.sort.default`.
+        arguments: Positional arguments in a list, and keyword arguments by name, in the form that
+            `eutectic.support.eager_call` documents.
+        operands: Tensors, and results of other such calls.
+        sizes: The sizes that the arguments name.
+        results: What becomes of each result.
+        sinfo_args: Struct info of the result.
+        reason: Why it is not compiled, as a sentence.
+        number: Other than 0 for operators whose calls are not to be merged.
+        span: Python source of the call.
+
+    Returns:
+        What `sinfo_args` states.
+    """
+    attrs = EagerAttrs(operator, json.dumps(arguments), tuple(results), reason, number)
+    values = (Tuple(tuple(operands)), ShapeExpr(tuple(sizes)))
+    return Call(_call_eager.op, values, attrs, (sinfo_args,), span, struct_info=sinfo_args)
+
+
+@_call_eager.infer
+def _infer(c: Call) -> StructInfo:
+    if len(c.sinfo_args) != 1:
+        refuse(c, "call_eager needs the struct info of its result", help="pass sinfo_args")
+    return c.sinfo_args[0]
+
+
+@_call_eager.reference
+def _reference(attrs: EagerAttrs, operands: Any, sizes: Any) -> Any:
+    return eager_call(attrs.operator, attrs.arguments, attrs.results, operands, sizes)

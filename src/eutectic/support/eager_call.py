@@ -1,0 +1,151 @@
+"""Operators of torch as data, and how they are run: for what a compiled model leaves to torch.
+
+A call is the operator's name and its arguments as JSON. Where the arguments have a tensor, a size or a value that JSON
+has no form for, they have an object with one key:
+
+| key | stands for |
+|---|---|
+| `tensor` | the operand with that number |
+| `size` | the size with that number |
+| `torch` | a dtype, layout or memory format by its name in torch |
+| `device` | a device |
+| `complex` | a complex number: real and imaginary part |
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import json
+import math
+import operator as python_operators
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from eutectic.support.deep import deep
+from eutectic.support.errors import LoadError
+from eutectic.support.plain_memory import as_array, is_torch
+
+ARRAY: Final = "array"  # a result that the program reads as an array
+VALUE: Final = "value"  # a result that only calls like this one read: it is kept as torch makes it
+SIZE: Final = "size"  # a number that becomes an array with one element, for the program to take a size from
+
+_PYTHON: Final = {"operator": python_operators, "math": math, "builtins": builtins}
+_BUILTINS: Final = ("round", "min", "max", "abs", "float", "int", "bool", "pow")
+_SYMBOLIC: Final = ("sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sqrt", "_sym_sqrt")
+
+
+def eager_call(name: str, arguments: str, results: Sequence[str], operands: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """Run an operator as torch does outside of compiled models.
+
+    Args:
+        name: An overload such as `aten.sort.default`, or a function of Python's `operator` or `math`.
+        arguments: `[positional, keyword]` as JSON; see the module.
+        results: What becomes of each result: `ARRAY`, `VALUE` or `SIZE`. One that stands alone is not in a tuple.
+        operands: Arrays, and values of earlier calls.
+        sizes: The sizes among the arguments.
+
+    Returns:
+        The result, or a tuple of results.
+
+    Raises:
+        LoadError: torch is not installed, or has no such operator.
+    """
+    torch = _torch()
+    positional, keyword = json.loads(arguments)
+    tensors = [_tensor(operand) for operand in operands]
+    fill = _Filling(torch, tensors, sizes)
+    with torch.no_grad():
+        value = function_of(name)(*map(fill, positional), **{key: fill(item) for key, item in keyword.items()})
+    if len(results) == 1 and not isinstance(value, (tuple, list)):
+        return _kept(value, results[0])
+    return tuple(_kept(part, kind) for part, kind in zip(value, results, strict=True))
+
+
+@cache
+def function_of(name: str) -> Callable[..., Any]:
+    """The function of an operator by its name.
+
+    Raises:
+        LoadError: there is none.
+    """
+    namespace, *path = name.split(".")
+    owner: Any = _PYTHON.get(namespace)
+    if namespace == "builtins" and path[-1] not in _BUILTINS:
+        owner = None
+    elif owner is None:
+        torch = _torch()
+        owner = torch if namespace == "torch" and path[-1] in _SYMBOLIC else getattr(torch.ops, namespace, None)
+    try:
+        for part in path:
+            owner = getattr(owner, part)
+    except AttributeError:
+        owner = None
+    if not callable(owner):
+        raise LoadError(
+            f"torch has no operator {name}", help="import the package that defines it before the model is called"
+        )
+    function: Callable[..., Any] = owner
+    return function
+
+
+class _Filling:
+    """Puts operands and sizes where arguments name them."""
+
+    def __init__(self, torch: Any, tensors: Sequence[Any], sizes: Sequence[int]) -> None:
+        self._torch, self._tensors, self._sizes = torch, tensors, sizes
+
+    @deep
+    def __call__(self, argument: Any) -> Any:
+        if isinstance(argument, list):
+            return [self(item) for item in argument]
+        return self._named(argument) if isinstance(argument, Mapping) else argument
+
+    def _named(self, argument: Mapping[str, Any]) -> Any:
+        (key, value), *_ = argument.items()
+        match key:
+            case "tensor":
+                return self._tensors[value]
+            case "size":
+                return int(self._sizes[value])
+            case "torch":
+                return getattr(self._torch, value)
+            case "device":
+                return self._torch.device(value)
+            case "complex":
+                return complex(*value)
+            case _:
+                raise LoadError(f"an argument of an operator of torch is damaged: {key}")
+
+
+def _tensor(operand: Any) -> Any:
+    """An array as a tensor that shares its memory; of one that may not be written to, a copy."""
+    if not isinstance(operand, np.ndarray):
+        return operand
+    torch = _torch()
+    if not operand.flags.behaved:
+        operand = operand.copy()
+    if operand.dtype.isbuiltin != 2:  # NumPy's own
+        return torch.from_numpy(operand)
+    bits = np.int16 if operand.dtype.itemsize == 2 else np.uint8
+    return torch.from_numpy(operand.view(bits)).view(getattr(torch, operand.dtype.name))
+
+
+def _kept(value: Any, kind: str) -> Any:
+    if kind == ARRAY:
+        return np.array(as_array(value, "a result"), order="C", copy=True)
+    if kind == SIZE:
+        return np.array([value.item() if is_torch(value) else value], np.int64)
+    return value
+
+
+def _torch() -> Any:
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        raise LoadError(
+            "the model leaves operators to torch, which is not installed", help="pip install 'eutectic[torch]'"
+        ) from None
