@@ -15,6 +15,7 @@ from eutectic.relax.expr import Call, DataTypeImm, ExternFunc, PrimValue, String
 from eutectic.relax.expr import Tuple as _TupleExpr
 from eutectic.relax.op import image, nn
 from eutectic.relax.op.call_packed import call_dps_packed, call_pure_packed, call_tir, call_tir_inplace
+from eutectic.relax.op.eager import call_eager
 from eutectic.script.annotations import Callable_ as Callable
 from eutectic.script.annotations import Object, Prim, Shape, Tensor, Tuple
 from eutectic.script.parser.entry import relax_function as function
@@ -31,6 +32,7 @@ __all__ = [
     "Tensor",
     "Tuple",
     "call_dps_packed",
+    "call_eager",
     "call_op",
     "call_packed",
     "call_pure_packed",

@@ -5,7 +5,7 @@ has no form for, they have an object with one key:
 
 | key | stands for |
 |---|---|
-| `tensor` | the operand with that number |
+| `tensor` | the operand with that number; beside it `order`, when its axes lie in memory in another order |
 | `size` | the size with that number |
 | `torch` | a dtype, layout or memory format by its name in torch |
 | `device` | a device |
@@ -108,7 +108,7 @@ class _Filling:
         (key, value), *_ = argument.items()
         match key:
             case "tensor":
-                return self._tensors[value]
+                return _ordered(self._tensors[value], argument.get("order"))
             case "size":
                 return int(self._sizes[value])
             case "torch":
@@ -119,6 +119,14 @@ class _Filling:
                 return complex(*value)
             case _:
                 raise LoadError(f"an argument of an operator of torch is damaged: {key}")
+
+
+def _ordered(tensor: Any, order: Sequence[int] | None) -> Any:
+    """A tensor whose axes lie in memory in an order."""
+    if order is None:
+        return tensor
+    inverse = [order.index(axis) for axis in range(len(order))]
+    return tensor.permute(*order).contiguous().permute(*inverse)
 
 
 def _tensor(operand: Any) -> Any:

@@ -61,7 +61,7 @@ TEXTS: dict[str, Callable[[], Any]] = {
     "threads as text": lambda: eutectic.compile(nn.Linear(4, 2).eval(), (X,), threads="two"),
     "a wrong keyword of a call": lambda: eutectic.compile(Scaled().eval(), (X, X))(imag=X, scale=X),
     "an item as result": lambda: eutectic.compile(Of(lambda x: x.sum().item()), (X,)),
-    "an inverse": lambda: eutectic.compile(Of(lambda x: torch.linalg.inv(x @ x.T)), (X,)),
+    "an inverse": lambda: eutectic.compile(Of(lambda x: torch.linalg.inv(x @ x.T)), (X,), fallback="error"),
 }
 
 
@@ -98,7 +98,7 @@ DATA: dict[str, Callable[[torch.Tensor], Any]] = {
 @pytest.mark.parametrize("name", DATA)
 def test_numbers_of_data_are_refused_where_they_come_from(name: str):
     with pytest.raises(UnsupportedOperatorError, match=r"aten\.item\.default \(\d+ time") as caught:
-        eutectic.compile(Of(DATA[name]), (X,))
+        eutectic.compile(Of(DATA[name]), (X,), fallback="error")
     assert "depends on the values of a tensor" in str(caught.value)
     assert len(str(caught.value)) < 1500
 

@@ -135,7 +135,7 @@ def call_pure_packed(
 
     Reference: TVM relax.call_pure_packed.
     """
-    out = _stated(sinfo_args)
+    out = stated(sinfo_args)
     every = (_function(func), *(convert(arg) for arg in args))
     return Call(_call_pure_packed.op, every, None, (out,), span, struct_info=out)
 
@@ -144,7 +144,12 @@ def _function(func: str | Expr) -> Expr:
     return ExternFunc(func) if isinstance(func, str) else func
 
 
-def _stated(out_sinfo: StructInfo | Sequence[StructInfo]) -> StructInfo:
+def stated(out_sinfo: StructInfo | Sequence[StructInfo]) -> StructInfo:
+    """Struct info as callers state it: of the result, or of each result.
+
+    Raises:
+        TypeInferenceError: it is something else.
+    """
     if isinstance(out_sinfo, StructInfo):
         return out_sinfo
     fields = tuple(out_sinfo)
@@ -166,7 +171,7 @@ def _call(
 ) -> Call:
     argument = convert(args)
     inputs = argument if isinstance(argument, Tuple) else Tuple((argument,))
-    out = _stated(out_sinfo)
+    out = stated(out_sinfo)
     sizes = () if tir_vars is None else (tir_vars if isinstance(tir_vars, Expr) else ShapeExpr(tuple(tir_vars)),)
     return Call(op, (func, inputs, *sizes), attrs, (out,), span, struct_info=out)
 

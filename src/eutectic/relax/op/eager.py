@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
-from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.base import Expr, ShapeExpr, StructInfo
 from eutectic.relax.expr import Call, Tuple
+from eutectic.relax.op.call_packed import stated
 from eutectic.relax.op.registry import define_op, refuse
 from eutectic.support.eager_call import eager_call
 
@@ -37,13 +36,13 @@ class EagerAttrs(Attrs):
 
 
 def call_eager(
-    operator: str,
-    arguments: Sequence[Any],
-    operands: Sequence[Expr],
-    sizes: Sequence[PrimExpr],
-    results: Sequence[str],
-    sinfo_args: StructInfo,
+    operands: Any,
+    sizes: Any,
     *,
+    operator: str,
+    arguments: str,
+    results: Sequence[str],
+    sinfo_args: StructInfo | Sequence[StructInfo],
     reason: str = "",
     number: int = 0,
     span: Any = None,
@@ -51,11 +50,11 @@ def call_eager(
     """Call an operator of torch.
 
     Args:
-        operator: Name of the overload, such as `aten.sort.default`.
-        arguments: Positional arguments in a list, and keyword arguments by name, in the form that
-            `eutectic.support.eager_call` documents.
-        operands: Tensors, and results of other such calls.
+        operands: Tensors, and results of other such calls: a sequence or a tuple.
         sizes: The sizes that the arguments name.
+        operator: Name of the overload, such as `aten.sort.default`.
+        arguments: Positional arguments in a list, and keyword arguments by name, as JSON in the form that
+            `eutectic.support.eager_call` documents.
         results: What becomes of each result.
         sinfo_args: Struct info of the result.
         reason: Why it is not compiled, as a sentence.
@@ -64,10 +63,17 @@ def call_eager(
 
     Returns:
         What `sinfo_args` states.
+
+    Raises:
+        TypeInferenceError: `sinfo_args` is not struct info.
     """
-    attrs = EagerAttrs(operator, json.dumps(arguments), tuple(results), reason, number)
-    values = (Tuple(tuple(operands)), ShapeExpr(tuple(sizes)))
-    return Call(_call_eager.op, values, attrs, (sinfo_args,), span, struct_info=sinfo_args)
+    attrs = EagerAttrs(operator, arguments, tuple(results), reason, number)
+    values = (
+        operands if isinstance(operands, Expr) else Tuple(tuple(operands)),
+        sizes if isinstance(sizes, Expr) else ShapeExpr(tuple(sizes)),
+    )
+    out = stated(sinfo_args)
+    return Call(_call_eager.op, values, attrs, (out,), span, struct_info=out)
 
 
 @_call_eager.infer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -54,7 +55,7 @@ class EagerCalls:
         Raises:
             Refused: torch cannot be called for it from data.
         """
-        arguments = _Arguments(operand, reason)
+        arguments = _Arguments(node, operand, reason)
         written = [[arguments.form(arg) for arg in node.args], arguments.keyword(node)]
         value: Any = node.meta.get("val")
         is_list = isinstance(value, (tuple, list))
@@ -75,7 +76,7 @@ class EagerCalls:
         value = node.meta["val"]
         if not isinstance(value.node.expr, sympy.Symbol):
             raise Refused("it is a size that is computed from values")
-        arguments = _Arguments(operand, "")
+        arguments = _Arguments(node, operand, "")
         written = [[arguments.form(arg) for arg in node.args], arguments.keyword(node)]
         reason = "its value is a size, or decides about one"
         info = TensorStructInfo(ShapeExpr((as_prim(1, "int64"),)), "int64")
@@ -111,8 +112,19 @@ class EagerCalls:
             number = self._count
             operands = operands if self._random is None else [*operands, self._random]
         info = TupleStructInfo(infos) if isinstance(infos, tuple) else infos
-        options: dict[str, Any] = {"reason": reason or NO_CONVERTER, "number": number, "span": context.span}
-        result = context.emit(call_eager(name, written, operands, arguments.sizes, kinds, info, **options))
+        result = context.emit(
+            call_eager(
+                operands,
+                arguments.sizes,
+                operator=name,
+                arguments=json.dumps(written),
+                results=kinds,
+                sinfo_args=info,
+                reason=reason or NO_CONVERTER,
+                number=number,
+                span=context.span,
+            )
+        )
         if number:
             self._random = result
         return result
@@ -143,8 +155,9 @@ class EagerCalls:
 class _Arguments:
     """The arguments of a call as data, with operands and sizes by number."""
 
-    def __init__(self, operand: Callable[[Any], Any], reason: str) -> None:
+    def __init__(self, node: fx.Node, operand: Callable[[Any], Any], reason: str) -> None:
         self._operand, self._reason = operand, reason
+        self._looks_at_strides = "as_strided" in str(node.target)
         self.operands: list[Expr] = []
         self.sizes: list[PrimExpr] = []
 
@@ -160,7 +173,9 @@ class _Arguments:
             Refused: it has no form as data.
         """
         if isinstance(argument, fx.Node):
-            return self.form(self._operand(argument))
+            operand = self._operand(argument)
+            order = _order_in_memory(argument) if self._looks_at_strides and isinstance(operand, Expr) else None
+            return self.form(operand) if order is None else {**self.form(operand), "order": order}
         if isinstance(argument, (list, tuple)):
             return [self.form(item) for item in argument]
         if isinstance(argument, Expr):
@@ -170,6 +185,21 @@ class _Arguments:
             self.sizes.append(argument)
             return {"size": len(self.sizes) - 1}
         return _literal(argument, self._reason)
+
+
+def _order_in_memory(node: fx.Node) -> list[int] | None:
+    """The order of a tensor's axes in memory, as torch has it; None when it is that of the axes.
+
+    Raises:
+        Refused: its elements have gaps between them, or share memory.
+    """
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.is_contiguous():
+        return None
+    order = sorted(range(value.dim()), key=lambda axis: -int(value.stride()[axis]))
+    if not value.permute(order).is_contiguous():
+        raise Refused("it looks at the memory of a tensor with gaps")
+    return order
 
 
 def _literal(argument: Any, reason: str) -> Any:

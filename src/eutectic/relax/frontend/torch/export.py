@@ -183,8 +183,8 @@ def _check_tensor(tensor: torch.Tensor, name: str) -> None:
 _CURES: Final = (
     (
         ("data-dependent", "Data dependent", "data dependent"),
-        "the model decides by the values of a tensor: use torch.where for both cases, or torch.cond, or compile the "
-        "cases as models of their own",
+        "the model decides by the values of a tensor: use torch.where for both cases, or torch.cond; or leave the "
+        'decision to Python with torch.compile(model, backend="eutectic"), which compiles what is around it',
     ),
     (
         ("Constraints violated", "marked dynamic", "was inferred to be a constant", "not in the range"),

@@ -26,7 +26,7 @@ from eutectic.relax.frontend.torch.unsupported import Unsupported
 from eutectic.relax.op import checked
 from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.support.deep import deep
-from eutectic.support.errors import FrontendError, InternalError, TypeInferenceError
+from eutectic.support.errors import FrontendError, InternalError, TypeInferenceError, UnsupportedTypeError
 
 UserConverter = Callable[[fx.Node, Context], Any]
 
@@ -134,6 +134,10 @@ class Importer:
         except Refused as refused:
             return self._left(node, context, node, str(refused))
         except TypeInferenceError as error:
+            return self._left(node, context, node, error.message)
+        except UnsupportedTypeError as error:
+            if self.eager is None:
+                raise
             return self._left(node, context, node, error.message)
 
     def _left(self, node: fx.Node, context: Context, blamed: fx.Node, reason: str) -> Any:

@@ -68,6 +68,7 @@ def native_dropout(ctx: Context, x: Expr, rate: float, train: bool | None) -> li
     "aten.to.device",
     "aten.to.other",
     "aten.type_as.default",
+    "prims.convert_element_type.default",
 )
 def cast(ctx: Context, x: Expr, *rest: Any, **options: Any) -> Expr:
     """The value in the dtype of the result."""

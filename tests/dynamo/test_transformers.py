@@ -1,0 +1,80 @@
+"""Models of transformers, called as users call them, under torch.compile; and a loop that generates text."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from tests.dynamo.transformers_models import CAUSAL, PAIRS, TEXT, VISION, build, tensors
+
+from eutectic import EutecticAdvice
+from eutectic.dynamo import backend
+
+pytest.importorskip("transformers")
+FAST = ("gpt2", "bert", "t5", "vit", "resnet", "mixtral")
+ALL = [*CAUSAL, *TEXT, *PAIRS, *VISION]
+TOLERANCE = 2e-5  # of the scale of an output
+TOKENS = 64
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def assert_equal_to_eager(name: str) -> None:
+    model, arguments = build(name)
+    if name == "vit_mae":  # hides patches at random
+        arguments["noise"] = torch.linspace(0, 1, 16)[None]
+    with torch.no_grad():
+        expected = tensors(model(**arguments))
+        received = tensors(torch.compile(model, backend="eutectic")(**arguments))
+    assert expected
+    assert len(received) == len(expected)
+    for a, b in zip(received, expected, strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        torch.testing.assert_close(a, b, rtol=TOLERANCE, atol=TOLERANCE * max(1e-3, float(b.double().abs().max())))
+
+
+@pytest.mark.filterwarnings("ignore::eutectic.EutecticAdvice", "ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in dict.fromkeys(ALL)]
+)
+def test_a_model_is_equal_to_eager(name: str):
+    assert_equal_to_eager(name)
+
+
+def test_what_falls_back_is_said_with_its_line():
+    model, arguments = build("mixtral")
+    with pytest.warns(EutecticAdvice, match=r"aten\.topk.*modeling_mixtral\.py:\d+"), torch.no_grad():
+        torch.compile(model, backend="eutectic")(**arguments)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_text_is_generated_with_a_growing_cache(name: str):
+    model, _ = build(name)
+    model.config.pad_token_id = None
+    graphs = []
+
+    def counted(graph_module, inputs, **options):
+        graphs.append(graph_module)
+        return backend(graph_module, inputs, **options)
+
+    def generated(call) -> list[int]:
+        ids, cache, said = torch.tensor([[5, 17, 31, 8, 60]]), None, []
+        for _ in range(TOKENS - 8):
+            with torch.no_grad():
+                out = call(input_ids=ids, past_key_values=cache, use_cache=True)
+            cache, ids = out.past_key_values, out.logits[:, -1:].argmax(-1)
+            said.append(int(ids))
+        return said
+
+    expected = generated(model)  # first, as what models log once breaks graphs
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EutecticAdvice)
+        received = generated(torch.compile(model, backend=counted, dynamic=True))
+    assert received == expected
+    assert len(graphs) <= 3
