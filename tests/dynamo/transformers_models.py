@@ -15,7 +15,7 @@ SMALL: dict[str, Any] = {
     "num_attention_heads": 4, "n_head": 4, "n_heads": 4, "num_heads": 4, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "d_kv": 8, "rotary_dim": 8,
     "intermediate_size": 64, "hidden_dim": 64, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "d_ff": 64, "ffn_dim": 64,
-    "d_inner": 64, "n_inner": 64, "vocab_size": 99, "max_position_embeddings": 64, "n_positions": 64, "max_seq_len": 64,
+    "d_inner": 64, "n_inner": 64, "vocab_size": 99, "max_position_embeddings": 80, "n_positions": 80, "max_seq_len": 80,
     "num_experts": 4, "num_local_experts": 4, "moe_intermediate_size": 32, "num_experts_per_tok": 2, "state_size": 4,
     "image_size": 32, "patch_size": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
     "decoder_start_token_id": 0,
