@@ -23,8 +23,8 @@ from typing import Any
 
 from eutectic.testing.models import MODELS
 from eutectic.testing.models.eager import threads as torch_threads
+from eutectic.testing.peers import PEERS
 from machine import describe, usable_cpus
-from peers import PEERS
 
 CALLS = 5  # in a turn
 SETTLE_SECONDS = 2e-2  # after the other process was stopped or went on

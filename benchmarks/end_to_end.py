@@ -24,10 +24,10 @@ from rich.console import Console
 
 from eutectic.testing.models import MODELS
 from eutectic.testing.models.eager import threads as torch_threads
+from eutectic.testing.peers import OURS, PEERS, Array, Inputs, Prepared
 from eutectic.testing.timing import interleaved
 from machine import describe, usable_cpus
 from outcome import Outcome, Row, print_outcome
-from peers import OURS, PEERS, Array, Inputs, Prepared
 
 DEFAULT_MODELS = ("mobilenet_v2", "efficientnet_lite0", "resnet18", "resnet50", "mlp")
 TOLERANCE = 1e-4  # largest difference from float64, relative to the scale of the output

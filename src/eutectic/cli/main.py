@@ -6,8 +6,12 @@ from typing import Annotated
 
 import typer
 
+from eutectic.cli.bench import bench
 from eutectic.cli.cache import cache
+from eutectic.cli.compile import compile, run
 from eutectic.cli.demo import demo
+from eutectic.cli.doctor import doctor
+from eutectic.cli.lower import lower
 from eutectic.cli.verify import verify
 
 app = typer.Typer(
@@ -17,7 +21,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("demo")(demo)
+for _verb in (compile, run, bench, lower, doctor, demo):
+    app.command(_verb.__name__)(_verb)
 app.add_typer(cache, name="cache")
 app.add_typer(verify, name="verify")
 

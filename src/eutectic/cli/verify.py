@@ -2,20 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from typer.core import TyperGroup
 
-verify = typer.Typer(help="Checks of what Eutectic promises, run here.", no_args_is_help=True)
+from eutectic.cli.models import compiled, open_model
+from eutectic.cli.session import (
+    DIFFERENT,
+    Debug,
+    Fallback,
+    Json,
+    Model,
+    Precision,
+    TargetOption,
+    Threads,
+    print_json,
+    progress,
+    reported,
+)
+from eutectic.support.errors import LoadError
+
+_HELP = "Check a model: verify MODEL; or what Eutectic promises: verify epilogues, verify operators."
 
 
-@verify.callback()
+class _ModelFirst(TyperGroup):
+    """A group whose first argument may be a MODEL in place of a command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A command by its name; what is none is a model."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["model", *args]
+        return super().resolve_command(ctx, args)
+
+
+verify = typer.Typer(help=_HELP, no_args_is_help=True, cls=_ModelFirst)
+
+
+@verify.callback(help=_HELP)
 def several() -> None:
-    """Checks of what Eutectic promises, run here."""
+    """A group needs it."""
+
+
+@verify.command("model")
+def model(
+    model: Model,
+    target: TargetOption = None,
+    threads: Threads = None,
+    precision: Precision = "default",
+    fallback: Fallback = "eager",
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Compare a torch model's outputs with eager and with float64; of a difference say where it begins.
+
+    The exit status is 3 when an output is wrong.
+
+    Example: eutectic verify nets:small --target llvm
+    """
+    with reported(debug):
+        subject = open_model(model)
+        if subject.is_compiled or hasattr(subject.model, "functions_items"):
+            raise LoadError(f"{model} is no torch model: there is no eager to compare it with")
+        from eutectic.testing.verify_model import first_difference, output_errors  # these import torch
+
+        options = {"target": target, "threads": threads, "precision": precision, "fallback": fallback}
+        with progress(f"compiling {subject.name}") as say:
+            fast = compiled(subject, progress=say, **options)
+        rows = output_errors(subject.model, fast, subject.args, subject.kwargs)
+        wrong = not all(row.ok for row in rows)
+        where = first_difference(subject.model, subject.args, subject.kwargs, **options) if wrong else None
+    if json:
+        print_json({"outputs": [asdict(row) for row in rows], "first": asdict(where) if where else None})
+    else:
+        _print_model(subject.name, rows, where)
+    if wrong:
+        raise typer.Exit(DIFFERENT)
+
+
+def _print_model(name: str, rows: Sequence[Any], where: Any) -> None:
+    table = Table("", "error", "error of eager", "", title=f"{name}, against float64, relative to the scale")
+    for row in rows:
+        table.add_row(row.name, f"{row.ours:.1e}", f"{row.eager:.1e}", "ok" if row.ok else "WRONG")
+    console = Console()
+    console.print(table)
+    if where is not None:
+        first = f"first value that differs: {where.operator}, {where.place}" if where.operator else ""
+        for sentence in (first, where.change and f"first pass that changes results: {where.change}"):
+            console.print(sentence or "", markup=False, highlight=False, soft_wrap=True)
 
 
 @verify.command("epilogues")

@@ -1,0 +1,93 @@
+"""`eutectic doctor`: what this machine and installation can do, and what will be slow here."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from eutectic.cli.cache import readable_bytes
+from eutectic.cli.session import Json, print_json
+
+_PACKAGES = ("eutectic", "torch", "numpy", "llvmlite", "onednn-cpu-gomp", "apache-tvm-ffi", "islpy", "safetensors")
+
+
+def doctor(json: Json = False) -> None:
+    """Say what is here: processor, threads, libraries, caches, versions; and what will be slow, and why.
+
+    Example: eutectic doctor --json
+    """
+    facts, slow = examine()
+    if json:
+        print_json({"facts": facts, "slow": slow})
+        return
+    table = Table("", "", show_header=False, title="eutectic doctor")
+    for name, value in facts.items():
+        table.add_row(name, str(value))
+    console = Console()
+    console.print(table)
+    for sentence in slow:
+        console.print(f"slow: {sentence}", markup=False, highlight=False)
+    if not slow:
+        console.print("nothing here is known to be slow")
+
+
+def examine() -> tuple[dict[str, Any], list[str]]:
+    """Facts by name, and sentences about what will be slow."""
+    from eutectic.backend.registry import available, backend
+    from eutectic.runtime.processor import features
+    from eutectic.runtime.team import available_threads, can_sleep
+    from eutectic.support import cache
+    from eutectic.target import Target
+
+    vectors = [name for name in ("avx2", "avx512f", "avx512bf16", "amx-bf16", "neon", "sve") if name in features()]
+    state = available(backend("dnnl"), Target("llvm"))
+    folder = cache.usable_folder()
+    facts: dict[str, Any] = {
+        "processor": _processor(),
+        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "vectors": ", ".join(vectors) or "none known",
+        "processors usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads of a call": available_threads(),
+        "oneDNN": "there" if state.ok else f"not used: {state.reason}",
+        "kernel cache": str(folder) if folder is not None else "none",
+        **{name: _version(name) for name in _PACKAGES},
+    }
+    if folder is not None:
+        entries = cache.entries()
+        facts["kernels kept"] = f"{len(entries)}, {readable_bytes(sum(entry.bytes for entry in entries))}"
+    slow = [sentence for condition, sentence in _judged(facts, vectors, state.ok, can_sleep()) if condition]
+    return facts, slow
+
+
+def _judged(facts: dict[str, Any], vectors: Sequence[str], library: bool, team: bool) -> list[tuple[bool, str]]:
+    threads, usable = facts["threads of a call"], facts["processors usable"]
+    return [
+        ("avx512f" not in vectors and "sve" not in vectors, "vectors have 256 bits or less: half the speed of AVX-512"),
+        ("avx2" not in vectors and "neon" not in vectors, "there is no AVX2 or NEON: expect a fourth of usual speed"),
+        (not library, f"convolutions run in kernels of our own only, as oneDNN is {facts['oneDNN']}"),
+        (not team, "calls use one thread: there is no team of threads on this platform"),
+        (threads > usable, f"calls use {threads} threads on {usable} processors: set EUTECTIC_THREADS={usable}"),
+        (threads < usable, f"calls use {threads} of {usable} processors: OMP_NUM_THREADS or EUTECTIC_THREADS says so"),
+        (facts["kernel cache"] == "none", "no kernels are kept: every process compiles anew; see EUTECTIC_CACHE_DIR"),
+    ]
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    except OSError:
+        return platform.processor()
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
