@@ -265,3 +265,4 @@ for _name in _ROWS:
     _announce(_name)
 for _kind in _GENERATOR_ROWS:
     register_layout_offers(_kind, _layouts)
+register_global_func("eutectic.loader", loader)

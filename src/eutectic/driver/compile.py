@@ -28,6 +28,7 @@ from eutectic.relax.expr import Function
 from eutectic.relax.struct_info import ObjectStructInfo
 from eutectic.runtime.executable import Executable
 from eutectic.runtime.loading import Loading
+from eutectic.runtime.program import Program
 from eutectic.runtime.signature import Signature
 from eutectic.runtime.team import available_threads
 from eutectic.support.config import default_threads
@@ -96,28 +97,52 @@ def compile(
         with steps.step("load"):
             align = aligned_constants(lowered)
             lowered = align(lowered)
-            libraries = libraries_for(lowered, threads)
+            libraries = libraries_for(lowered, threads, chosen)
             executable = link(lowered, libraries, "main", NativeBuilder(chosen, threads))
     stages = Stages(ctx.records, lowered)
     partitioned, kept = libraries.shelf.put(align(stages.partitioned)), libraries.shelf.put(lowered)
     notes += [f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks)]
-    passes = tuple(ctx.timeline.outermost())
-    report = CompileReport(
-        regions=region_records(stages, chosen),
-        unfused=unfused_records(stages, ctx.remarks),
-        notes=tuple(notes),
-        seconds=sum(seconds for _, seconds in passes),
-        passes=passes,
-        host_operators=host_records(executable.program),
-    )
+    report = report_of(stages, ctx, chosen, notes, executable.program)
 
     def apart() -> Executable:
         return link(kept.module, libraries, "main", NativeBuilder(chosen, threads, one_by_one=True))
 
-    compiled = CompiledModel(executable, signature, report, (partitioned, kept), apart=apart, threads=threads)
+    compiled = CompiledModel(
+        executable,
+        signature,
+        report,
+        (partitioned, kept),
+        apart=apart,
+        threads=threads,
+        target=str(chosen),
+        precision=precision,
+    )
     del mod, lowered, stages, ctx, align
     give_back()
     return compiled
+
+
+def report_of(
+    stages: Stages, ctx: PassContext, target: Target, notes: Sequence[str], program: Program
+) -> CompileReport:
+    """What became of the operators of a module.
+
+    Args:
+        stages: The module on its way.
+        ctx: The context of its passes.
+        target: What it was compiled for.
+        notes: Sentences about the compilation as a whole.
+        program: What was linked.
+    """
+    passes = tuple(ctx.timeline.outermost())
+    return CompileReport(
+        regions=region_records(stages, target),
+        unfused=unfused_records(stages, ctx.remarks),
+        notes=tuple(notes),
+        seconds=sum(seconds for _, seconds in passes),
+        passes=passes,
+        host_operators=host_records(program),
+    )
 
 
 def _checked(target: Target) -> Target:
@@ -167,10 +192,18 @@ def _import(
     return mod, signature_of(program)
 
 
-def libraries_for(mod: IRModule, threads: int | None) -> Libraries:
-    """The kernels of libraries that a lowered module calls, each with the loader of its backend."""
+def libraries_for(mod: IRModule, threads: int | None, target: Target, *, elsewhere: bool = False) -> Libraries:
+    """The kernels of libraries that a lowered module calls, each with the loader of its backend.
+
+    Args:
+        mod: The module.
+        threads: Threads of a call.
+        target: What the native code is for that calls them.
+        elsewhere: As in `NativeBuilder`.
+    """
     loading = Loading(loader_of, available_threads(threads))
-    return libraries_of(mod.attrs.get("external_mods", ()), loading, partial(region_program, threads=threads))
+    reference = partial(region_program, threads=threads, target=target, elsewhere=elsewhere)
+    return libraries_of(mod.attrs.get("external_mods", ()), loading, reference, target)
 
 
 class _Steps:
