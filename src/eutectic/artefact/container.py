@@ -29,6 +29,7 @@ MOST_MEMBERS: Final = 100_000
 _LOCAL: Final = struct.Struct("<4sHHHHHIIIHH")
 _SIZES_OF_LARGE: Final = 20  # bytes of the extra field with sizes of 64 bits
 _LARGE: Final = 1 << 30
+_END: Final = 22  # bytes of the record that ends an archive
 _PADDING: Final = 0xD935  # extra field that is known for alignment
 _NAMES: Final = re.compile(
     r"manifest\.json|weights\.safetensors|programs/\d{1,4}\.json|reports/\d{1,4}\.json|texts/\d{1,4}\.py"
@@ -107,7 +108,7 @@ class Container:
         try:
             with open(path, "rb") as file:
                 whole = self._mapped(file)
-                infos, end = self._directory(file)
+                infos, end = self._directory(file, bytes(whole[-_END:]))
         except OSError as error:
             raise LoadError(f"{path} cannot be read: {error.strerror or error}") from None
         self.members = self._members(whole, infos, end)
@@ -126,11 +127,11 @@ class Container:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise self.refuse("is no regular file", help="give the path of a file that save() wrote")
-        if status.st_size < 22:  # the least that an archive has
+        if status.st_size < _END:
             raise self.refuse(f"is no artefact: it has {status.st_size} bytes")
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
-    def _directory(self, file: IO[bytes]) -> tuple[list[zipfile.ZipInfo], int]:
+    def _directory(self, file: IO[bytes], last: bytes) -> tuple[list[zipfile.ZipInfo], int]:
         """The entries of the archive in the order of the file, and where the last member ends."""
         try:
             with zipfile.ZipFile(file) as archive:
@@ -138,8 +139,9 @@ class Container:
                 end = int(archive.start_dir)
         except _OF_ZIPFILE as error:
             raise self.refuse(f"is no artefact, or is cut off: {error}") from None
-        if len(infos) > MOST_MEMBERS or comment:
-            raise self.refuse("is an archive that save() did not write: it has a comment, or too many members")
+        is_whole = last.startswith(b"PK\5\6")  # nothing comes after the record that ends an archive
+        if len(infos) > MOST_MEMBERS or comment or not is_whole:
+            raise self.refuse("is an archive that save() did not write: it has too many members, or a comment")
         return sorted(infos, key=lambda info: info.header_offset), end
 
     def _members(self, whole: memoryview, infos: Sequence[zipfile.ZipInfo], end: int) -> dict[str, memoryview]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from eutectic.artefact.container import Container, Member, write_members
 from eutectic.artefact.manifest import NAME, VERSION, Manifest, MemberRow, VariantRow, from_json
-from eutectic.artefact.verify import check_program, features_of, threads_of
+from eutectic.artefact.verify import features_of, threads_of
 from eutectic.artefact.weights import digest_of, read_weights, write_weights
 from eutectic.runtime.encoding import damaged, from_tree, to_tree
 from eutectic.runtime.processor import features
@@ -197,7 +197,6 @@ class Artefact:
         row = self.manifest.variants[number]
         try:
             program = from_tree(self._tree(row.program), self, Program)
-            check_program(program)
             signature: Any = from_tree(self.manifest.signature, self, object)
             if not isinstance(signature, (ModelSignature, ArraySignature)):
                 raise damaged("the signature is something else")

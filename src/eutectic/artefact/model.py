@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eutectic.artefact.file import Artefact, write_artefact
-from eutectic.artefact.verify import check_program, libraries_of
+from eutectic.artefact.verify import check_program, check_signature, libraries_of
 from eutectic.runtime.encoding import damaged, from_bytes, to_bytes
 from eutectic.runtime.executable import Executable, KernelTime
 from eutectic.runtime.library import Loader
@@ -17,7 +17,7 @@ from eutectic.runtime.loading import Loading
 from eutectic.runtime.saved import SavedModel
 from eutectic.runtime.signature import Signature
 from eutectic.runtime.team import available_threads
-from eutectic.support.errors import LoadError
+from eutectic.support.errors import EutecticError, LoadError
 from eutectic.support.registry import get_global_func
 
 _COMPILER: Final = "pip install 'eutectic[compiler]'"
@@ -222,6 +222,9 @@ def load(path: str | Path, *, recompile: bool | str = False, check: bool = True)
         return LoadedModel(saved)
     except LoadError as error:
         raise error.with_note(f"in {artefact.path}") from None
+    except EutecticError as error:  # of a library that refuses what it is asked
+        help = error.help or "save the model again with the library that is installed here"
+        raise LoadError(f"{artefact.path}: {error.message}", notes=error.facts, help=help) from error
 
 
 def _loaded(saved: SavedModel) -> Executable:
@@ -231,6 +234,7 @@ def _loaded(saved: SavedModel) -> Executable:
         LoadError: it is for another processor, damaged, or needs a library that is not there.
     """
     check_program(saved.program)
+    check_signature(saved.signature, saved.program)
     try:
         return Executable(saved.program, Loading(_loader, available_threads(saved.threads)))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
+from math import prod
 from typing import Any, Final
 
+from eutectic.runtime.arguments import TensorArgument
 from eutectic.runtime.encoding import damaged
 from eutectic.runtime.instructions import (
     Check,
@@ -23,10 +25,15 @@ from eutectic.runtime.instructions import (
 from eutectic.runtime.native_code import NativeCode
 from eutectic.runtime.params import AnyParam, ScalarParam, ShapeParam, TensorParam, TupleParam
 from eutectic.runtime.program import Program
+from eutectic.runtime.results import Fresh, Shared
+from eutectic.runtime.signature import ArraySignature, ModelSignature
+from eutectic.runtime.sizes import Size, SizeExpr
 from eutectic.runtime.team import MOST_THREADS
+from eutectic.runtime.trees import Leaf, Tree
 from eutectic.support.deep import deep
 
 MOST_SLOTS: Final = 1 << 24
+LARGEST_BYTES: Final = 1 << 47  # what a process can address
 _PARAMS: Final = (AnyParam, ScalarParam, ShapeParam, TensorParam, TupleParam)
 
 
@@ -41,20 +48,69 @@ def check_program(program: Program) -> None:
         raise damaged(f"a program of {len(program.params)} parameters has {program.slot_count} slots")
     if not all(isinstance(param, _PARAMS) for param in program.params):
         raise damaged("a parameter is of another kind")
+    if not all(isinstance(slot, int) for slot in program.constants):
+        raise damaged("a constant has no slot")
     slots = range(program.slot_count)
     _check_slots(program.constants, slots, "a constant")
-    _check_slots((*program.results, *program.copied), slots, "a result")
+    known = {*range(len(program.params)), *program.constants}
+    symbols = {name for param in program.params for name in _symbols_of(param)}
     for step in program.instructions:
-        _check_slots([*_written(step), *_read(step)], slots, f"instruction {str(step.name)[:40]}")
+        symbols.update(_symbols_of(step.want) if isinstance(step, Check) else ())
+        _check_symbols(step, symbols)
+        written, name = list(_written(step)), f"instruction {str(step.name)[:40]}"
+        _check_slots(written, slots, name)
+        _check_slots(_read(step), known, name)
+        known.update(written)
         _check_parts(step)
+    _check_slots((*program.results, *program.copied), known, "a result")
     if program.otherwise is not None:
         check_program(program.otherwise)
 
 
-def _check_slots(used: Iterable[int], slots: range, what: str) -> None:
+@deep
+def _symbols_of(param: Any) -> set[str]:
+    """Names of the symbolic sizes that a parameter may bind."""
+    match param:
+        case TensorParam():
+            sizes = param.shape or ()
+        case ShapeParam():
+            sizes = param.sizes or ()
+        case ScalarParam():
+            sizes = (param.size,) if param.size is not None else ()
+        case TupleParam():
+            return {name for field in param.fields for name in _symbols_of(field)}
+        case _:
+            sizes = ()
+    return {size for size in sizes if isinstance(size, str)}
+
+
+def _check_symbols(step: Instruction, known: set[str]) -> None:
+    """Refuse sizes of results that nothing gives."""
+    match step:
+        case Filled():
+            sizes = [size for shape, _ in step.outputs for size in shape]
+        case Reshape():
+            sizes = [*step.shape]
+        case Evaluate():
+            sizes = [step.size]
+        case _:
+            sizes = []
+    unknown = sorted(set().union(*map(_symbols_in, sizes)) - known)
+    if unknown:
+        raise damaged(f"instruction {str(step.name)[:40]} needs the size {unknown[0][:40]}, which nothing gives")
+
+
+@deep
+def _symbols_in(size: Size) -> set[str]:
+    if isinstance(size, SizeExpr):
+        return set().union(*map(_symbols_in, size.parts))
+    return {size} if isinstance(size, str) else set()
+
+
+def _check_slots(used: Iterable[int], slots: Container[int], what: str) -> None:
     for slot in used:
         if slot not in slots:
-            raise damaged(f"{what} refers to slot {slot} of {len(slots)}")
+            raise damaged(f"{what} refers to slot {slot}, which does not exist or is empty then")
 
 
 def _written(step: Instruction) -> Iterator[int]:
@@ -64,11 +120,20 @@ def _written(step: Instruction) -> Iterator[int]:
                 raise damaged(
                     f"instruction {step.name[:40]} has {len(step.outputs)} results for {len(step.slots)} slots"
                 )
+            for shape, dtype in step.outputs:
+                _check_shape(shape, dtype.itemsize)
             yield from step.slots
         case Check() | Evaluate() | HostCall() | Put() | Reshape() | Take():
             yield step.slot
         case _:
             raise damaged(f"a {type(step).__name__} is no instruction")
+
+
+def _check_shape(shape: Sequence[Size], itemsize: int) -> None:
+    """Refuse a shape with sizes that no memory has; those that depend on arguments are checked in a call."""
+    sizes = [size for size in shape if isinstance(size, int)]
+    if min(sizes, default=0) < 0 or prod(sizes) * itemsize > LARGEST_BYTES:
+        raise damaged(f"a result has shape {shape}")
 
 
 def _read(step: Instruction) -> Iterator[int]:
@@ -109,6 +174,42 @@ def _check_code(code: NativeCode) -> None:
         raise damaged(f"native code for {code.threads} threads")
     if len(code.workspaces) != len(code.libraries) or min(code.workspaces, default=0) < 0:
         raise damaged(f"native code with {len(code.workspaces)} workspaces for {len(code.libraries)} libraries")
+
+
+def check_signature(signature: ModelSignature | ArraySignature, program: Program) -> None:
+    """Refuse a signature that does not fit to a program.
+
+    Raises:
+        LoadError: says which part is wrong.
+    """
+    if isinstance(signature, ArraySignature):
+        takes, gives = len(signature.names), _leaves(signature.result)
+        if (takes, gives) != (len(program.params), len(program.results)):
+            raise damaged(f"the signature takes {takes} and gives {gives} arrays, the program others")
+        return
+    arguments, results = signature.arguments, signature.results
+    count = len(arguments.leaves)
+    tensors = sum(isinstance(leaf, TensorArgument) for leaf in arguments.leaves)
+    if len(arguments.names) != len(arguments.trees) or sum(map(_leaves, arguments.trees)) != count:
+        raise damaged("the arguments of the signature do not fit to their names")
+    if tensors != len(program.params) or _leaves(results.tree) != len(results.recipes):
+        raise damaged("the signature has other arguments or results than the program")
+    places = [*results.changed]
+    for number, recipe in enumerate(results.recipes):
+        if isinstance(recipe, Fresh) and recipe.index not in range(len(program.results)):
+            raise damaged(f"result {number} is number {recipe.index} of {len(program.results)}")
+        if isinstance(recipe, Shared) and recipe.of_input:
+            places.append(recipe.place)
+        elif isinstance(recipe, Shared) and recipe.place not in range(number):
+            raise damaged(f"result {number} is a view of a later one")
+    if not all(place in range(count) for place in places):
+        raise damaged(f"a result refers to an argument that is none of {count}")
+
+
+@deep
+def _leaves(tree: Tree) -> int:
+    """How many values a tree has."""
+    return 1 if isinstance(tree, Leaf) else sum(map(_leaves, tree.children))
 
 
 @deep

@@ -34,7 +34,8 @@ _WRITTEN: Final = frozenset(
 
 def digest_of(array: Array) -> str:
     """What an array is called: 32 hexadecimal digits of the SHA-256 of its bytes."""
-    return hashlib.sha256(memoryview(array.reshape(-1).view(np.uint8))).hexdigest()[:32]
+    content: memoryview = array.reshape(-1).view(np.uint8).data
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def write_weights(arrays: Mapping[str, Array]) -> tuple[bytes, int]:

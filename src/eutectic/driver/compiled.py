@@ -39,8 +39,8 @@ class CompiledModel(LoadedModel):
         report: What was fused, what was not, and why.
         made_from: The graph with its regions, before code was generated, and the graph of kernels that was linked.
         apart: Links it once more, with an instruction per kernel.
-        threads: Threads of calls that Python makes of libraries; None takes what is available.
         target: What it was compiled for.
+        threads: Threads of calls that Python makes of libraries; None takes what is available.
         precision: What libraries were allowed to take.
     """
 
@@ -54,8 +54,8 @@ class CompiledModel(LoadedModel):
         made_from: tuple[Shelved, Shelved],
         *,
         apart: Callable[[], Executable],
+        target: str,
         threads: int | None = None,
-        target: str = "llvm",
         precision: str = "default",
     ) -> None:
         self.executable, self.report = executable, report

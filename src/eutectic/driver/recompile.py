@@ -21,11 +21,10 @@ from eutectic.runtime.saved import SavedModel
 from eutectic.script import from_source
 from eutectic.support.errors import CodegenError, LoadError
 from eutectic.support.registry import register_global_func
-from eutectic.target import Target
+from eutectic.target import KINDS, Target
 
 _CONSTANT: Final = "relax.expr.Constant"
 _PROCESSOR: Final = re.compile(r"[\w.-]+")
-_OF_A_PROCESSOR: Final = ("mcpu", "mattr", "mtriple")
 
 
 def module_of(saved: SavedModel, target: Target) -> IRModule:
@@ -88,16 +87,19 @@ def variants(saved: SavedModel, targets: Sequence[str]) -> list[SavedModel]:
     """
     if isinstance(targets, str):
         raise CodegenError(f"targets is the text {targets!r}, expected a list", help=f"targets=[{targets!r}]")
-    chosen = [Target(target) if " " in target or target == "llvm" else _processor(target) for target in targets]
+    chosen = [Target(name) if " " in name or name in KINDS else _processor(name) for name in targets]
     if len(set(map(str, chosen))) < len(chosen):
         raise CodegenError(f"a target is given twice: {', '.join(map(str, chosen))}")
     return [_variant(saved, target) for target in chosen]
 
 
 def _processor(name: str) -> Target:
+    kind = Target().kind.name
     if not _PROCESSOR.fullmatch(name):
-        raise CodegenError(f"{name!r} names no processor", help="such as x86-64-v3, or a target: llvm -mcpu=x86-64-v3")
-    return Target({"kind": "llvm", "mcpu": name})
+        raise CodegenError(
+            f"{name!r} names no processor", help=f"such as x86-64-v3, or a target: {kind} -mcpu=x86-64-v3"
+        )
+    return Target({"kind": kind, "mcpu": name})
 
 
 def _variant(saved: SavedModel, target: Target) -> SavedModel:

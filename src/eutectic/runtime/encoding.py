@@ -359,7 +359,7 @@ class _Reader:
             raise damaged(f"the fields of {name} are others")
         decoded = {field: self.value(content) for field, content in values.items()}
         for field, value in decoded.items():
-            if not accepts(hints[field], value, _ALL):
+            if not accepts(hints[field], value, _ALL) or (_is_about_numbers(hints[field]) and _has_truth_value(value)):
                 raise damaged(f"{field} of {name} is of another kind")
         return kind(**decoded)
 
@@ -367,6 +367,18 @@ class _Reader:
         if not all(type(size) is int and size >= 0 for size in shape):
             raise damaged(f"an array of shape {shape}")
         return np.frombuffer(self._source.array(reference), _dtype(name)).reshape(tuple(shape))
+
+
+@cache
+def _is_about_numbers(hint: Any) -> bool:
+    """Whether a field has integers, and neither truth values nor numbers of a user's program."""
+    text = str(hint).replace("dtype[typing.Any]", "")
+    return "int" in text and not any(word in text for word in ("bool", "float", "Any"))
+
+
+def _has_truth_value(value: Any) -> bool:
+    """Whether True or False, which Python takes for integers, is among numbers."""
+    return isinstance(value, bool) or (isinstance(value, tuple) and any(map(_has_truth_value, value)))
 
 
 @cache
