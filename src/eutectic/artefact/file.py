@@ -144,7 +144,7 @@ class Artefact:
             self._check_members(check)
             self._weights = read_weights(self._container.members[WEIGHTS])
         except LoadError as error:
-            raise error.with_note(f"in {self.path}") from None
+            raise self.named(error) from None
 
     def _check_members(self, check_weights: bool) -> None:
         listed, real = self.manifest.members, {**self._container.members}
@@ -208,7 +208,13 @@ class Artefact:
                 row.precision,
             )  # fmt: skip
         except LoadError as error:
-            raise error.with_note(f"in {self.path}") from None
+            raise self.named(error) from None
+
+    def named(self, error: LoadError) -> LoadError:
+        """An error with the name of the file, and what to do."""
+        error.help = error.help or "save the model again"
+        error.with_note(f"in {self.path}")
+        return error
 
     def _text(self, name: str) -> str:
         try:

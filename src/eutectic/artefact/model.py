@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -221,7 +220,7 @@ def load(path: str | Path, *, recompile: bool | str = False, check: bool = True)
     try:
         return LoadedModel(saved)
     except LoadError as error:
-        raise error.with_note(f"in {artefact.path}") from None
+        raise artefact.named(error) from None
     except EutecticError as error:  # of a library that refuses what it is asked
         help = error.help or "save the model again with the library that is installed here"
         raise LoadError(f"{artefact.path}: {error.message}", notes=error.facts, help=help) from error
@@ -273,6 +272,8 @@ def _no_modules(name: str) -> LoadError:
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # takes as long as all the rest; loading needs none
+
     try:
         return version("eutectic")
     except PackageNotFoundError:

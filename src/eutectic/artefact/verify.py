@@ -88,7 +88,9 @@ def _check_symbols(step: Instruction, known: set[str]) -> None:
     """Refuse sizes of results that nothing gives."""
     match step:
         case Filled():
-            sizes = [size for shape, _ in step.outputs for size in shape]
+            sizes = [*_literal_sizes(step.inputs), *(size for shape, _ in step.outputs for size in shape)]
+        case HostCall():
+            sizes = _literal_sizes(step.operands)
         case Reshape():
             sizes = [*step.shape]
         case Evaluate():
@@ -101,9 +103,19 @@ def _check_symbols(step: Instruction, known: set[str]) -> None:
 
 
 @deep
+def _literal_sizes(operand: Any) -> list[Any]:
+    """The sizes in shapes among operands."""
+    if isinstance(operand, Literal):
+        return list(operand.value) if isinstance(operand.value, tuple) else []
+    return [size for part in operand for size in _literal_sizes(part)] if isinstance(operand, tuple) else []
+
+
+@deep
 def _symbols_in(size: Size) -> set[str]:
     if isinstance(size, SizeExpr):
         return set().union(*map(_symbols_in, size.parts))
+    if not isinstance(size, (int, str)):
+        raise damaged(f"a size is a {type(size).__name__}")
     return {size} if isinstance(size, str) else set()
 
 

@@ -331,11 +331,11 @@ class _Reader:
         self._source = source
         self._kinds: dict[str, Callable[[Any], Any]] = {
             "float": float,
-            "tuple": lambda items: tuple(map(self.value, items)),
+            "tuple": lambda items: tuple(map(self.value, _list(items))),
             "bytes": source.content,
             "dtype": _dtype,
             "array": lambda row: self.array(*row),
-            "map": lambda rows: {self.value(key): self.value(item) for key, item in rows},
+            "map": lambda rows: {self.value(key): self.value(item) for key, item in map(_list, _list(rows))},
         }
 
     @deep
@@ -367,6 +367,13 @@ class _Reader:
         if not all(type(size) is int and size >= 0 for size in shape):
             raise damaged(f"an array of shape {shape}")
         return np.frombuffer(self._source.array(reference), _dtype(name)).reshape(tuple(shape))
+
+
+def _list(items: Any) -> list[Any]:
+    """Items of a container; text has items for Python, too."""
+    if not isinstance(items, list):
+        raise damaged(f"the items of a container are {str(items)[:40]!r}")
+    return items
 
 
 @cache
