@@ -150,6 +150,30 @@ class LoadedModel:
         variants = [saved] if not targets else _compiler("eutectic.variants")(saved, targets)
         return write_artefact(path, variants, _version())
 
+    def export(self, path: str | Path, header: str | Path | None = None) -> Path:
+        """Write the model as a shared library for programs in C.
+
+        For models that are one native function of fixed sizes without libraries. A call runs on the thread that makes
+        it.
+
+        Args:
+            path: The library; `libnet.so` has the functions `net_run` and `net_error`.
+            header: What declares them, with the sizes of inputs and results in bytes; None puts `net.h` beside it.
+
+        Returns:
+            The path.
+
+        Raises:
+            LoadError: the model is more than that.
+            ToolchainError: there is no C compiler, or it fails.
+        """
+        from eutectic.artefact.export import export_library  # models that are loaded and run need none of it
+
+        library = Path(path)
+        stem = library.stem.removeprefix("lib")
+        export_library(self.executable, library, library.with_name(f"{stem}.h") if header is None else Path(header))
+        return library
+
     def to_bytes(self) -> bytes:
         """The model as data: the program with its native code, the signature, the report and the module's text.
 
