@@ -46,8 +46,8 @@ def check_program(program: Program) -> None:
     """
     if not len(program.params) <= program.slot_count <= MOST_SLOTS:
         raise damaged(f"a program of {len(program.params)} parameters has {program.slot_count} slots")
-    if not all(isinstance(param, _PARAMS) for param in program.params):
-        raise damaged("a parameter is of another kind")
+    for param in program.params:
+        _check_param(param)
     if not all(isinstance(slot, int) for slot in program.constants):
         raise damaged("a constant has no slot")
     slots = range(program.slot_count)
@@ -65,6 +65,18 @@ def check_program(program: Program) -> None:
     _check_slots((*program.results, *program.copied), known, "a result")
     if program.otherwise is not None:
         check_program(program.otherwise)
+
+
+@deep
+def _check_param(param: Any) -> None:
+    """Refuse what is no parameter, or has a shape of another rank."""
+    if not isinstance(param, _PARAMS):
+        raise damaged("a parameter is of another kind")
+    sizes = param.shape if isinstance(param, TensorParam) else param.sizes if isinstance(param, ShapeParam) else None
+    if sizes is not None and isinstance(param, (TensorParam, ShapeParam)) and len(sizes) != param.rank:
+        raise damaged(f"parameter {param.name[:40]} has {len(sizes)} sizes, and rank {param.rank}")
+    for field in param.fields if isinstance(param, TupleParam) else ():
+        _check_param(field)
 
 
 @deep
@@ -177,8 +189,8 @@ def _check_parts(step: Instruction) -> None:
             _check_code(step.code)
         case RunProgram():
             check_program(step.program)
-        case Check() if not isinstance(step.want, _PARAMS):
-            raise damaged("a check is for another kind of value")
+        case Check():
+            _check_param(step.want)
 
 
 def _check_code(code: NativeCode) -> None:
@@ -202,6 +214,8 @@ def check_signature(signature: ModelSignature | ArraySignature, program: Program
     arguments, results = signature.arguments, signature.results
     count = len(arguments.leaves)
     tensors = sum(isinstance(leaf, TensorArgument) for leaf in arguments.leaves)
+    if any(isinstance(leaf, TensorArgument) and len(leaf.shape) != len(leaf.written) for leaf in arguments.leaves):
+        raise damaged("an argument of the signature has sizes that are not written")
     if len(arguments.names) != len(arguments.trees) or sum(map(_leaves, arguments.trees)) != count:
         raise damaged("the arguments of the signature do not fit to their names")
     if tensors != len(program.params) or _leaves(results.tree) != len(results.recipes):
