@@ -21,7 +21,6 @@ from eutectic.runtime.signature import ArraySignature, Signature
 from eutectic.runtime.trees import Leaf, Node, Tree
 from eutectic.script import print_with_metadata
 from eutectic.support.deep import deep
-from eutectic.support.errors import LoadError
 
 
 class CompiledModel(LoadedModel):
@@ -119,18 +118,13 @@ class CompiledModel(LoadedModel):
 def constants_of(module: IRModule) -> dict[str, tuple[np.ndarray[Any, Any], ...]]:
     """The arrays that the text of a module refers to, by kind and number.
 
-    Raises:
-        LoadError: it refers to something that is no array.
+    Kinds that are no arrays are left out: a text with these is not compiled again, and the parser says which it lacks.
     """
     constants = {}
     for kind, values in print_with_metadata(module)[1].items():
         arrays = [value.data if isinstance(value, Constant) else value for value in values]
-        if not all(isinstance(array, np.ndarray) for array in arrays):
-            raise LoadError(
-                f"the module has a {kind}, which cannot be written",
-                help="compile the model without the pass that adds it",
-            )
-        constants[kind] = tuple(arrays)
+        if all(isinstance(array, np.ndarray) for array in arrays):
+            constants[kind] = tuple(arrays)
     return constants
 
 
