@@ -12,6 +12,7 @@ from eutectic.support.registry import get_global_func, provide, register_global_
 
 if TYPE_CHECKING:
     from eutectic import arith, ir, relax, script, target, te, tir, topi
+    from eutectic.artefact.model import LoadedModel, load
     from eutectic.driver.build import VirtualMachine, build
     from eutectic.driver.compile import compile
     from eutectic.driver.compiled import CompiledModel
@@ -27,6 +28,7 @@ __all__ = [
     "EutecticError",
     "GlobalVar",
     "IRModule",
+    "LoadedModel",
     "PassContext",
     "VirtualMachine",
     "__version__",
@@ -36,6 +38,7 @@ __all__ = [
     "cpu",
     "get_global_func",
     "ir",
+    "load",
     "register_global_func",
     "relax",
     "script",
@@ -46,6 +49,7 @@ __all__ = [
 ]
 
 _MEMBERS: Final = {
+    "eutectic.artefact.model": ("LoadedModel", "load"),
     "eutectic.driver.build": ("VirtualMachine", "build"),
     "eutectic.driver.compile": ("compile",),
     "eutectic.driver.compiled": ("CompiledModel",),
@@ -56,8 +60,13 @@ _MEMBERS: Final = {
 
 # What packages find in registries without importing who puts it there, as that is above them.
 _PROVIDERS: Final = {
+    "function eutectic.loader": ("eutectic.backend.registry",),
+    "function eutectic.loader.dnnl": ("eutectic.backend.dnnl.loading",),
+    "function eutectic.recompile": ("eutectic.driver.recompile",),
+    "function eutectic.report_from_json": ("eutectic.driver.report",),
     "function eutectic.run_prim_func": ("eutectic.driver.build_prim_func",),
     "function eutectic.run_unscheduled": ("eutectic.driver.build_prim_func",),
+    "function eutectic.variants": ("eutectic.driver.recompile",),
     "function relax.ext.dnnl": ("eutectic.backend.registry",),
     "backends": ("eutectic.backend.registry",),
     "calls of global functions": ("eutectic.relax.expr",),

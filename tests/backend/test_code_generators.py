@@ -37,8 +37,8 @@ class Listening(CodeGenerator):
         self.asked.append(("program", plan.name))
         return self.other.program(plan, arrays, target, **options)
 
-    def with_code(self, kernel):
-        return self.other.with_code(kernel)
+    def with_code(self, kernel, target):
+        return self.other.with_code(kernel, target)
 
     def source(self, func: PrimFunc, name: str, target: Target, form: str) -> str:
         return f"{form} of {name}"

@@ -100,7 +100,8 @@ def test_the_copy_is_called_like_the_original(way: str, kind: Callable[[torch.Te
 @pytest.mark.parametrize("way", COPIES)
 def test_the_copy_says_the_same_about_itself(way: str, capsys: pytest.CaptureFixture[str]):
     made = COPIES[way](NET)
-    assert (made.report, made.script(), repr(made)) == (NET.report, NET.script(), repr(NET))
+    assert (made.report, made.script()) == (NET.report, NET.script())
+    assert repr(made).partition("(")[2] == repr(NET).partition("(")[2]
     assert isinstance(made.report, CompileReport)
     made.show()
     assert capsys.readouterr().out.strip() == NET.script().strip()

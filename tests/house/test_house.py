@@ -18,6 +18,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "support": set(),
     "target": {"support"},
     "runtime": {"support", "target"},
+    "artefact": {"support", "target", "runtime"},
     "ir": {"support"},
     "arith": {"support", "ir"},
     "tir": {"support", "ir", "arith", "target"},

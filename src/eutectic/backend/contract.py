@@ -220,6 +220,7 @@ class CodeGenerator(Protocol):
         libraries: Mapping[str, LibraryKernel] | None = None,
         threads: int | None = None,
         bounds: Mapping[Var, Bounds] | None = None,
+        elsewhere: bool = False,
     ) -> NativeCode:
         """A plan as one native function.
 
@@ -230,13 +231,14 @@ class CodeGenerator(Protocol):
             libraries: Kernels of libraries, by the names in the plan.
             threads: Threads of a call; None takes what is available.
             bounds: Ranges of symbolic sizes.
+            elsewhere: Whether the code may be for another machine, where it is loaded from a file.
 
         Raises:
             CodegenError: the code is not for this machine.
         """
 
-    def with_code(self, kernel: LibraryKernel) -> LibraryKernel:
-        """A kernel of a library with the code by which native code of this machine calls it."""
+    def with_code(self, kernel: LibraryKernel, target: Target) -> LibraryKernel:
+        """A kernel of a library with the code by which native code for a target calls it."""
 
     def source(self, func: PrimFunc, name: str, target: Target, form: str) -> str:
         """The code of a tensor program as text, headed by a comment with its name.

@@ -116,7 +116,14 @@ def code_generator(target: Target) -> CodeGenerator:
                 f"target {target} is not one that native code is made for",
                 help=f"known are the kinds {known}; register_code_generator adds one",
             )
-        _GENERATORS[kind] = import_module(_GENERATOR_ROWS[kind]).CODE_GENERATOR
+        try:
+            _GENERATORS[kind] = import_module(_GENERATOR_ROWS[kind]).CODE_GENERATOR
+        except ModuleNotFoundError as error:
+            if str(error.name).startswith("eutectic"):
+                raise
+            raise CodegenError(
+                f"code for {target} needs {error.name}, which is not installed", help="pip install 'eutectic[compiler]'"
+            ) from None
     return _GENERATORS[kind]
 
 
@@ -265,3 +272,4 @@ for _name in _ROWS:
     _announce(_name)
 for _kind in _GENERATOR_ROWS:
     register_layout_offers(_kind, _layouts)
+register_global_func("eutectic.loader", loader)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
+try:
+    import typer
+except ModuleNotFoundError as error:
+    raise SystemExit(f"the command eutectic needs {error.name}: pip install 'eutectic[compiler]'") from None
 
 from eutectic.cli.bench import bench
 from eutectic.cli.cache import cache

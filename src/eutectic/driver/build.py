@@ -200,7 +200,7 @@ def build(
         lowered = pipeline(mod) if pipeline is not None else mod
     native = NativeBuilder(chosen, threads, one_by_one=exec_mode == "interpreted")
     names = [name for name, _ in _entries(lowered)] if code_generator(chosen).machine(chosen).is_host else []
-    libraries = libraries_for(lowered, threads)
+    libraries = libraries_for(lowered, threads, chosen)
     functions = {name: link(lowered, libraries, name, native) for name in names}
     return VMExecutable(lowered, chosen, functions, native, programs)
 

@@ -21,13 +21,14 @@ from eutectic.driver.pipeline import before_loops, default_target, get_pipeline
 from eutectic.driver.pipeline import pipeline as passes_for
 from eutectic.driver.pipeline_text import Pipeline, members_to_run
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
-from eutectic.driver.report import CompileReport, host_records
+from eutectic.driver.report import CompileReport, EagerRecord, host_records
 from eutectic.driver.shelf import aligned_constants
 from eutectic.driver.weights import Watch, warning_of_changes
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.runtime.executable import Executable
 from eutectic.runtime.loading import Loading
+from eutectic.runtime.program import Program
 from eutectic.runtime.team import available_threads
 from eutectic.support.config import default_threads
 from eutectic.support.errors import CodegenError, EutecticError, PassError
@@ -123,12 +124,14 @@ class Settings:
         target: The target.
         threads: Threads of each call; None takes what is available.
         plan: The passes.
+        precision: What libraries may take.
         notes: What the report says about the choice of the target.
     """
 
     target: Target
     threads: int | None
     plan: Pipeline
+    precision: str = "default"
     notes: tuple[str, ...] = ()
 
 
@@ -150,7 +153,7 @@ def settings_of(
     asked = target if target is not None else Target.current()
     chosen, notes = default_target() if asked is None else (_checked(Target(asked)), [])
     plan = before_loops(passes_for(asked, precision) if pipeline is None else _pipeline(pipeline), chosen)
-    return Settings(chosen, threads, plan, tuple(notes))
+    return Settings(chosen, threads, plan, precision, tuple(notes))
 
 
 def compile_imported(imported: Imported, settings: Settings) -> CompiledModel:
@@ -171,27 +174,27 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
     with steps.step("load"):
         align = aligned_constants(lowered)
         lowered = align(lowered)
-        libraries = libraries_for(lowered, threads)
+        libraries = libraries_for(lowered, threads, target)
         executable = link(lowered, libraries, "main", NativeBuilder(target, threads))
     stages = Stages(ctx.records, lowered)
     partitioned, kept = libraries.shelf.put(align(stages.partitioned)), libraries.shelf.put(lowered)
     refusals = tuple(f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks))
-    passes = tuple(ctx.timeline.outermost())
-    report = CompileReport(
-        regions=region_records(stages, target),
-        unfused=unfused_records(stages, ctx.remarks),
-        notes=settings.notes + refusals,
-        seconds=sum(seconds for _, seconds in passes),
-        passes=passes,
-        host_operators=host_records(executable.program),
-        eager_operators=imported.eager,
-    )
+    report = report_of(stages, ctx, target, settings.notes + refusals, executable.program, imported.eager)
 
     def apart() -> Executable:
         return link(kept.module, libraries, "main", NativeBuilder(target, threads, one_by_one=True))
 
-    made_from, signature = (partitioned, kept), imported.signature
-    return CompiledModel(executable, signature, report, made_from, apart=apart, threads=threads, state=imported.state)
+    return CompiledModel(
+        executable,
+        imported.signature,
+        report,
+        (partitioned, kept),
+        apart=apart,
+        threads=threads,
+        target=str(target),
+        precision=settings.precision,
+        state=imported.state,
+    )
 
 
 def _tie(
@@ -232,6 +235,36 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         )
 
 
+def report_of(
+    stages: Stages,
+    ctx: PassContext,
+    target: Target,
+    notes: Sequence[str],
+    program: Program,
+    eager: tuple[EagerRecord, ...] = (),
+) -> CompileReport:
+    """What became of the operators of a module.
+
+    Args:
+        stages: The module on its way.
+        ctx: The context of its passes.
+        target: What it was compiled for.
+        notes: Sentences about the compilation as a whole.
+        program: What was linked.
+        eager: What torch runs.
+    """
+    passes = tuple(ctx.timeline.outermost())
+    return CompileReport(
+        regions=region_records(stages, target),
+        unfused=unfused_records(stages, ctx.remarks),
+        notes=tuple(notes),
+        seconds=sum(seconds for _, seconds in passes),
+        passes=passes,
+        host_operators=host_records(program),
+        eager_operators=eager,
+    )
+
+
 def _checked(target: Target) -> Target:
     """A target whose libraries are all there.
 
@@ -253,10 +286,18 @@ def _pipeline(pipeline: str | Pass) -> Pipeline:
     return resolved if isinstance(resolved, Pipeline) else Pipeline((resolved,))
 
 
-def libraries_for(mod: IRModule, threads: int | None) -> Libraries:
-    """The kernels of libraries that a lowered module calls, each with the loader of its backend."""
+def libraries_for(mod: IRModule, threads: int | None, target: Target, *, elsewhere: bool = False) -> Libraries:
+    """The kernels of libraries that a lowered module calls, each with the loader of its backend.
+
+    Args:
+        mod: The module.
+        threads: Threads of a call.
+        target: What the native code is for that calls them.
+        elsewhere: As in `NativeBuilder`.
+    """
     loading = Loading(loader_of, available_threads(threads))
-    return libraries_of(mod.attrs.get("external_mods", ()), loading, partial(region_program, threads=threads))
+    reference = partial(region_program, threads=threads, target=target, elsewhere=elsewhere)
+    return libraries_of(mod.attrs.get("external_mods", ()), loading, reference, target)
 
 
 class _Steps:

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eutectic.backend.registry import loader
+import numpy as np
+
+from eutectic.artefact.model import LoadedModel
 from eutectic.driver.report import CompileReport
 from eutectic.driver.shelf import Shelved
 from eutectic.ir.module import IRModule
 from eutectic.ir.printer import show_text
 from eutectic.relax.base import StructInfo
+from eutectic.relax.expr import Constant
 from eutectic.relax.struct_info import TupleStructInfo
-from eutectic.runtime.encoding import from_bytes, to_bytes
-from eutectic.runtime.executable import Executable, KernelTime
-from eutectic.runtime.loading import Loading
+from eutectic.runtime.executable import Executable
 from eutectic.runtime.saved import SavedModel
 from eutectic.runtime.signature import ArraySignature, Signature
-from eutectic.runtime.team import available_threads
 from eutectic.runtime.trees import Leaf, Node, Tree
+from eutectic.script import print_with_metadata
 from eutectic.support.deep import deep
 from eutectic.support.errors import LoadError
 
 
-class CompiledModel:
-    """A compiled model; call it like the original.
+class CompiledModel(LoadedModel):
+    """A model that was compiled in this process; call it like the original.
 
-    Safe to call from several threads at once. Results belong to the caller. It can be copied, and written as data and
-    read again, which is also what deep copies and Python's own way of writing objects do.
+    What is read from its data or from a file is a `LoadedModel`, and so is a deep copy.
 
     Attributes:
         report: What was fused, what was not, and why.
@@ -37,30 +37,34 @@ class CompiledModel:
         executable: What runs.
         signature: How it is called.
         report: What was fused, what was not, and why.
-        made_from: The graph with its regions, before code was generated, and the graph of kernels that was linked; of
-            a model that was read, the text of the former.
+        made_from: The graph with its regions, before code was generated, and the graph of kernels that was linked.
         apart: Links it once more, with an instruction per kernel.
+        target: What it was compiled for.
         threads: Threads of calls that Python makes of libraries; None takes what is available.
+        precision: What libraries were allowed to take.
         state: Gives the tensors of the torch module that calls read and write.
     """
+
+    report: CompileReport
 
     def __init__(
         self,
         executable: Executable,
         signature: Signature,
         report: CompileReport,
-        made_from: tuple[Shelved, Shelved] | str,
+        made_from: tuple[Shelved, Shelved],
         *,
-        apart: Callable[[], Executable] | None = None,
+        apart: Callable[[], Executable],
+        target: str,
         threads: int | None = None,
+        precision: str = "default",
         state: Callable[[], Sequence[Any]] | None = None,
     ) -> None:
         self.executable, self.report = executable, report
+        self._made_from, self._apart = made_from, apart
+        self._threads, self._target, self._precision = threads, target, precision
         self._state = state
-        self._before: Callable[[], bool] | None = None
-        self._signature, self._made_from, self._apart, self._threads = signature, made_from, apart, threads
-        direct = executable.direct
-        self._quick = None if direct is None else signature.quick(direct)
+        self.use_signature(signature)
 
     def before_calls(self, look: Callable[[], bool]) -> None:
         """Have something done before each call, until it returns False."""
@@ -72,122 +76,77 @@ class CompiledModel:
         self.__dict__.update({**vars(other), **kept})
 
     @property
-    def module(self) -> IRModule:
-        """The graph with its regions, before code was generated.
+    def variant(self) -> str:
+        """The target that it was compiled for."""
+        return self._target
 
-        Raises:
-            LoadError: the model was read from data.
-        """
-        return self._modules("module")[0].module
+    @property
+    def module(self) -> IRModule:
+        """The graph with its regions, before code was generated."""
+        return self._made_from[0].module
 
     @property
     def lowered(self) -> IRModule:
-        """The graph of kernels that was linked.
+        """The graph of kernels that was linked."""
+        return self._made_from[1].module
 
-        Raises:
-            LoadError: the model was read from data.
-        """
-        return self._modules("lowered")[1].module
-
-    def _modules(self, name: str) -> tuple[Shelved, Shelved]:
-        if isinstance(self._made_from, str):
-            raise LoadError(
-                f"this model was read from data, which has no modules: there is no {name}",
-                help="read its text with script() or show(), or compile the model again",
-            )
-        return self._made_from
-
-    def to_bytes(self) -> bytes:
-        """The model as data: the program with its native code, the signature, the report and the module's text.
-
-        Raises:
-            LoadError: a part of it belongs to the compiler: an operator that only the compiler can run; names it, its
-                module and its line.
-        """
+    def _saved(self) -> SavedModel:
         if self._state is not None:
             raise LoadError(
                 "the model reads and writes buffers of its torch module, which are not part of its data",
                 help="return the new values as outputs, and pass them in with the next call",
             )
         signature: Any = self._signature
-        program = self.executable.complete()
-        return to_bytes(SavedModel(program, signature, self.report.to_json(), self.script(), self._threads))
+        module, program = self.module, self.executable.complete()
+        return SavedModel(
+            program,
+            signature,
+            self.report.to_json(),
+            module.script(),
+            self._threads,
+            constants_of(module),
+            self._target,
+            self._precision,
+        )
 
-    @classmethod
-    def from_bytes(cls, data: bytes | bytearray | memoryview) -> CompiledModel:
-        """Inverse of `to_bytes`.
-
-        The model computes the same bits. Nothing is imported for the classes of its results: of one that torch does
-        not know as a container in this process, a plain one with the same fields is returned.
-
-        Raises:
-            LoadError: the data is no model, is damaged, of another version, or for another processor.
-        """
-        saved = from_bytes(data, SavedModel)
-        executable = Executable(saved.program, Loading(loader, available_threads(saved.threads)))
-        report = CompileReport.from_json(saved.report)
-        return cls(executable, saved.signature, report, saved.text, threads=saved.threads)
-
-    def __reduce__(self) -> tuple[Callable[[bytes], CompiledModel], tuple[bytes]]:
-        return CompiledModel.from_bytes, (self.to_bytes(),)
+    def _timed(self) -> Executable:
+        return self._apart()
 
     def __copy__(self) -> CompiledModel:
-        origin = self._made_from
         copy = CompiledModel(
             self.executable,
             self._signature,
             self.report,
-            origin,
+            self._made_from,
             apart=self._apart,
             threads=self._threads,
+            target=self._target,
+            precision=self._precision,
             state=self._state,
         )
         copy._before = self._before
         return copy
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModel:
-        """A model with native code and constants of its own."""
-        copy = CompiledModel.from_bytes(self.to_bytes())
-        copy._signature = self._signature  # cannot change, and knows the classes of its results
-        return copy
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Results for some inputs: torch tensors for torch tensors, arrays for arrays.
-
-        Raises:
-            CallError: an argument does not fit; names it, what was expected and what was given.
-        """
-        if self._before is not None and not self._before():
-            self._before = None
-        if self._quick is not None and not kwargs:
-            try:
-                return self._quick(*args)
-            except Exception:  # the long way takes more kinds of arguments, and says what is wrong
-                pass
-        state = () if self._state is None else self._state()
-        results = self.executable.run(self._signature.flatten(args, kwargs, state))
-        return self._signature.unflatten(results, args, kwargs, state)
-
-    def profile(self, *args: Any, **kwargs: Any) -> list[KernelTime]:
-        """Seconds per kernel of one call; neighbours of a model that is loaded from data are one."""
-        executable = self._apart() if self._apart is not None else self.executable
-        state = () if self._state is None else self._state()
-        flat = self._signature.flatten(args, kwargs, state)
-        executable.run(flat)
-        return executable.profile(flat)[1]
-
     def script(self) -> str:
         """The module as text."""
-        return self._made_from if isinstance(self._made_from, str) else self.module.script()
+        return self.module.script()
 
     def show(self) -> None:
         """Print the module, with syntax colours on a terminal."""
         show_text(self.script(), "python")
 
-    def __repr__(self) -> str:
-        inputs = ", ".join(param.name for param in self.executable.params)
-        regions = len(self.report.regions)
-        return f"CompiledModel({inputs}; {regions} native region{'' if regions == 1 else 's'})"
+
+def constants_of(module: IRModule) -> dict[str, tuple[np.ndarray[Any, Any], ...]]:
+    """The arrays that the text of a module refers to, by kind and number.
+
+    Kinds that are no arrays are left out: a text with these is not compiled again, and the parser says which it lacks.
+    """
+    constants = {}
+    for kind, values in print_with_metadata(module)[1].items():
+        arrays = [value.data if isinstance(value, Constant) else value for value in values]
+        if all(isinstance(array, np.ndarray) for array in arrays):
+            constants[kind] = tuple(arrays)
+    return constants
 
 
 def array_signature(names: Sequence[str], result: StructInfo) -> ArraySignature:

@@ -18,12 +18,16 @@ from eutectic.support.deep import deep
 from eutectic.target import Target
 
 
-def region_program(region: Function, threads: int | None = None) -> Program | None:
+def region_program(
+    region: Function, threads: int | None = None, target: Target | None = None, *, elsewhere: bool = False
+) -> Program | None:
     """A program that computes what a region computes, by kernels of our own.
 
     Args:
         region: A function with composites inside, as `MergeCompositeFunctions` makes it.
         threads: Threads of a call.
+        target: What the kernels are for; None takes this machine.
+        elsewhere: As in `NativeBuilder`.
 
     Returns:
         The program; None for a region with casts of shapes.
@@ -33,7 +37,7 @@ def region_program(region: Function, threads: int | None = None) -> Program | No
     mod = IRModule({"main": without_composites(region)})
     with PassContext():
         mod = kernels()(mod)
-    return program_of(mod, Libraries(), "main", NativeBuilder(Target(), threads))
+    return program_of(mod, Libraries(), "main", NativeBuilder(target or Target(), threads, elsewhere=elsewhere))
 
 
 def without_composites(region: Function) -> Function:

@@ -67,7 +67,10 @@ class Libraries:
 
 
 def libraries_of(
-    modules: Sequence[Any], loading: Loading, reference: Callable[[Function], Program | None]
+    modules: Sequence[Any],
+    loading: Loading,
+    reference: Callable[[Function], Program | None],
+    target: Target,
 ) -> Libraries:
     """The kernels that `RunCodegen` left.
 
@@ -75,6 +78,7 @@ def libraries_of(
         modules: What backends made of regions.
         loading: Loads them.
         reference: As in `Libraries`.
+        target: What the native code is for that calls them.
 
     Raises:
         CodegenError: something else was made of a region, which only its maker can run.
@@ -85,7 +89,7 @@ def libraries_of(
                 f"region {getattr(module, 'symbol', '')} became a {type(module).__name__}, which nothing can load",
                 help="register a backend, whose lower() gives a LibraryKernel",
             )
-    host = code_generator(Target())  # libraries are called by native code of this machine
-    kernels = {module.symbol: host.with_code(module.kernel) for module in modules}
+    generator = code_generator(target)
+    kernels = {module.symbol: generator.with_code(module.kernel, target) for module in modules}
     functions = {module.symbol: module.function for module in modules}
     return Libraries(loading, kernels, functions, reference, Shelf(kernels.values()))

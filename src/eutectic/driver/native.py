@@ -39,6 +39,7 @@ class NativeBuilder:
         target: What the code is for.
         threads: Threads of a call; None takes what is available.
         one_by_one: Whether each binding becomes a function of its own, so that it can be timed.
+        elsewhere: Whether the code may be for another machine than this one: it is written to a file, not loaded.
         built: Kernels made so far.
         plans: Plans made so far, in order.
         names: Names of tensor programs in their modules.
@@ -47,6 +48,7 @@ class NativeBuilder:
     target: Target
     threads: int | None = None
     one_by_one: bool = False
+    elsewhere: bool = False
     built: dict[PrimFunc, Built] = field(default_factory=dict)
     plans: list[Plan] = field(default_factory=list)
     names: dict[PrimFunc, str] = field(default_factory=dict)
@@ -105,6 +107,7 @@ class NativeBuilder:
             libraries=libraries.kernels,
             threads=threads,
             bounds=bounds,
+            elsewhere=self.elsewhere,
         )
         return segment, code
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from eutectic.relax.op.registry import has_trait
 from eutectic.runtime.host_operators import LEFT_TO_TORCH
 from eutectic.runtime.instructions import CallHost, HostCall, RunProgram
 from eutectic.runtime.program import Program
 from eutectic.support.deep import deep
 from eutectic.support.errors import LoadError
+from eutectic.support.registry import register_global_func
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +147,12 @@ class CompileReport:
     @property
     def convolutions(self) -> int:
         """How many convolutions the model has, fused or not; transposed ones count too."""
-        return self.convolutions_fused + sum(has_trait(u.op, "convolution") for u in self.unfused)
+        return self.convolutions_fused + sum(_is_convolution(record.op) for record in self.unfused)
 
     @property
     def convolutions_fused(self) -> int:
         """How many convolutions are inside a composite."""
-        return sum(has_trait(op, "convolution") for c in self.composites for op in c.ops)
+        return sum(_is_convolution(op) for c in self.composites for op in c.ops)
 
     def by_composite(self) -> dict[str, CompositeCount]:
         """Count composites by name; the most frequent first, then in order of appearance."""
@@ -203,6 +203,12 @@ def host_records(program: Program) -> tuple[HostRecord, ...]:
     return tuple(records)
 
 
+def _is_convolution(op: str) -> bool:
+    from eutectic.relax.op.registry import has_trait  # of the compiler; reports are read without it
+
+    return has_trait(op, "convolution")
+
+
 def _region(tree: Mapping[str, Any]) -> RegionRecord:
     return RegionRecord(tree["symbol"], tree["codegen"], tuple(map(_composite, tree["composites"])))
 
@@ -210,3 +216,6 @@ def _region(tree: Mapping[str, Any]) -> RegionRecord:
 def _composite(tree: Mapping[str, Any]) -> CompositeRecord:
     ops, modules, sources = (tuple(tree[name]) for name in ("ops", "modules", "sources"))
     return CompositeRecord(tree["name"], ops, tree["symbol"], modules, sources)
+
+
+register_global_func("eutectic.report_from_json", CompileReport.from_json)

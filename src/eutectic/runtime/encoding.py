@@ -1,8 +1,9 @@
-"""Programs as bytes and back: a description in JSON, and the blobs it refers to by number.
+"""Programs as data and back: a description that JSON can hold, and the blobs it refers to.
 
-The layout is: eight bytes of magic, the format's version and the length of the description (little-endian, four and
-eight bytes), the description, then the blobs, each at a multiple of 64. Reading makes nothing but the dataclasses
-listed here, and checks every blob against its digest.
+`to_tree` and `from_tree` leave the blobs to whoever keeps them, such as a file of the package `artefact`. `to_bytes`
+puts all into one block: eight bytes of magic, the format's version and the length of the description (little-endian,
+four and eight bytes), the description, then the blobs, each at a multiple of 64. Reading makes nothing but the
+dataclasses listed here, with fields of the kinds that they declare, and checks every blob against its digest.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Final, TypeVar, overload
+from functools import cache
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, get_type_hints, overload
 
 import numpy as np
 
@@ -43,11 +45,12 @@ from eutectic.runtime.signature import ArraySignature, ModelSignature
 from eutectic.runtime.sizes import SizeExpr
 from eutectic.runtime.trees import Leaf, Node
 from eutectic.runtime.views import TorchName, View
+from eutectic.support.annotations import accepts
 from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticError, LoadError
 
 MAGIC: Final = b"eutectic"
-VERSION: Final = 2
+VERSION: Final = 3
 _HEAD: Final = struct.Struct("<8sIQ")
 _ALIGNMENT: Final = 64
 _CLASSES: Final[dict[str, type]] = {
@@ -93,7 +96,74 @@ _CLASSES: Final[dict[str, type]] = {
 _NARROW: Final = ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # known to NumPy by ml_dtypes
 
 
+_NUMBERS: Final = range(-(1 << 63), 1 << 64)  # what a word of 64 bits holds, signed or not
+_ALL: Final = 1 << 62  # items of a container whose kinds are looked at
+
+Array: TypeAlias = np.ndarray[Any, Any]
 Kind = TypeVar("Kind")
+
+
+class Sink(Protocol):
+    """Keeps what JSON cannot hold; gives what the description then refers to it by, a number or text."""
+
+    def content(self, content: bytes) -> int | str:
+        """Keep object code."""
+
+    def array(self, array: Array) -> int | str:
+        """Keep the elements of a C-contiguous array."""
+
+
+class Source(Protocol):
+    """Gives back what a `Sink` kept."""
+
+    def content(self, reference: Any) -> bytes:
+        """Object code.
+
+        Raises:
+            LookupError, ValueError: there is none by that reference.
+        """
+
+    def array(self, reference: Any) -> memoryview:
+        """The bytes of an array's elements.
+
+        Raises:
+            LookupError, ValueError: there are none by that reference.
+        """
+
+
+def to_tree(value: Any, sink: Sink) -> Any:
+    """A program, or a part of one, as a tree that JSON can hold.
+
+    Args:
+        value: What to write.
+        sink: Keeps arrays and object code.
+
+    Raises:
+        LoadError: a part of it belongs to the compiler: an operator that only the compiler can run.
+    """
+    return _Writer(sink).data(value)
+
+
+def from_tree(tree: Any, source: Source, kind: type[Kind]) -> Kind:
+    """Inverse of `to_tree`.
+
+    Args:
+        tree: What it gave.
+        source: Has what the sink kept.
+        kind: What is expected.
+
+    Raises:
+        LoadError: the tree is damaged, or describes something else.
+    """
+    try:
+        decoded = _Reader(source).value(tree)
+    except EutecticError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        raise damaged(str(error)) from None
+    if not isinstance(decoded, kind):
+        raise damaged(f"it describes a {type(decoded).__name__}, not a {kind.__name__}")
+    return decoded
 
 
 def to_bytes(program: Program | SavedModel) -> bytes:
@@ -102,15 +172,15 @@ def to_bytes(program: Program | SavedModel) -> bytes:
     Raises:
         LoadError: a part of it belongs to the compiler: an operator that only the compiler can run.
     """
-    writer = _Writer()
-    root = writer.data(program)
-    rows = [[offset, len(blob), digest] for offset, blob, digest in writer.placed()]
+    blobs = _Numbered()
+    root = to_tree(program, blobs)
+    rows = [[offset, len(blob), digest] for offset, blob, digest in blobs.placed]
     description = json.dumps({"program": root, "blobs": rows}, allow_nan=False, separators=(",", ":")).encode()
     start = _round(_HEAD.size + len(description))
-    out = bytearray(start + writer.size)
+    out = bytearray(start + blobs.size)
     out[: _HEAD.size] = _HEAD.pack(MAGIC, VERSION, len(description))
     out[_HEAD.size : _HEAD.size + len(description)] = description
-    for offset, blob, _ in writer.placed():
+    for offset, blob, _ in blobs.placed:
         out[start + offset : start + offset + len(blob)] = blob
     return bytes(out)
 
@@ -131,17 +201,15 @@ def from_bytes(data: bytes | bytearray | memoryview, kind: type[Any] = Program) 
     """
     try:
         description, blobs = _open(memoryview(data))
-        decoded = _Reader(blobs).value(description["program"])
+        root = description["program"]
     except EutecticError:
         raise
-    except (ValueError, TypeError, KeyError, IndexError, struct.error, RecursionError) as error:
-        raise _damaged(str(error)) from None
-    if not isinstance(decoded, kind):
-        raise _damaged(f"it describes a {type(decoded).__name__}, not a {kind.__name__}")
-    return decoded
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, struct.error) as error:
+        raise damaged(str(error)) from None
+    return from_tree(root, blobs, kind)
 
 
-def _open(data: memoryview) -> tuple[Any, list[memoryview]]:
+def _open(data: memoryview) -> tuple[Any, _Blobs]:
     magic, version, length = _HEAD.unpack_from(data)
     if magic != MAGIC:
         raise LoadError("this is no program of eutectic: it begins with other bytes")
@@ -156,22 +224,60 @@ def _open(data: memoryview) -> tuple[Any, list[memoryview]]:
     for offset, size, digest in description["blobs"]:
         blob = data[start + offset : start + offset + size]
         if len(blob) != size or min(offset, size) < 0 or _digest(blob) != digest:
-            raise _damaged("a part is cut off or was changed")
+            raise damaged("a part is cut off or was changed")
         blobs.append(blob)
-    return description, blobs
+    return description, _Blobs(blobs)
 
 
-class _Writer:
-    """Turns values into JSON data, and collects what JSON cannot hold."""
+class _Numbered:
+    """Blobs one after the other, referred to by number; equal ones are kept once.
+
+    Attributes:
+        placed: They with their places and digests.
+        size: Bytes that all of them take.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._blobs: list[tuple[int, bytes, str]] = []
+        self.placed: list[tuple[int, bytes, str]] = []
         self.size = 0
 
-    def placed(self) -> Sequence[tuple[int, bytes, str]]:
-        """Blobs with their places and digests; equal ones are kept once."""
-        return self._blobs
+    def content(self, content: bytes) -> int:
+        """See `Sink`."""
+        digest = _digest(content)
+        if digest not in self._numbers:
+            self._numbers[digest] = len(self.placed)
+            self.placed.append((self.size, content, digest))
+            self.size = _round(self.size + len(content))
+        return self._numbers[digest]
+
+    def array(self, array: Array) -> int:
+        """See `Sink`."""
+        return self.content(array.tobytes())
+
+
+class _Blobs:
+    """The same, read."""
+
+    def __init__(self, blobs: Sequence[memoryview]) -> None:
+        self._blobs = blobs
+
+    def content(self, reference: Any) -> bytes:
+        """See `Source`."""
+        return bytes(self.array(reference))
+
+    def array(self, reference: Any) -> memoryview:
+        """See `Source`."""
+        if type(reference) is not int or reference < 0:
+            raise damaged("a reference to no part")
+        return self._blobs[reference]
+
+
+class _Writer:
+    """Turns values into JSON data."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
 
     @deep
     def data(self, value: Any) -> Any:
@@ -185,12 +291,12 @@ class _Writer:
             case list():
                 return [self.data(item) for item in value]
             case bytes():
-                return {"bytes": self.blob(value)}
+                return {"bytes": self._sink.content(value)}
             case np.dtype():
                 return {"dtype": value.name}
             case np.ndarray():
-                whole = np.ascontiguousarray(value)
-                return {"array": [value.dtype.name, list(value.shape), self.blob(whole.tobytes())]}
+                kept = self._sink.array(np.ascontiguousarray(value))
+                return {"array": [value.dtype.name, list(value.shape), kept]}
             case np.generic():
                 return self.data(np.asarray(value))
             case Mapping():
@@ -204,14 +310,6 @@ class _Writer:
 
     def fields(self, value: Any) -> dict[str, Any]:
         return {field.name: self.data(getattr(value, field.name)) for field in fields(value)}
-
-    def blob(self, content: bytes) -> int:
-        digest = _digest(content)
-        if digest not in self._numbers:
-            self._numbers[digest] = len(self._blobs)
-            self._blobs.append((self.size, content, digest))
-            self.size = _round(self.size + len(content))
-        return self._numbers[digest]
 
 
 def _not_data(step: CallHost) -> LoadError:
@@ -229,15 +327,15 @@ def _not_data(step: CallHost) -> LoadError:
 class _Reader:
     """The other way; knows only what `_Writer` writes."""
 
-    def __init__(self, blobs: Sequence[memoryview]) -> None:
-        self._blobs = blobs
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._kinds: dict[str, Callable[[Any], Any]] = {
             "float": float,
-            "tuple": lambda items: tuple(map(self.value, items)),
-            "bytes": lambda number: bytes(self.blob(number)),
+            "tuple": lambda items: tuple(map(self.value, _list(items))),
+            "bytes": source.content,
             "dtype": _dtype,
             "array": lambda row: self.array(*row),
-            "map": lambda rows: {self.value(key): self.value(item) for key, item in rows},
+            "map": lambda rows: {self.value(key): self.value(item) for key, item in map(_list, _list(rows))},
         }
 
     @deep
@@ -245,6 +343,8 @@ class _Reader:
         if isinstance(data, list):
             return [self.value(item) for item in data]
         if not isinstance(data, dict):
+            if type(data) is int and data not in _NUMBERS:
+                raise damaged("it has a number of more than 64 bits")
             return data
         if "of" in data:
             return self.instance(data["of"], data["fields"])
@@ -253,27 +353,57 @@ class _Reader:
 
     def instance(self, name: str, values: dict[str, Any]) -> Any:
         if name not in _CLASSES or not isinstance(values, dict):
-            raise _damaged(f"it has a part of kind {name}")
-        kind = _CLASSES[name]
-        if set(values) != {field.name for field in fields(kind)}:
-            raise _damaged(f"the fields of {name} are others")
-        return kind(**{field: self.value(content) for field, content in values.items()})
+            raise damaged(f"it has a part of kind {name}")
+        kind, hints = _CLASSES[name], _hints(name)
+        if set(values) != set(hints):
+            raise damaged(f"the fields of {name} are others")
+        decoded = {field: self.value(content) for field, content in values.items()}
+        for field, value in decoded.items():
+            if not accepts(hints[field], value, _ALL) or (_is_about_numbers(hints[field]) and _has_truth_value(value)):
+                raise damaged(f"{field} of {name} is of another kind")
+        return kind(**decoded)
 
-    def blob(self, number: Any) -> memoryview:
-        if type(number) is not int or number < 0:
-            raise _damaged("a reference to no part")
-        return self._blobs[number]
-
-    def array(self, name: str, shape: Sequence[int], number: int) -> np.ndarray[Any, Any]:
-        return np.frombuffer(self.blob(number), _dtype(name)).reshape(tuple(map(int, shape)))
+    def array(self, name: Any, shape: Sequence[int], reference: Any) -> Array:
+        if not all(type(size) is int and size >= 0 for size in shape):
+            raise damaged(f"an array of shape {shape}")
+        return np.frombuffer(self._source.array(reference), _dtype(name)).reshape(tuple(shape))
 
 
-def _dtype(name: str) -> np.dtype[Any]:
+def _list(items: Any) -> list[Any]:
+    """Items of a container; text has items for Python, too."""
+    if not isinstance(items, list):
+        raise damaged(f"the items of a container are {str(items)[:40]!r}")
+    return items
+
+
+@cache
+def _is_about_numbers(hint: Any) -> bool:
+    """Whether a field has integers, and neither truth values nor numbers of a user's program."""
+    text = str(hint).replace("dtype[typing.Any]", "")
+    return "int" in text and not any(word in text for word in ("bool", "float", "Any"))
+
+
+def _has_truth_value(value: Any) -> bool:
+    """Whether True or False, which Python takes for integers, is among numbers."""
+    return isinstance(value, bool) or (isinstance(value, tuple) and any(map(_has_truth_value, value)))
+
+
+@cache
+def _hints(name: str) -> dict[str, Any]:
+    """Kinds of the fields of a class."""
+    names = {**_CLASSES, "Size": int | str | SizeExpr, "Constants": Mapping[str, Array]}  # kernels take any mapping
+    hints = get_type_hints(_CLASSES[name], localns=names)
+    return {field.name: hints[field.name] for field in fields(_CLASSES[name])}
+
+
+def _dtype(name: Any) -> np.dtype[Any]:
+    if not isinstance(name, str):
+        raise damaged(f"dtype {name!r}")
     if name in _NARROW:
         import ml_dtypes  # noqa: F401 - teaches NumPy these names; most programs need none of them
     dtype = np.dtype(name)
-    if dtype.hasobject:
-        raise _damaged(f"dtype {name}")
+    if dtype.kind not in "biufc" and name not in _NARROW:
+        raise damaged(f"dtype {name!r}")
     return dtype
 
 
@@ -285,5 +415,6 @@ def _round(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def _damaged(why: str) -> LoadError:
+def damaged(why: str) -> LoadError:
+    """The error for data that is not what was written."""
     return LoadError(f"the program is damaged: {why}", help="write it again")

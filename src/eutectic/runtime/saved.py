@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from eutectic.runtime.program import Program
 from eutectic.runtime.signature import ArraySignature, ModelSignature
-from eutectic.support.errors import LoadError
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +22,9 @@ class SavedModel:
         report: What became of its operators, as a tree that JSON can hold.
         text: The module it was made from, as text.
         threads: Threads of calls that Python makes of libraries; None takes what is available.
+        constants: Values that the text refers to, by kind and number.
+        target: What it was compiled for.
+        precision: What libraries were allowed to take, as `compile` is told.
     """
 
     program: Program
@@ -28,14 +32,6 @@ class SavedModel:
     report: Mapping[str, Any]
     text: str
     threads: int | None = None
-
-    def __post_init__(self) -> None:
-        parts = (
-            (self.program, Program),
-            (self.signature, (ModelSignature, ArraySignature)),
-            (self.report, Mapping),
-            (self.text, str),
-            (self.threads, (int, type(None))),
-        )
-        if not all(isinstance(value, kind) for value, kind in parts):
-            raise LoadError("the model is damaged: a part of it is of another kind", help="write it again")
+    constants: Mapping[str, tuple[np.ndarray[Any, Any], ...]] = field(default_factory=dict)
+    target: str = "llvm"
+    precision: str = "default"

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from eutectic.runtime.object_code import ObjectCode
+from eutectic.runtime.quota import processor_quota
 from eutectic.support.config import default_threads, openmp_threads
 
 MOST_THREADS: Final = 256
@@ -111,12 +112,14 @@ def team_size() -> int:
 
 
 def available_threads(wanted: int | None = None) -> int:
-    """How many threads a call uses: what is wanted, else `EUTECTIC_THREADS`, else the processors given to us."""
+    """How many threads a call uses: what is wanted, else `EUTECTIC_THREADS`, else the processors given to us, or
+    what a container's quota of processor time is worth, if that is less."""
     if not can_sleep():
         return 1
     chosen = wanted or default_threads()
     if chosen is None:
-        chosen = openmp_threads() or len(os.sched_getaffinity(0))
+        here = len(os.sched_getaffinity(0))
+        chosen = openmp_threads() or min(here, processor_quota() or here)
     return max(1, min(chosen, MOST_THREADS))
 
 

@@ -28,23 +28,29 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def accepts(hint: Any, value: Any) -> bool:
-    """Whether a value may be what an annotation says; what cannot be decided is accepted."""
+def accepts(hint: Any, value: Any, items: int = _ITEMS) -> bool:
+    """Whether a value may be what an annotation says; what cannot be decided is accepted.
+
+    Args:
+        hint: The annotation.
+        value: The value.
+        items: How many items of a container are looked at.
+    """
     if hint is Any or isinstance(hint, (str, typing.ForwardRef)):
         return True
     if isinstance(hint, TypeVar):
-        return accepts(hint.__bound__, value) if hint.__bound__ is not None else True
+        return accepts(hint.__bound__, value, items) if hint.__bound__ is not None else True
     origin, parts = get_origin(hint), get_args(hint)
     if hint is None or hint is type(None):
         return value is None
     if origin in _UNIONS:
-        return any(accepts(part, value) for part in parts)
+        return any(accepts(part, value, items) for part in parts)
     if origin is Literal:
         return any(value is part or (type(value) is type(part) and value == part) for part in parts)
     if origin is typing.Annotated:
-        return accepts(parts[0], value)
+        return accepts(parts[0], value, items)
     if origin is not None:
-        return _accepts_generic(origin, parts, value)
+        return _accepts_generic(origin, parts, value, items)
     return _accepts_class(hint, value)
 
 
@@ -59,7 +65,7 @@ def _accepts_class(hint: Any, value: Any) -> bool:
         return True
 
 
-def _accepts_generic(origin: Any, parts: tuple[Any, ...], value: Any) -> bool:
+def _accepts_generic(origin: Any, parts: tuple[Any, ...], value: Any, items: int) -> bool:
     if origin is collections.abc.Callable:
         return callable(value)
     if not isinstance(origin, type) or origin is type:
@@ -68,11 +74,12 @@ def _accepts_generic(origin: Any, parts: tuple[Any, ...], value: Any) -> bool:
     if not isinstance(value, origin) or (sequence and isinstance(value, (str, bytes))):
         return False
     if isinstance(value, Mapping) and len(parts) == 2:
-        return all(accepts(parts[0], k) and accepts(parts[1], v) for k, v in list(value.items())[:_ITEMS])
+        pairs = list(value.items())[:items]
+        return all(accepts(parts[0], k, items) and accepts(parts[1], v, items) for k, v in pairs)
     if isinstance(value, tuple) and parts and parts[-1] is not Ellipsis and issubclass(origin, tuple):
-        return len(value) == len(parts) and all(map(accepts, parts, value))
+        return len(value) == len(parts) and all(accepts(*pair, items) for pair in zip(parts, value, strict=True))
     if isinstance(value, (list, tuple, set, frozenset)) and parts:
-        return all(accepts(parts[0], item) for item in list(value)[:_ITEMS])
+        return all(accepts(parts[0], item, items) for item in list(value)[:items])
     return True
 
 

@@ -23,6 +23,7 @@ from eutectic.runtime.object_code import ObjectCode
 from eutectic.runtime.recently_used import RecentlyUsed
 from eutectic.runtime.team import BARRIER, CLOSE, OPEN, available_threads, team, team_code
 from eutectic.support.errors import InternalError
+from eutectic.support.registry import register_global_func
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _FLOAT32: Final = np.dtype(np.float32)
@@ -169,3 +170,6 @@ class VaryingRegion:
             SpecialValues: as for `StaticRegion`.
         """
         self.at(self._kernel.sizes_of(inputs))(inputs, outputs)
+
+
+register_global_func("eutectic.loader.dnnl", load)

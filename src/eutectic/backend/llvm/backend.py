@@ -62,15 +62,19 @@ class Llvm(CodeGenerator):
         libraries: Mapping[str, LibraryKernel] | None = None,
         threads: int | None = None,
         bounds: Mapping[Var, Bounds] | None = None,
+        elsewhere: bool = False,
     ) -> NativeCode:
         """A plan as its entry and its kernels."""
-        return native_code(plan, arrays, machine_of(target), libraries=libraries, threads=threads, bounds=bounds)
+        machine = machine_of(target)
+        return native_code(
+            plan, arrays, machine, libraries=libraries, threads=threads, bounds=bounds, elsewhere=elsewhere
+        )
 
-    def with_code(self, kernel: LibraryKernel) -> LibraryKernel:
+    def with_code(self, kernel: LibraryKernel, target: Target) -> LibraryKernel:
         """The text that the library gave, compiled, and the team of threads."""
         if not kernel.native_text:
             return kernel
-        return replace(kernel, code=library_code(kernel.native_text), team=team_code())
+        return replace(kernel, code=library_code(kernel.native_text, machine_of(target)), team=team_code())
 
     def source(self, func: PrimFunc, name: str, target: Target, form: str) -> str:
         """LLVM text after LLVM's clean-up, or the assembly of the processor."""

@@ -55,11 +55,12 @@ class Machine:
 
 def _level(cpu: str, vector_bits: int) -> set[str]:
     """The features behind the name of a processor, as far as they are known; "generic" and the host's need none."""
-    if cpu in ("", "generic"):
+    if cpu in ("", "generic", "x86-64"):
         return set()
+    least = {"sse3", "ssse3", "sse4.1", "sse4.2", "popcnt"} if cpu.startswith("x86-64-v") else set()
     wide = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} if vector_bits >= 512 else set()
     middle = {"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "popcnt", "movbe"} if vector_bits >= 256 else set()
-    return wide | middle
+    return wide | middle | least
 
 
 def machine_of(target: Target) -> Machine:

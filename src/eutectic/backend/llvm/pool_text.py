@@ -57,8 +57,8 @@ def pool_text() -> str:
 
 @cache
 def team_code() -> bytes:
-    """The object code of the thread pool, for this machine."""
-    return object_code(pool_text(), machine_of(Target("llvm")))
+    """The object code of the thread pool: for any processor of this family, as one serves all code of a process."""
+    return object_code(pool_text(), machine_of(Target("llvm -mcpu=generic")))
 
 
 _SPIN: Final = """still:

@@ -10,7 +10,7 @@ import numpy as np
 
 from eutectic.backend.kernel import Built
 from eutectic.backend.llvm.entry import entry_symbol, entry_text
-from eutectic.backend.llvm.machine import Machine, machine_of
+from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.optimize import object_code
 from eutectic.backend.llvm.pool_text import team_code
 from eutectic.backend.plan import Bounds, KernelStep, LibraryStep, Plan
@@ -19,7 +19,6 @@ from eutectic.runtime.library import LibraryKernel
 from eutectic.runtime.native_code import NativeCode
 from eutectic.runtime.team import available_threads
 from eutectic.support.errors import CodegenError
-from eutectic.target import Target
 from eutectic.tir.analysis.flops import count_flops
 
 SMALL_FLOPS: Final = 2_000_000  # some tens of microseconds
@@ -33,6 +32,7 @@ def native_code(
     libraries: Mapping[str, LibraryKernel] | None = None,
     threads: int | None = None,
     bounds: Mapping[Var, Bounds] | None = None,
+    elsewhere: bool = False,
 ) -> NativeCode:
     """Compile a plan.
 
@@ -43,11 +43,12 @@ def native_code(
         libraries: Kernels of libraries, by the names in the plan.
         threads: Threads of a call; None takes what is available.
         bounds: Ranges of symbolic sizes.
+        elsewhere: Whether it may be for a machine that this one is not.
 
     Raises:
         CodegenError: the code is not for this machine.
     """
-    if not machine.is_host:
+    if not machine.is_host and not elsewhere:
         raise CodegenError(
             f"code for {machine.cpu} cannot run here", help='read it with mod.show("asm"), or use target="llvm"'
         )
@@ -95,6 +96,6 @@ def plan_kernels(plan: Plan) -> list[Built]:
 
 
 @cache
-def library_code(text: str) -> bytes:
-    """Object code for this machine of the function by which native code calls a library's kernels."""
-    return object_code(text, machine_of(Target("llvm")))
+def library_code(text: str, machine: Machine) -> bytes:
+    """Object code of the function by which native code calls a library's kernels."""
+    return object_code(text, machine)

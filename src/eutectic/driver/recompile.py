@@ -1,0 +1,129 @@
+"""Saved models compiled again, from their text: for this processor, or for others, to be written to a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from eutectic.driver.compile import compile, libraries_for, report_of
+from eutectic.driver.compiled import CompiledModel, constants_of
+from eutectic.driver.inlined import without_regions
+from eutectic.driver.link import program_of
+from eutectic.driver.native import NativeBuilder
+from eutectic.driver.pipeline import before_loops, pipeline
+from eutectic.driver.records import Stages
+from eutectic.ir.module import IRModule
+from eutectic.ir.transform import PassContext
+from eutectic.relax.expr import Constant
+from eutectic.runtime.saved import SavedModel
+from eutectic.script import from_source
+from eutectic.support.errors import CodegenError, LoadError
+from eutectic.support.registry import register_global_func
+from eutectic.target import KINDS, Target
+
+_CONSTANT: Final = "relax.expr.Constant"
+_PROCESSOR: Final = re.compile(r"[\w.-]+")
+
+
+def module_of(saved: SavedModel, target: Target) -> IRModule:
+    """The graph that a model was made from.
+
+    Args:
+        saved: The model.
+        target: What it is to be compiled for. Regions stay as they are when all are of its libraries; else the
+            operators in them take their places.
+
+    Raises:
+        LoadError: its text is no module.
+        ScriptError: it does not parse.
+    """
+    metadata = {
+        kind: [Constant(array) if kind == _CONSTANT else array for array in arrays]
+        for kind, arrays in saved.constants.items()
+    }
+    module = from_source(saved.text, metadata=metadata, file="the text of the model")
+    if not isinstance(module, IRModule):
+        raise LoadError("the text of the model is a function, expected a module", help="save the model again")
+    return without_regions(module, kept=target.libs)
+
+
+def recompiled(saved: SavedModel, target: str | None = None) -> CompiledModel:
+    """A model compiled again for this processor.
+
+    Args:
+        saved: The model as data.
+        target: What for; None takes the libraries that it was compiled with, and the processor of this machine.
+
+    Raises:
+        EutecticError: its text does not parse, or cannot be compiled here.
+    """
+    chosen = Target(target) if target is not None else _of_this_machine(Target(saved.target))
+    module = module_of(saved, chosen)
+    model = compile(module, target=chosen, threads=saved.threads, precision=saved.precision)
+    model.use_signature(saved.signature)
+    return model
+
+
+def _of_this_machine(target: Target) -> Target:
+    """A target without its processor."""
+    options: dict[str, Any] = dict(target.options)
+    return Target({"kind": target.kind.name, **options})
+
+
+def variants(saved: SavedModel, targets: Sequence[str]) -> list[SavedModel]:
+    """A model compiled for several processors, which need not be this one.
+
+    Memory that a library needs for itself is planned as it is on this machine; where it needs more, its code is
+    refused when it is loaded.
+
+    Args:
+        saved: The model as data.
+        targets: Targets, or names of processors, which mean code without libraries.
+
+    Raises:
+        CodegenError: a target is not known, or given twice.
+    """
+    if isinstance(targets, str):
+        raise CodegenError(f"targets is the text {targets!r}, expected a list", help=f"targets=[{targets!r}]")
+    chosen = [Target(name) if " " in name or name in KINDS else _processor(name) for name in targets]
+    if len(set(map(str, chosen))) < len(chosen):
+        raise CodegenError(f"a target is given twice: {', '.join(map(str, chosen))}")
+    return [_variant(saved, target) for target in chosen]
+
+
+def _processor(name: str) -> Target:
+    kind = Target().kind.name
+    if not _PROCESSOR.fullmatch(name):
+        raise CodegenError(
+            f"{name!r} names no processor", help=f"such as x86-64-v3, or a target: {kind} -mcpu=x86-64-v3"
+        )
+    return Target({"kind": kind, "mcpu": name})
+
+
+def _variant(saved: SavedModel, target: Target) -> SavedModel:
+    module = module_of(saved, target)
+    plan = before_loops(pipeline(target, saved.precision), target)
+    with PassContext(remarks=True) as ctx:
+        lowered = plan(module)
+        libraries = libraries_for(lowered, saved.threads, target, elsewhere=True)
+        native = NativeBuilder(target, saved.threads, elsewhere=True)
+        program = program_of(lowered, libraries, "main", native)
+        if libraries.kernels:
+            other = program_of(lowered, libraries, "main", native, by_reference=True)
+            program = replace(program, otherwise=other)
+    stages = Stages(ctx.records, lowered)
+    partitioned = stages.partitioned
+    return replace(
+        saved,
+        program=program,
+        report=report_of(stages, ctx, target, (), program).to_json(),
+        text=partitioned.script(),
+        constants=constants_of(partitioned),
+        target=str(target),
+    )
+
+
+register_global_func("eutectic.recompile", recompiled)
+register_global_func("eutectic.variants", variants)
