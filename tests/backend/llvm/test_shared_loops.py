@@ -79,9 +79,9 @@ def test_what_a_loop_is_worth():
 
     def adding(extent: object) -> For:
         inner = Var("j", "int32")
-        made = loop(SIZE, lambda i: For(inner, 0, extent, "serial", BufferStore(x, x[i] + 1.0, (i,))))  # type: ignore[arg-type]
-        assert isinstance(made, For)
-        return made
+        outer = loop(SIZE, lambda i: For(inner, 0, extent, "serial", BufferStore(x, x[i] + 1.0, (i,))))  # type: ignore[arg-type]
+        assert isinstance(outer, For)
+        return outer
 
     assert pieces_worth(adding(1)) == 1
     # a load, an addition and a store in each of 64 x 10,000 iterations

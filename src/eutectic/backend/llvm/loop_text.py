@@ -294,9 +294,9 @@ lose:
   store i64 1, ptr %lost.at, align 8
   br label %out
 out:
-  %given = phi i64 [ %value, %entry ], [ 0, %lose ]
+  %number.told = phi i64 [ %value, %entry ], [ 0, %lose ]
   %flag = zext i1 %known to i64
-  %half = insertvalue {{ i64, i64 }} poison, i64 %given, 0
+  %half = insertvalue {{ i64, i64 }} poison, i64 %number.told, 0
   %both = insertvalue {{ i64, i64 }} %half, i64 %flag, 1
   ret {{ i64, i64 }} %both
 }}
