@@ -20,7 +20,7 @@ from eutectic.runtime.native import NativeFunction, raise_address
 from eutectic.runtime.object_code import ObjectCode
 from eutectic.runtime.processor import check_features
 from eutectic.runtime.recently_used import RecentlyUsed
-from eutectic.runtime.team import BARRIER, RUN, SMALL, team, team_code
+from eutectic.runtime.team import RUN_SYMBOLS, SMALL, team, team_code
 from eutectic.support.errors import CallError, LoadError
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -104,7 +104,7 @@ class LoadedCode:
         self._fixed = None if code.varies else self._for_sizes(())
         check_features(code.features, code.name)
         runtime = team_code(code.team)
-        imports = {symbol: runtime.address(symbol) for symbol in (BARRIER, RUN)}
+        imports = {symbol: runtime.address(symbol) for symbol in RUN_SYMBOLS}
         self._library = ObjectCode(code.objects, {**imports, RAISE: raise_address()})
         self._arrays = [aligned_array(array) for array in code.constants]
         self._fill("constants", list(map(address, self._arrays)))

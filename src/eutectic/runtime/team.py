@@ -22,11 +22,20 @@ from eutectic.runtime.quota import processor_quota
 from eutectic.support.config import default_threads, openmp_threads
 
 MOST_THREADS: Final = 256
-RECORD_BYTES: Final = 576
+MEMBERS_AT: Final = 1024  # where a team's record has two cache lines for each thread
+MEMBER_BYTES: Final = 128
+SLOTS: Final = 16  # numbers that are kept for late threads; a power of two
+RECORD_BYTES: Final = MEMBERS_AT + MEMBER_BYTES * MOST_THREADS
 WORKERS_AT: Final = 224
 SMALL: Final = 1 << 32  # in the number of threads: the work is small
 BARRIER: Final = "eutectic_barrier"
 RUN: Final = "eutectic_run"
+BEGIN: Final = "eutectic_begin"
+NEXT: Final = "eutectic_next"
+MEET: Final = "eutectic_meet"
+TELL: Final = "eutectic_tell"
+TOLD: Final = "eutectic_told"
+RUN_SYMBOLS: Final = (RUN, BEGIN, NEXT, MEET, TELL, TOLD)  # what native programs call
 OPEN: Final = "eutectic_open"
 CLOSE: Final = "eutectic_close"
 _WORKER: Final = "eutectic_worker"

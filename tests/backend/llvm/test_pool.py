@@ -1,10 +1,11 @@
-"""The team's code: sizes, barriers, and how many threads a call uses."""
+"""The team's code: sizes, loops, and how many threads a call uses."""
 
 from __future__ import annotations
 
 import ctypes
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,57 +14,114 @@ from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.optimize import object_code
 from eutectic.backend.llvm.pool_text import team_code
 from eutectic.runtime.object_code import ObjectCode
-from eutectic.runtime.team import BARRIER, MOST_THREADS, WORKERS_AT, available_threads, can_sleep, team
+from eutectic.runtime.team import (
+    BEGIN,
+    MEET,
+    MOST_THREADS,
+    NEXT,
+    RECORD_BYTES,
+    RUN,
+    WORKERS_AT,
+    available_threads,
+    can_sleep,
+    team,
+)
 from eutectic.runtime.team import team_code as loaded_team_code
 from eutectic.support.errors import LoadError
 from eutectic.target import Target
 
-# Each thread adds its number to a place of its own, then, behind the barrier, all places to its second one.
+# Two loops. The first one's iterations mark themselves; those of the second one add up all marks of the first.
 _WORK = """
-declare void @eutectic_barrier(ptr, i64)
+declare void @eutectic_begin(ptr, i64, i64, i64, i64)
+declare { i64, i64 } @eutectic_next(ptr, i64, i64)
+declare void @eutectic_meet(ptr, i64, i64)
 
 define void @work(ptr %context, i64 %thread, i64 %threads, ptr %team) {
 entry:
-  %mine = getelementptr i64, ptr %context, i64 %thread
-  %next = add i64 %thread, 1
-  store i64 %next, ptr %mine
-  call void @eutectic_barrier(ptr %team, i64 %threads)
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %more, %loop ]
-  %sum = phi i64 [ 0, %entry ], [ %grown, %loop ]
+  call void @eutectic_begin(ptr %team, i64 %thread, i64 %threads, i64 100, i64 50)
+  br label %take
+take:
+  %pair = call { i64, i64 } @eutectic_next(ptr %team, i64 %thread, i64 %threads)
+  %begin = extractvalue { i64, i64 } %pair, 0
+  %end = extractvalue { i64, i64 } %pair, 1
+  %some = icmp slt i64 %begin, %end
+  br i1 %some, label %mark, label %met
+mark:
+  %i = phi i64 [ %begin, %take ], [ %more, %mark ]
   %at = getelementptr i64, ptr %context, i64 %i
-  %term = load i64, ptr %at
-  %grown = add i64 %sum, %term
+  %before = load i64, ptr %at
+  %after = add i64 %before, 1
+  store i64 %after, ptr %at
   %more = add i64 %i, 1
-  %again = icmp slt i64 %more, %threads
-  br i1 %again, label %loop, label %out
-out:
-  %offset = add i64 %thread, 256
+  %again = icmp slt i64 %more, %end
+  br i1 %again, label %mark, label %take
+met:
+  call void @eutectic_meet(ptr %team, i64 %thread, i64 %threads)
+  call void @eutectic_begin(ptr %team, i64 %thread, i64 %threads, i64 3, i64 1)
+  br label %take.sum
+take.sum:
+  %pair.sum = call { i64, i64 } @eutectic_next(ptr %team, i64 %thread, i64 %threads)
+  %k = extractvalue { i64, i64 } %pair.sum, 0
+  %k.end = extractvalue { i64, i64 } %pair.sum, 1
+  %any = icmp slt i64 %k, %k.end
+  br i1 %any, label %each, label %out
+each:
+  %row = phi i64 [ %k, %take.sum ], [ %row.next, %store ]
+  br label %add
+add:
+  %j = phi i64 [ 0, %each ], [ %j.next, %add ]
+  %sum = phi i64 [ 0, %each ], [ %grown, %add ]
+  %j.at = getelementptr i64, ptr %context, i64 %j
+  %term = load i64, ptr %j.at
+  %grown = add i64 %sum, %term
+  %j.next = add i64 %j, 1
+  %j.again = icmp slt i64 %j.next, 100
+  br i1 %j.again, label %add, label %store
+store:
+  %offset = add i64 %row, 100
   %result = getelementptr i64, ptr %context, i64 %offset
   store i64 %grown, ptr %result
+  %row.next = add i64 %row, 1
+  %row.again = icmp slt i64 %row.next, %k.end
+  br i1 %row.again, label %each, label %take.sum
+out:
   ret void
 }
 """
 
 
-@pytest.mark.skipif(not can_sleep(), reason="this platform has no team")
-def test_all_threads_meet_at_the_barrier():
+def loaded_work() -> tuple[Callable[..., int | None], ObjectCode]:
+    """The function that runs work with the team, and the work above."""
     runtime = loaded_team_code(team_code())
-    imports = {BARRIER: runtime.address(BARRIER)}
+    imports = {name: runtime.address(name) for name in (BEGIN, NEXT, MEET)}
     library = ObjectCode([object_code(_WORK, machine_of(Target("llvm")))], imports)
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-    run = call(runtime.address("eutectic_run"))
+    return call(runtime.address(RUN)), library
+
+
+@pytest.mark.skipif(not can_sleep(), reason="this platform has no team")
+def test_iterations_are_done_once_and_before_those_that_wait_for_them():
+    run, library = loaded_work()
     record = team(team_code(), 2)
     workers = ctypes.c_int64.from_address(record + WORKERS_AT).value
     assert workers >= 1
-    for wanted in (1, 2, 2, 1, workers + 1, workers + 5) * 50:
-        context = (ctypes.c_int64 * 512)()
+    for wanted in (1, 2, 2, 1, workers + 1, workers + 5) * 500:
+        context = (ctypes.c_int64 * 104)()
         assert run(record, library.address("work"), ctypes.addressof(context), wanted) is None
-        threads = min(wanted, workers + 1)
-        assert list(context[:threads]) == list(range(1, threads + 1))
-        assert list(context[256 : 256 + threads]) == [threads * (threads + 1) // 2] * threads
-        assert not any(context[threads:256])
+        assert list(context) == [1] * 100 + [100] * 3 + [0]
+
+
+@pytest.mark.skipif(not can_sleep(), reason="this platform has no team")
+def test_nobody_waits_for_a_worker_that_does_not_come():
+    """A team whose record promises three workers that do not exist: the caller does everything."""
+    run, library = loaded_work()
+    memory = (ctypes.c_char * (RECORD_BYTES + 64))()
+    record = -(-ctypes.addressof(memory) // 64) * 64
+    ctypes.c_int64.from_address(record + WORKERS_AT).value = 3
+    for _ in range(100):
+        context = (ctypes.c_int64 * 104)()
+        assert run(record, library.address("work"), ctypes.addressof(context), 4) is None
+        assert list(context) == [1] * 100 + [100] * 3 + [0]
 
 
 def test_number_of_threads(monkeypatch: pytest.MonkeyPatch):

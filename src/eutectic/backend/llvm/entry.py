@@ -18,6 +18,7 @@ from eutectic.backend.llvm.entry_arguments import CheckedText, EntryArguments
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.machine import Machine
+from eutectic.backend.llvm.shared_loop import meet, share_iterations
 from eutectic.backend.llvm.types import register_type
 from eutectic.backend.plan import (
     LIBRARY_TABLE,
@@ -35,7 +36,7 @@ from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.runtime.library import OTHER_THREAD, SPECIAL_VALUES
 from eutectic.runtime.native import OtherThread, SpecialValues
 from eutectic.runtime.native_code import RAISE
-from eutectic.runtime.team import BARRIER, RUN
+from eutectic.runtime.team import RUN
 
 
 def entry_symbol(name: str) -> str:
@@ -118,7 +119,7 @@ class _Entry:
         waiting: list[Step] = []
         for step in steps:
             if needs_barrier(waiting, step):
-                text.call("void", BARRIER, [("ptr", "%team"), ("i64", "%threads")])
+                meet(text)
                 waiting = []
             waiting.append(step)
             if isinstance(step, CopyStep):
@@ -135,15 +136,8 @@ class _Entry:
         return name
 
     def _alone(self, emitter: ExprEmitter, emit: Callable[[], None]) -> None:
-        text = self.work_text
-        mine, after = text.fresh("alone"), text.fresh("together")
-        text.branch(text.assign("icmp eq i64 %thread, 0"), mine, after)
-        text.start(mine)
-        emitter.forget()
-        emit()
-        text.jump(after)
-        text.start(after)
-        emitter.forget()
+        """What one thread does, whichever."""
+        share_iterations(emitter, "1", 1, lambda _begin, _end: emit())
 
     def _word(self, text: FunctionText, number: int, kind: str, frame: str = "%frame") -> str:
         at = text.assign(f"getelementptr inbounds i64, ptr {frame}, i64 {number}")

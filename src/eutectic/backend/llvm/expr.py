@@ -46,7 +46,7 @@ from eutectic.support.errors import CodegenError
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.expr import Let
 
-_INDEX: Final = ("int32", "int64")
+INDEX_DTYPES: Final = ("int32", "int64")
 _OPAQUE: Final = ("tir.call_extern", "tir.call_pure_extern", "tir.checked_index")
 Intrinsic = Callable[["ExprEmitter", Call], str]
 _INTRINSICS: Final[dict[str, Intrinsic]] = {}
@@ -183,7 +183,7 @@ class ExprEmitter:
         """Give a variable its value."""
         if self.is_from_data(value):
             self.from_data.add(var)
-        if var.dtype in _INDEX:
+        if var.dtype in INDEX_DTYPES:
             self.indices[var] = self.index(value)
         else:
             self.values[var] = self.value(value)
@@ -198,7 +198,7 @@ class ExprEmitter:
 
     def _compare(self, expr: Comparison) -> str:
         a, b = expr.a, expr.b
-        if a.dtype in _INDEX and not has_load(a) and not has_load(b):
+        if a.dtype in INDEX_DTYPES and not has_load(a) and not has_load(b):
             return arithmetic.compare(self.text, type(expr), "int64", "i64", self.index(a), self.index(b))
         kind = register_type(a.dtype)
         return arithmetic.compare(self.text, type(expr), element_dtype(a.dtype), kind, self.value(a), self.value(b))
@@ -331,7 +331,7 @@ class ExprEmitter:
         return known[1]
 
     def _make_index(self, expr: PrimExpr) -> str:
-        if expr.dtype in _INDEX:
+        if expr.dtype in INDEX_DTYPES:
             match expr:
                 case Add() | Sub() | Mul():
                     word = {Add: "add", Sub: "sub", Mul: "mul"}[type(expr)]
@@ -343,7 +343,7 @@ class ExprEmitter:
                     known = expr.b.value if isinstance(expr.b, IntImm) else None
                     a, b = self.index(expr.a), self.index(expr.b)
                     return arithmetic.binary(self.text, type(expr), "int64", "i64", a, b, known)
-                case Cast() if expr.value.dtype in _INDEX and (expr.dtype == "int64" or not has_load(expr.value)):
+                case Cast() if expr.value.dtype in INDEX_DTYPES and (expr.dtype == "int64" or not has_load(expr.value)):
                     return self.index(expr.value)
                 case Select():
                     yes, no = self.index(expr.true_value), self.index(expr.false_value)

@@ -3,14 +3,25 @@
 A team's record, by byte: 0 arrivals at the barrier, 64 the barrier's generation, 72 how many sleep there, 128 the
 message of a failed check, 192 the work's generation (a futex, odd while the work is changed), 200 the work's
 function, 208 its context, 216 its number of threads, 224 how many workers there are, 232 whether it is shared, 256
-how many of them are done, 264 whether the caller sleeps, 272 how many small works are still done alone, 280 how many
-that were last time, 320 how many workers sleep, 384 whether a call has the team, 448 the generation and the next part
-of shared work, 512 how many parts of it are done (a futex), 520 whether the caller waits for them.
+the door: how many workers are inside (a futex) and above that the generation that may enter, 264 whether the caller
+sleeps, 272 how many small works are still done alone, 280 how many that were last time, 320 how many workers sleep,
+384 whether a call has the team, 448 the generation and the next part of shared work, 512 how many parts of it are
+done (a futex), 520 whether the caller waits for them, 576 the iterations that are done in this run (a futex), 584 how
+many wait for them asleep, 640 the number of loops before this run, 704 the numbers that were told, from 1024 on two
+cache lines for each thread: its cursor, and what is its own (`loop_text.py`).
 
-Work is of two kinds. For `eutectic_run` every thread does its own part and meets the others at barriers. Shared work
-(`eutectic_open`, `eutectic_close`) has parts that whoever is free takes, each once: a worker without a processor holds
-nobody up, as the caller takes what is left when it has done its own. A part may wait at a barrier for the others; who
-has finished a part has passed all of its barriers, so that the others have begun.
+Work is of two kinds. For `eutectic_run` every thread that comes goes through the same code and takes iterations of
+its loops. The caller never waits for a worker to come: at its end it closes the door, and waits only for those that
+are inside, who may still look at the context. Shared work (`eutectic_open`, `eutectic_close`) has parts that whoever
+is free takes, each once: a worker without a processor holds nobody up, as the caller takes what is left when it has
+done its own. A part may wait at a barrier for the others; who has finished a part has passed all of its barriers, so
+that the others have begun.
+
+The order of the atomics here. The door is opened with a release, entering is an acquire: who is inside sees the work.
+Leaving is a release, and the caller reads the count with an acquire, so that it sees all that was done. The fields
+that a worker reads before it enters are stored with a release each, behind the odd generation: one that reads a new
+field reads the new generation after it. Where somebody falls asleep, the four accesses to the futex and to the count
+of sleepers are seq_cst: of two threads, one sees what the other did.
 """
 
 from __future__ import annotations
@@ -19,9 +30,10 @@ import platform
 from functools import cache
 from typing import Final
 
+from eutectic.backend.llvm.loop_text import LOOP_TEXT, LOOP_VALUES
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.optimize import object_code
-from eutectic.runtime.team import FUTEX, RECORD_BYTES, can_sleep
+from eutectic.runtime.team import FUTEX, MEMBER_BYTES, MEMBERS_AT, can_sleep
 from eutectic.target import Target
 
 _SPINS: Final = 2000  # pauses before a thread gives its processor away; some tens of microseconds
@@ -33,10 +45,17 @@ _PAUSE: Final = {
 _WAITS: Final = {  # a futex, and the value that it must still have
     "sleep": ("%word", "%seen"),
     "sleep_turn": ("%turn.at", "%turn.low"),
-    "sleep_done": ("%done.at", "%done.low"),
+    "sleep_door": ("%door.at", "%inside"),
+    "sleep_progress": ("%progress.at", "%progress.low"),
     "sleep_parts": ("%parts.at", "%parts.low"),
 }
-_WAKES: Final = {"wake": "%word", "wake_turn": "%turn.at", "wake_done": "%done.at", "wake_parts": "%parts.at"}
+_WAKES: Final = {
+    "wake": "%word",
+    "wake_turn": "%turn.at",
+    "wake_door": "%door.at",
+    "wake_progress": "%progress.at",
+    "wake_parts": "%parts.at",
+}
 _NOTHING: Final = "ptr null, ptr null, i32 0"
 
 
@@ -51,8 +70,10 @@ def pool_text() -> str:
             calls[name] = f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i32 128, i32 {seen}, {_NOTHING})"
         for name, word in _WAKES.items():
             calls[name] = f"call i64 (i64, ...) @syscall(i64 {number}, ptr {word}, i32 129, i32 1000000, {_NOTHING})"
-    spins = {f"spin_{head}": _SPIN.format(spins=_SPINS, pause=pause, head=head) for head in ("wait", "join", "look")}
-    return _TEXT.format(record=RECORD_BYTES, **spins, **calls)
+    spins = {
+        f"spin_{head}": _SPIN.format(spins=_SPINS, pause=pause, head=head) for head in ("wait", "join", "part", "look")
+    }
+    return (_TEXT + LOOP_TEXT).format(single_record=MEMBERS_AT + MEMBER_BYTES, **LOOP_VALUES, **spins, **calls)
 
 
 @cache
@@ -113,7 +134,7 @@ out:
   ret void
 }}
 
-; Runs work(context, thread, threads, team) in all threads; returns the message of a failed check, or null.
+; Runs work(context, thread, threads, team) in the threads that come; returns the message of a failed check, or null.
 ; When another call has the team, the calling thread does everything alone.
 ; Bit 32 of %wanted marks small work. That is done alone for a while, the longer the more often it happens, after
 ; a worker was found to have no processor: waiting for it would take many times what the work takes.
@@ -144,27 +165,38 @@ take:
   %mine = extractvalue {{ i32, i1 }} %taken, 1
   br i1 %mine, label %together, label %alone
 alone:
-  %record = alloca [{record} x i8], align 64
-  %slot = getelementptr i8, ptr %record, i64 128
-  store ptr null, ptr %slot, align 8
+  %record = alloca [{single_record} x i8], align 64
+  %slot.alone = getelementptr i8, ptr %record, i64 128
+  store ptr null, ptr %slot.alone, align 8
+  call void @join(ptr %record, i64 0, i64 0)
   call void %work(ptr %context, i64 0, i64 1, ptr %record)
-  %said = load ptr, ptr %slot, align 8
+  %said = load ptr, ptr %slot.alone, align 8
   ret ptr %said
 together:
   %word = getelementptr i8, ptr %team, i64 192
   %changing = atomicrmw add ptr %word, i32 1 seq_cst
+  %generation = add i32 %changing, 2
   %kind.at = getelementptr i8, ptr %team, i64 232
-  store i64 0, ptr %kind.at, align 8
+  store atomic i64 0, ptr %kind.at release, align 8
   %work.at = getelementptr i8, ptr %team, i64 200
-  store ptr %work, ptr %work.at, align 8
+  store atomic ptr %work, ptr %work.at release, align 8
   %context.at = getelementptr i8, ptr %team, i64 208
-  store ptr %context, ptr %context.at, align 8
+  store atomic ptr %context, ptr %context.at release, align 8
   %threads.at = getelementptr i8, ptr %team, i64 216
-  store i64 %threads, ptr %threads.at, align 8
+  store atomic i64 %threads, ptr %threads.at release, align 8
   %message.at = getelementptr i8, ptr %team, i64 128
   store ptr null, ptr %message.at, align 8
-  %done.at = getelementptr i8, ptr %team, i64 256
-  store atomic i64 0, ptr %done.at monotonic, align 8
+  %progress.at = getelementptr i8, ptr %team, i64 576
+  store atomic i64 0, ptr %progress.at monotonic, align 8
+  %own = call ptr @own(ptr %team, i64 0)
+  %number = load i64, ptr %own, align 8
+  %first.at = getelementptr i8, ptr %team, i64 640
+  store atomic i64 %number, ptr %first.at monotonic, align 8
+  call void @join(ptr %team, i64 0, i64 %number)
+  %wide = zext i32 %generation to i64
+  %open = shl i64 %wide, 32
+  %door.at = getelementptr i8, ptr %team, i64 256
+  store atomic i64 %open, ptr %door.at release, align 8
   %old = atomicrmw add ptr %word, i32 1 seq_cst
   %sleepers.at = getelementptr i8, ptr %team, i64 320
   %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
@@ -175,29 +207,34 @@ wake:
   br label %work.now
 work.now:
   call void %work(ptr %context, i64 0, i64 %threads, ptr %team)
-  br label %join
-join:
+  %closing = atomicrmw or ptr %door.at, i64 4294967296 seq_cst
+  br label %part
+part: ; who is inside has the context; who is not finds the door closed
   %spins = phi i64 [ 0, %work.now ], [ %more, %spin ], [ 0, %sleep ]
   %slept = phi i64 [ 0, %work.now ], [ %slept, %spin ], [ 1, %sleep ]
-  %done = load atomic i64, ptr %done.at acquire, align 8
-  %all = icmp sge i64 %done, %workers
+  %door = load atomic i64, ptr %door.at seq_cst, align 8
+  %inside = trunc i64 %door to i32
+  %all = icmp eq i32 %inside, 0
   br i1 %all, label %out, label %still
-{spin_join}
+{spin_part}
 sleep: ; a worker has no processor: blocking gives it this one, and us another one afterwards
   %caller.at = getelementptr i8, ptr %team, i64 264
   store atomic i32 1, ptr %caller.at seq_cst, align 4
-  %done.low = trunc i64 %done to i32
-  {sleep_done}
+  {sleep_door}
   store atomic i32 0, ptr %caller.at seq_cst, align 4
-  br label %join
+  br label %part
 out:
+  call void @catch_up(ptr %team, i64 %threads)
+  %slept.at = getelementptr i8, ptr %own, i64 56
+  %slept.before = load i64, ptr %slept.at, align 8
+  %slept.ever = or i64 %slept, %slept.before
   %level = load i64, ptr %level.at, align 8
   %doubled = shl i64 %level, 1
   %grown = add i64 %doubled, 16
   %capped = call i64 @llvm.smin.i64(i64 %grown, i64 16384)
-  %part = lshr i64 %level, 4
-  %shrunk = sub i64 %level, %part
-  %bad = icmp ne i64 %slept, 0
+  %part.of = lshr i64 %level, 4
+  %shrunk = sub i64 %level, %part.of
+  %bad = icmp ne i64 %slept.ever, 0
   %level.new = select i1 %bad, i64 %capped, i64 %shrunk
   %rest.new = select i1 %bad, i64 %capped, i64 0
   store i64 %level.new, ptr %level.at, align 8
@@ -205,6 +242,63 @@ out:
   %message = load ptr, ptr %message.at, align 8
   store atomic i32 0, ptr %busy.at release, align 4
   ret ptr %message
+}}
+
+; A thread begins a run, in which `number` loops were before.
+define internal void @join(ptr %team, i64 %thread, i64 %number) nounwind {{
+entry:
+  %own = call ptr @own(ptr %team, i64 %thread)
+  store i64 %number, ptr %own, align 8
+  %total.at = getelementptr i8, ptr %own, i64 8
+  store i64 0, ptr %total.at, align 8
+  %mine.at = getelementptr i8, ptr %own, i64 32
+  store i64 0, ptr %mine.at, align 8
+  %lost.at = getelementptr i8, ptr %own, i64 48
+  store i64 0, ptr %lost.at, align 8
+  %slept.at = getelementptr i8, ptr %own, i64 56
+  store i64 0, ptr %slept.at, align 8
+  ret void
+}}
+
+; What a worker does in a run, unless the caller is at its end already.
+define internal void @take_part(ptr %team, i64 %thread, i32 %generation) nounwind {{
+entry:
+  %door.at = getelementptr i8, ptr %team, i64 256
+  %wide = zext i32 %generation to i64
+  %first.look = load atomic i64, ptr %door.at monotonic, align 8
+  br label %look
+look:
+  %door = phi i64 [ %first.look, %entry ], [ %seen, %enter ]
+  %of = lshr i64 %door, 32
+  %open = icmp eq i64 %of, %wide
+  br i1 %open, label %enter, label %out
+enter:
+  %following = add i64 %door, 1
+  %exchanged = cmpxchg ptr %door.at, i64 %door, i64 %following acquire monotonic
+  %seen = extractvalue {{ i64, i1 }} %exchanged, 0
+  %won = extractvalue {{ i64, i1 }} %exchanged, 1
+  br i1 %won, label %do, label %look
+do: ; nothing of this changes as long as anybody is inside
+  %work.at = getelementptr i8, ptr %team, i64 200
+  %work = load ptr, ptr %work.at, align 8
+  %context.at = getelementptr i8, ptr %team, i64 208
+  %context = load ptr, ptr %context.at, align 8
+  %threads.at = getelementptr i8, ptr %team, i64 216
+  %threads = load i64, ptr %threads.at, align 8
+  %first.at = getelementptr i8, ptr %team, i64 640
+  %first = load i64, ptr %first.at, align 8
+  call void @join(ptr %team, i64 %thread, i64 %first)
+  call void %work(ptr %context, i64 %thread, i64 %threads, ptr %team)
+  %before = atomicrmw sub ptr %door.at, i64 1 seq_cst
+  %caller.at = getelementptr i8, ptr %team, i64 264
+  %caller = load atomic i32, ptr %caller.at seq_cst, align 4
+  %waits = icmp sgt i32 %caller, 0
+  br i1 %waits, label %wake, label %out
+wake:
+  {wake_door}
+  br label %out
+out:
+  ret void
 }}
 
 ; Takes parts of shared work until none is left, or the work is another one.
@@ -348,9 +442,7 @@ entry:
   %word = getelementptr i8, ptr %team, i64 192
   %sleepers.at = getelementptr i8, ptr %team, i64 320
   %work.at = getelementptr i8, ptr %team, i64 200
-  %context.at = getelementptr i8, ptr %team, i64 208
   %threads.at = getelementptr i8, ptr %team, i64 216
-  %done.at = getelementptr i8, ptr %team, i64 256
   %kind.at = getelementptr i8, ptr %team, i64 232
   br label %idle
 idle.same:
@@ -377,7 +469,6 @@ woken:
 begin: ; what is read belongs together when the generation is still the same afterwards
   %work = load atomic ptr, ptr %work.at acquire, align 8
   %threads = load atomic i64, ptr %threads.at acquire, align 8
-  %context = load atomic ptr, ptr %context.at acquire, align 8
   %kind = load atomic i64, ptr %kind.at acquire, align 8
   %again = load atomic i32, ptr %word seq_cst, align 4
   %same = icmp eq i32 %again, %now
@@ -393,18 +484,9 @@ share:
   br label %idle.next
 own:
   %takes.part = icmp slt i64 %thread, %threads
-  br i1 %takes.part, label %do, label %done
+  br i1 %takes.part, label %do, label %idle.next
 do:
-  call void %work(ptr %context, i64 %thread, i64 %threads, ptr %team)
-  br label %done
-done:
-  %d = atomicrmw add ptr %done.at, i64 1 seq_cst
-  %caller.at = getelementptr i8, ptr %team, i64 264
-  %caller = load atomic i32, ptr %caller.at seq_cst, align 4
-  %waits = icmp sgt i32 %caller, 0
-  br i1 %waits, label %wake.caller, label %idle.next
-wake.caller:
-  {wake_done}
+  call void @take_part(ptr %team, i64 %thread, i32 %now)
   br label %idle.next
 idle.next:
   br label %idle

@@ -1,29 +1,35 @@
 """Kernels that a team of threads runs together.
 
-Every thread of the team calls the kernel with its number. An outermost parallel
-loop is cut into one run of iterations per thread, always at the same places for the
-same number of threads; what is outside of parallel loops is done by thread 0, and
-barriers keep the order. So a whole network is one entry into the team, and a
-parallel loop costs a barrier instead of a fork and a join.
+Every thread of the team calls the kernel with its number. The iterations of an outermost
+parallel loop are taken by whichever thread runs, and what is outside of parallel loops is
+a loop of one iteration; threads wait for iterations, never for each other (`loop_text.py`).
+So a whole network is one entry into the team, and a parallel loop costs a meeting instead
+of a fork and a join.
+
+Every thread goes through the code around the loops, and late ones do when others have gone
+on. So numbers that decide there and are read from memory are read by one thread, which
+tells them to the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from eutectic.backend.kernel import Workspace
 from eutectic.backend.llvm import intrinsics as _intrinsics  # noqa: F401 - fills the table of intrinsics
+from eutectic.backend.llvm.expr import INDEX_DTYPES
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.machine import Machine
+from eutectic.backend.llvm.pieces import pieces_worth
+from eutectic.backend.llvm.shared_loop import can_be_told, meet, share_iterations, tell, told
 from eutectic.backend.llvm.statements import StatementEmitter
 from eutectic.backend.llvm.types import memory_bytes, register_type
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.node import children
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, mul
 from eutectic.ir.visit import post_order
-from eutectic.runtime.team import BARRIER
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
 from eutectic.tir.analysis.index_facts import has_checks
@@ -110,7 +116,7 @@ class _TeamEmitter(StatementEmitter):
         if self.together:
             self.uniform(self.func.body, last=True)
         else:
-            self._alone(lambda: self.statement(self.func.body))
+            self.statement(self.func.body)  # by the thread that calls it
         self.text.do("ret void")
         parameters += [("ptr noalias", f"%w{i}") for i in range(len(self.workspaces))]
         parameters += [("i64", "%thread"), ("i64", "%threads"), ("ptr", "%team")]
@@ -159,46 +165,72 @@ class _TeamEmitter(StatementEmitter):
         """Emit a statement that every thread of the team comes to; `last` if nothing follows that depends on it."""
         if id(stmt) not in self.parallel:
             self._alone(lambda: self.statement(stmt))
-            self._barrier(last)
+            self._meet(last)
             return
         match stmt:
             case SeqStmt():
                 for i, part in enumerate(stmt.seq):
                     self.uniform(part, last and i + 1 == len(stmt.seq))
             case For() if stmt.kind == ForKind.PARALLEL:
-                self._share(stmt)
-                self._barrier(last)
+                self._with_same([stmt.min, stmt.extent], lambda low, extent: self._share(stmt, low, extent))
+                self._meet(last)
             case For():
-                low = self.index(stmt.min)
-                high = self.fold("add", low, self.index(stmt.extent))
-                self._all_have_read(stmt.min, stmt.extent)
-                self.loop_over(stmt.loop_var, low, high, lambda: self.uniform(stmt.body, last=False))
-            case LetStmt():
-                self.bind(stmt.var, stmt.value)
-                self._all_have_read(stmt.value)
-                self.uniform(stmt.body, last)
+                self._with_same([stmt.min, stmt.extent], lambda low, extent: self._repeat(stmt, low, extent))
+            case LetStmt() if self._can_be_told(stmt.value):
+                self._with_same([stmt.value], lambda value: self._let(stmt, value, last))
             case Allocate():
                 self.allocate(stmt)
                 self.uniform(stmt.body, last)
             case DeclBuffer() | AttrStmt():
                 self.uniform(stmt.body, last)
             case IfThenElse():
-                self._uniform_if(stmt)
+                self._with_same([stmt.condition], lambda condition: self._uniform_if(stmt, condition))
             case _:
                 self._alone(lambda: self.statement(stmt))
-                self._barrier(last)
+                self._meet(last)
 
-    def _all_have_read(self, *values: PrimExpr) -> None:
-        """After values were computed by every thread: nobody goes on to change what they were computed from."""
-        if any(map(self.is_from_data, values)):
-            self._barrier(last=False)
+    def _with_same(self, exprs: Sequence[PrimExpr], emit: Callable[..., None]) -> None:
+        """Emit code with values that are the same in all threads; one that comes too late for them passes it by.
 
-    def _uniform_if(self, stmt: IfThenElse) -> None:
+        Args:
+            exprs: Numbers; integers of 32 or 64 bits are given in 64.
+            emit: Takes their registers.
+        """
+        passed = self.text.fresh("passed")
+        emit(*(self._same(expr, passed) if self.is_from_data(expr) else self._plain(expr) for expr in exprs))
+        if any(map(self.is_from_data, exprs)):
+            self.text.jump(passed)
+            self.text.start(passed)
+            self.forget()
+
+    def _plain(self, expr: PrimExpr) -> str:
+        return self.index(expr) if expr.dtype in INDEX_DTYPES else self.value(expr)
+
+    def _same(self, expr: PrimExpr, passed: str) -> str:
+        """A value that one thread computes and tells the others; who does not get to know it goes to a label."""
+        kind = _same_kind(expr)
+        self._alone(lambda: tell(self.text, kind, self._plain(expr)))
+        self._meet(last=False)
+        return told(self.text, kind, passed)
+
+    def _can_be_told(self, value: PrimExpr) -> bool:
+        return not self.is_from_data(value) or can_be_told(_same_kind(value))
+
+    def _let(self, stmt: LetStmt, value: str, last: bool) -> None:
+        """A variable whose value is the same in all threads."""
+        if self.is_from_data(stmt.value):
+            self.from_data.add(stmt.var)
+        (self.indices if stmt.var.dtype in INDEX_DTYPES else self.values)[stmt.var] = value
+        self.uniform(stmt.body, last)
+
+    def _repeat(self, stmt: For, low: str, extent: str) -> None:
+        """A serial loop around parallel ones."""
+        high = self.fold("add", low, extent)
+        self.loop_over(stmt.loop_var, low, high, lambda: self.uniform(stmt.body, last=False))
+
+    def _uniform_if(self, stmt: IfThenElse, condition: str) -> None:
         """Every thread takes the same branch."""
         text = self.text
-        self.forget()
-        condition = self.value(stmt.condition)
-        self._all_have_read(stmt.condition)
         yes, no, after = (text.fresh(hint) for hint in ("if", "else", "endif"))
         text.branch(condition, yes, no)
         for label, part in ((yes, stmt.then_case), (no, stmt.else_case)):
@@ -210,38 +242,27 @@ class _TeamEmitter(StatementEmitter):
         text.start(after)
         self.forget()
 
-    def _share(self, stmt: For) -> None:
-        """A parallel loop: each thread has one run of its iterations."""
-        low, extent = self.index(stmt.min), self.index(stmt.extent)
-        self._all_have_read(stmt.min, stmt.extent)
-        text = self.text
-        total = text.assign(f"mul nsw i64 {extent}, %thread")
-        begin = text.assign(f"sdiv i64 {total}, %threads")
-        end = text.assign(f"sdiv i64 {text.assign(f'add nsw i64 {total}, {extent}')}, %threads")
-        self.shared_by_team = False
-        self.loop_over(
-            stmt.loop_var, self.fold("add", low, begin), self.fold("add", low, end), lambda: self.statement(stmt.body)
-        )
-        self.shared_by_team = True
+    def _share(self, stmt: For, low: str, extent: str) -> None:
+        """A parallel loop, whose iterations are taken by whoever runs."""
+
+        def run(begin: str, end: str) -> None:
+            first, behind = self.fold("add", low, begin), self.fold("add", low, end)
+            self.loop_over(stmt.loop_var, first, behind, lambda: self.statement(stmt.body))
+
+        self._iterations(extent, pieces_worth(stmt), run)
 
     def _alone(self, emit: Callable[[], None]) -> None:
-        """What only thread 0 does."""
-        text = self.text
-        first = text.assign("icmp eq i64 %thread, 0")
-        mine, after = text.fresh("alone"), text.fresh("together")
-        text.branch(first, mine, after)
-        text.start(mine)
-        self.forget()
-        shared, self.shared_by_team = self.shared_by_team, False
-        emit()
-        self.shared_by_team = shared
-        text.jump(after)
-        text.start(after)
-        self.forget()
+        """What one thread does, whichever: a loop of one iteration."""
+        self._iterations("1", 1, lambda _begin, _end: emit())
 
-    def _barrier(self, last: bool) -> None:
+    def _iterations(self, extent: str, worth: int, run: Callable[[str, str], None]) -> None:
+        shared, self.shared_by_team = self.shared_by_team, False
+        share_iterations(self, extent, worth, run)
+        self.shared_by_team = shared
+
+    def _meet(self, last: bool) -> None:
         if not last:
-            self.text.call("void", BARRIER, [("ptr", "%team"), ("i64", "%threads")])
+            meet(self.text)
             self.forget()
 
     # ---- memory and checks
@@ -301,6 +322,11 @@ class _TeamEmitter(StatementEmitter):
             symbol = f"@message{len(self.messages)}"
             self.messages[words] = f'{symbol} = internal constant [{len(data) + 1} x i8] c"{data}\\00"'
         return self.messages[words].split(" ", 1)[0]
+
+
+def _same_kind(expr: PrimExpr) -> str:
+    """The LLVM type in which the threads are told a value."""
+    return "i64" if expr.dtype in INDEX_DTYPES else register_type(expr.dtype)
 
 
 def _span(buffer: Buffer) -> PrimExpr:
