@@ -19,6 +19,7 @@ from eutectic.driver.native import NativeBuilder
 from eutectic.driver.pipeline import before_loops, default_target, get_pipeline
 from eutectic.driver.pipeline import pipeline as passes_for
 from eutectic.driver.pipeline_text import Pipeline, members_to_run
+from eutectic.driver.plan_records import plan_record
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
 from eutectic.driver.report import CompileReport, host_records
 from eutectic.driver.shelf import aligned_constants
@@ -97,7 +98,8 @@ def compile(
             align = aligned_constants(lowered)
             lowered = align(lowered)
             libraries = libraries_for(lowered, threads)
-            executable = link(lowered, libraries, "main", NativeBuilder(chosen, threads))
+            native = NativeBuilder(chosen, threads)
+            executable = link(lowered, libraries, "main", native)
     stages = Stages(ctx.records, lowered)
     partitioned, kept = libraries.shelf.put(align(stages.partitioned)), libraries.shelf.put(lowered)
     notes += [f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks)]
@@ -109,6 +111,7 @@ def compile(
         seconds=sum(seconds for _, seconds in passes),
         passes=passes,
         host_operators=host_records(executable.program),
+        plan=plan_record(stages, ctx.remarks, chosen.kind.name, native.traces()),
     )
 
     def apart() -> Executable:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from eutectic.driver.plan import PlanRecord, from_tree
 from eutectic.relax.op.registry import has_trait
 from eutectic.runtime.instructions import CallHost, HostCall, RunProgram
 from eutectic.runtime.program import Program
@@ -110,6 +111,7 @@ class CompileReport:
         seconds: Wall time of the compilation.
         passes: Name and seconds of each step, in the order they ran.
         host_operators: Operators that run in Python, in the order of execution.
+        plan: The groups that are executed, and why they are not fewer; what `explain` shows.
     """
 
     regions: tuple[RegionRecord, ...] = ()
@@ -118,6 +120,7 @@ class CompileReport:
     seconds: float = 0.0
     passes: tuple[tuple[str, float], ...] = ()
     host_operators: tuple[HostRecord, ...] = ()
+    plan: PlanRecord = field(default_factory=PlanRecord)
 
     @property
     def composites(self) -> tuple[CompositeRecord, ...]:
@@ -165,6 +168,7 @@ class CompileReport:
                 seconds=tree["seconds"],
                 passes=tuple((step["name"], step["seconds"]) for step in tree["passes"]),
                 host_operators=tuple(HostRecord(**record) for record in tree["host_operators"]),
+                plan=from_tree(PlanRecord, tree["plan"]),
             )
         except (KeyError, TypeError) as error:
             raise LoadError(f"this is no report of a compilation: {error!r}", help="write it with to_json()") from None

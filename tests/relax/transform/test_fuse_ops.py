@@ -344,7 +344,7 @@ def node_graphs(draw):
 
 @given(node_graphs(), st.integers(1, 8))
 def test_groups_have_one_sink_and_no_cycle(nodes, max_depth):
-    groups = partition(nodes, max_depth)
+    groups = partition(nodes, max_depth).groups
     owner = {number: i for i, group in enumerate(groups) for number in group}
     assert len(owner) == sum(map(len, groups))
     for i, group in enumerate(groups):
