@@ -56,6 +56,7 @@ _MEMBERS: Final = {
 
 # What packages find in registries without importing who puts it there, as that is above them.
 _PROVIDERS: Final = {
+    "function eutectic.explained": ("eutectic.explain.measure",),
     "function eutectic.run_prim_func": ("eutectic.driver.build_prim_func",),
     "function eutectic.run_unscheduled": ("eutectic.driver.build_prim_func",),
     "function relax.ext.dnnl": ("eutectic.backend.registry",),

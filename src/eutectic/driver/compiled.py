@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eutectic.backend.registry import loader
 from eutectic.driver.report import CompileReport
@@ -21,6 +21,10 @@ from eutectic.runtime.team import available_threads
 from eutectic.runtime.trees import Leaf, Node, Tree
 from eutectic.support.deep import deep
 from eutectic.support.errors import LoadError
+from eutectic.support.registry import get_global_func
+
+if TYPE_CHECKING:
+    from eutectic.explain.explanation import Explanation
 
 
 class CompiledModel:
@@ -145,6 +149,24 @@ class CompiledModel:
         flat = self._signature.flatten(args, kwargs)
         executable.run(flat)
         return executable.profile(flat)[1]
+
+    def explain(self, *args: Any, measure: bool = True, **kwargs: Any) -> Explanation:
+        """What is executed, how long each part takes, and why it is not fewer kernels.
+
+        Args:
+            args: Arguments of a call, when measuring.
+            measure: Whether to run the model, for times; the speed of the machine is then measured, too, once.
+            kwargs: Keyword arguments of a call, when measuring.
+
+        Raises:
+            CallError: an argument does not fit.
+        """
+        explained = get_global_func("eutectic.explained")
+        assert explained is not None  # it is provided
+        flat = self._signature.flatten(args, kwargs) if measure else []
+        apart = self._apart if self._apart is not None else lambda: self.executable
+        explanation: Explanation = explained(self.report, self.executable, apart, flat, self._threads, measure)
+        return explanation
 
     def script(self) -> str:
         """The module as text."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from math import prod
 from types import UnionType
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from eutectic.ir.dtype import item_bytes
 
@@ -212,13 +212,13 @@ def from_tree(kind: type[T], tree: Any) -> T:
     """
     if not isinstance(tree, Mapping):
         raise TypeError(f"expected the fields of a {kind.__name__}, got {type(tree).__name__}")
-    hints = _hints(kind)
+    hints = _hints(cast(Any, kind))
     known = {f.name: _value(hints[f.name], tree[f.name]) for f in fields(kind) if f.name in tree}  # type: ignore[arg-type]  # kind is a dataclass
     return kind(**known)
 
 
 @cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 

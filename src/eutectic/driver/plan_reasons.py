@@ -21,6 +21,7 @@ class Edge:
         user: The operator that reads it, by its place in the second.
         misses: Patterns of libraries that nearly matched.
         remark: What `FuseOps` said about it, if it did.
+        were_fused: Whether `FuseOps` was run.
     """
 
     groups: Sequence[GroupRecord]
@@ -30,6 +31,7 @@ class Edge:
     user: int
     misses: Sequence[MissRecord]
     remark: FusionRemark | None
+    were_fused: bool = True
 
     @property
     def both(self) -> tuple[GroupRecord, GroupRecord]:
@@ -58,7 +60,9 @@ def edge_reason(edge: Edge) -> tuple[str, str]:
     if edge.remark is not None:
         return edge.remark.constraint, edge.remark.reason
     value, user = (operator.label for operator in edge.operators)
-    return "another block", f"{value} and {user} are in different blocks of the graph, or no pass FuseOps was run"
+    if not edge.were_fused:
+        return "no fusion", f"{value} and {user} are two kernels because the pipeline has no pass FuseOps"
+    return "another block", f"{value} and {user} are in two blocks of the graph, and groups are made within one"
 
 
 def _host(edge: Edge) -> str:

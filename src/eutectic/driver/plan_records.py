@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from eutectic.driver.plan import BoundaryRecord, GroupRecord, MissRecord, OperatorRecord, PlanRecord
 from eutectic.driver.plan_reasons import Edge, edge_reason
@@ -20,10 +21,11 @@ from eutectic.relax.expr import Binding, Call, ExternFunc, Function, Tuple, Tupl
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.composite import composite_calls
-from eutectic.relax.transform.fusion_reasons import PASS
+from eutectic.relax.transform.fusion_reasons import PASS, callee_name
 from eutectic.tir.analysis.flops import count_flops
 from eutectic.tir.function import PrimFunc
 
+_NAMED: Final = re.compile(r"\w+ \(\w+\)")
 Place = tuple[int, int]  # number of a group, and of an operator in it
 
 
@@ -54,6 +56,7 @@ class _Graphs:
         self.kernels: IRModule = stages.kernels
         bound = walk_bindings(stages.operators[entry])
         self.operators = {b.var: b.value for b in bound if isinstance(b.value, Call) and _is_operator(b.value)}
+        self.were_fused = stages.were_fused
         self.programs = {b.var: b.value for b in walk_bindings(stages.ungrouped[entry])}
         self.regions = {
             str(function.attr("global_symbol")): function
@@ -88,7 +91,7 @@ class _Graphs:
             return operator_record(var, value, value.op.name)
         program = self.programs.get(var, call)
         program = program if isinstance(program, Call) else call
-        return operator_record(var, program, _program_name(program), self.part_of.get(var, ""))
+        return operator_record(var, program, callee_name(program), self.part_of.get(var, ""))
 
 
 @dataclass
@@ -113,6 +116,7 @@ class _Builder:
     owner: dict[Var, Place] = field(default_factory=dict)
     fields: dict[Var, Sequence[Var]] = field(default_factory=dict)
     _read_at: dict[tuple[int, int], tuple[Var, Var | None]] = field(default_factory=dict)
+    _labels: dict[str, str] = field(default_factory=dict)
     _flops: dict[bytes, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -167,9 +171,7 @@ class _Builder:
             return GroupRecord("view", "", operators[0].op, "view", operators, inputs, results, (), 0)
         note = _why_in_python(call)
         flops = _sum(operator.flops for operator in operators)
-        return GroupRecord(
-            "host", "host", _program_name(call), "host", operators, inputs, results, (), flops, note=note
-        )
+        return GroupRecord("host", "host", callee_name(call), "host", operators, inputs, results, (), flops, note=note)
 
     def _program(self, call: Call) -> tuple[str, PrimFunc] | None:
         callee = callee_of(call)
@@ -192,7 +194,7 @@ class _Builder:
         backend, symbol = str(region.attr("Codegen")), str(region.attr("global_symbol"))
         for inner, use, composite in composite_calls(region):
             bound = [(b.var, b.value) for b in walk_bindings(composite) if isinstance(b.value, Call)]
-            operators = tuple(operator_record(v, value, _program_name(value)) for v, value in bound)
+            operators = tuple(operator_record(v, value, callee_name(value)) for v, value in bound)
             outer = Call(use.op, tuple(passed.get(arg, arg) if isinstance(arg, Var) else arg for arg in use.args))
             constants = tuple(tensor for operator in operators for tensor in operator.reads if tensor.constant)
             group = GroupRecord(
@@ -263,22 +265,34 @@ class _Builder:
         said: dict[tuple[int, int], FusionRemark] = {}
         for remark in self.remarks:
             if remark.pattern == PASS and remark.kind == "missed" and len(remark.bound) == 2:
-                source, reader = (self.place(var) for var in remark.bound)
-                if source is not None and reader is not None:
-                    said.setdefault((source[0], reader[0]), remark)
+                made, read = (self.place(var) for var in remark.bound)
+                if made is not None and read is not None:
+                    said.setdefault((made[0], read[0]), remark)
         for number, group in enumerate(self.groups):
             for source in group.reads:
                 value, user = self._ends(source, number, said.get((source, number)))
-                edge = Edge(self.groups, source, number, value, user, misses, said.get((source, number)))
+                remark = said.get((source, number))
+                edge = Edge(self.groups, source, number, value, user, misses, remark, self.graphs.were_fused)
                 rule, reason = edge_reason(edge)
-                yield BoundaryRecord(source, number, value, user, rule, reason)
+                yield BoundaryRecord(source, number, value, user, rule, self._with_operators(reason))
+
+    def _with_operators(self, text: str) -> str:
+        """A sentence with operators where it has the tensor programs that compute them."""
+        if not self._labels:
+            operators = self.graphs.operators
+            programs = {var: value for var, value in self.graphs.programs.items() if var in operators}
+            self._labels = {
+                f"{callee_name(value)} ({var.name_hint})": f"{operators[var].op.name} ({var.name_hint})"
+                for var, value in programs.items()
+            }
+        return _NAMED.sub(lambda match: self._labels.get(match.group(), match.group()), text)
 
     def _ends(self, source: int, reader: int, remark: FusionRemark | None) -> tuple[int, int]:
         """The operators at both ends of a read."""
         var = self._read_at[source, reader][0]
         value = (self.place(var) or (source, 0))[1]
         user = self.place(remark.bound[1]) if remark is not None else None
-        if user is not None:
+        if user is not None and self.groups[reader].kind == "kernel":
             return value, user[1]
         names = {var.name_hint, self.groups[source].operators[value].variable}
         readers = [i for i, o in enumerate(self.groups[reader].operators) if names & {t.name for t in o.reads}]
@@ -293,11 +307,6 @@ def _extern(call: Call) -> str:
     """The external function that a call calls; empty when it calls none."""
     first = call.args[0] if call.args and has_trait(call, "calls") else None
     return first.global_symbol if isinstance(first, ExternFunc) else ""
-
-
-def _program_name(call: Call) -> str:
-    callee = callee_of(call)
-    return callee.name_hint if callee is not None else _extern(call) or str(getattr(call.op, "name", "call"))
 
 
 def _why_in_python(call: Call) -> str:

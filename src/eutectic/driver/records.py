@@ -33,6 +33,7 @@ class Stages:
         operators: What libraries left, before it became tensor programs.
         programs: The module of tensor programs.
         ungrouped: These before those that become one kernel were found.
+        were_fused: Whether `FuseOps` was run.
         groups: With the programs that become one kernel in functions of their own.
         kernels: The module in the end.
     """
@@ -44,6 +45,7 @@ class Stages:
         self.operators = lowering[0].before if lowering else kernels
         self.programs = lowering[-1].after if lowering else kernels
         self.ungrouped = last["FuseOps"].before if "FuseOps" in last else self.programs
+        self.were_fused = "FuseOps" in last
         self.groups = last["FuseTIR"].before if "FuseTIR" in last else kernels
         self.kernels = kernels
 

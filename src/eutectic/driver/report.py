@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eutectic.driver.plan import PlanRecord, from_tree
+from eutectic.driver.report_table import headline, report_html, report_text
 from eutectic.relax.op.registry import has_trait
 from eutectic.runtime.instructions import CallHost, HostCall, RunProgram
 from eutectic.runtime.program import Program
@@ -100,9 +101,9 @@ class CompositeCount:
         return self.variants[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CompileReport:
-    """What one compilation did.
+    """What one compilation did; `print` shows a table, so do notebooks.
 
     Attributes:
         regions: Native call sequences, in the order of execution.
@@ -144,6 +145,15 @@ class CompileReport:
             ops_of.setdefault(c.name, []).append(c.ops)
         counts = {name: CompositeCount(len(ops), tuple(dict.fromkeys(ops))) for name, ops in ops_of.items()}
         return dict(sorted(counts.items(), key=lambda item: -item[1].count))
+
+    def __repr__(self) -> str:
+        return f"CompileReport({headline(self)})"
+
+    def __str__(self) -> str:
+        return report_text(self)
+
+    def _repr_html_(self) -> str:
+        return report_html(self)
 
     def to_json(self) -> dict[str, Any]:
         """Everything in the report as a tree that `json.dumps` takes, with the totals beside it."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from eutectic.ir.dtype import is_float
 from eutectic.ir.op import Op
 from eutectic.relax.base import StructInfo
 from eutectic.relax.expr import Call
-from eutectic.relax.op.registry import Fusion, has_trait, op_def
+from eutectic.relax.op.registry import Fusion, Trait, has_trait, op_def
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 
 NORMALISED: Final = 5
@@ -35,9 +35,9 @@ def operator_flops(call: Call) -> int | None:
         return None
     if not _computes_floats(call):
         return 0
-    for trait, formula in _PRODUCTS:
-        if has_trait(call, trait):
-            return formula(call, result)
+    formulas = (formula for trait, formula in _PRODUCTS.items() if trait in definition.traits)
+    if (formula := next(formulas, None)) is not None:
+        return formula(call, result)
     return _BY_FUSION[definition.fusion](call, result)
 
 
@@ -111,8 +111,13 @@ def _normalised(call: Call, result: tuple[int, ...]) -> int | None:
     return NORMALISED * prod(result) if is_layer else None
 
 
-_PRODUCTS: Final = (("convolution", _convolution), ("contraction", _contraction), ("attention", _attention))
-_BY_FUSION: Final[dict[Fusion, Callable[[Call, tuple[int, ...]], int | None]]] = {
+_Formula: TypeAlias = Callable[[Call, tuple[int, ...]], "int | None"]
+_PRODUCTS: Final[dict[Trait, _Formula]] = {
+    "convolution": _convolution,
+    "contraction": _contraction,
+    "attention": _attention,
+}
+_BY_FUSION: Final[dict[Fusion, _Formula]] = {
     "elementwise": _per_result,
     "broadcast": _per_result,
     "injective": lambda call, result: 0,

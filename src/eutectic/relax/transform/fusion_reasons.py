@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from eutectic.ir.module import GlobalVar
 from eutectic.relax.analysis.op_pattern import OpPatternKind as Kind
@@ -26,13 +26,17 @@ _KINDS: Final = {
 
 def binding_name(binding: Binding) -> str:
     """What a binding calls, and its variable: `matmul (lv3)`."""
-    value = binding.value
-    label = type(value).__name__
-    if isinstance(value, Call):
-        first = value.args[0] if value.args and has_trait(value, "calls") else None
-        label = first.name_hint if isinstance(first, GlobalVar) else op_name(value)
-        label = first.global_symbol if isinstance(first, ExternFunc) else label
-    return f"{label} ({binding.var.name_hint})"
+    return f"{callee_name(binding.value)} ({binding.var.name_hint})"
+
+
+def callee_name(value: Any) -> str:
+    """What a value calls: an operator, a tensor program, a function of a library; of others their kind."""
+    first = value.args[0] if isinstance(value, Call) and value.args and has_trait(value, "calls") else None
+    if isinstance(first, GlobalVar):
+        return first.name_hint
+    if isinstance(first, ExternFunc):
+        return first.global_symbol
+    return op_name(value) if isinstance(value, Call) else type(value).__name__
 
 
 def fused_remark(bindings: Sequence[Binding], function: str) -> FusionRemark:
@@ -43,7 +47,7 @@ def fused_remark(bindings: Sequence[Binding], function: str) -> FusionRemark:
         function: Its name.
     """
     calls = [b for b in bindings if isinstance(b.value, Call)]
-    members = tuple(Member(binding_name(b).partition(" (")[0], b.value.span) for b in calls)
+    members = tuple(Member(callee_name(b.value), b.value.span) for b in calls)
     sink = bindings[-1]
     return FusionRemark(
         "fused",
@@ -104,7 +108,7 @@ class EdgeReasons:
         return FusionRemark(
             "missed",
             PASS,
-            binding_name(user).partition(" (")[0],
+            callee_name(user.value),
             user.var.name_hint,
             self._sentence(obstacle, source, reader),
             span=user.value.span,
