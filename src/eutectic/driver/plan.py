@@ -73,7 +73,7 @@ class OperatorRecord:
     @property
     def label(self) -> str:
         """Its name without the prefix, and its variable."""
-        return f"{self.op.removeprefix('relax.').removeprefix('nn.')} ({self.variable})"
+        return operator_label(self.op, self.variable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +197,11 @@ class PlanRecord:
     groups: tuple[GroupRecord, ...] = ()
     boundaries: tuple[BoundaryRecord, ...] = ()
     misses: tuple[MissRecord, ...] = ()
+
+
+def operator_label(op: str, variable: str) -> str:
+    """An operator for people: `conv2d (lv3)`."""
+    return f"{op.removeprefix('relax.').removeprefix('nn.')} ({variable})"
 
 
 def from_tree(kind: type[T], tree: Any) -> T:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from eutectic.driver.plan import GroupRecord, MissRecord, OperatorRecord
 from eutectic.relax.dpl.remarks import FusionRemark
+
+_LAYOUT: Final = "relax.layout_transform"
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,20 @@ def edge_reason(edge: Edge) -> tuple[str, str]:
     if "view" in kinds:
         return "view", _view(edge)
     if edge.remark is not None:
-        return edge.remark.constraint, edge.remark.reason
+        return _fusion(edge, edge.remark)
     value, user = (operator.label for operator in edge.operators)
     if not edge.were_fused:
         return "no fusion", f"{value} and {user} are two kernels because the pipeline has no pass FuseOps"
     return "another block", f"{value} and {user} are in two blocks of the graph, and groups are made within one"
+
+
+def _fusion(edge: Edge, remark: FusionRemark) -> tuple[str, str]:
+    """What `FuseOps` said; where an end of the edge changes a layout, that is the rule."""
+    for operator in edge.operators:
+        if _LAYOUT in (operator.op, operator.part_of):
+            change = f"{operator.label} brings the value to another layout in memory, which the kernel beside it needs"
+            return "layout", f"{change}: {remark.reason}"
+    return remark.constraint, remark.reason
 
 
 def _host(edge: Edge) -> str:

@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from eutectic.driver.plan import BoundaryRecord, GroupRecord, MissRecord, OperatorRecord, PlanRecord
+from eutectic.driver.plan import (
+    BoundaryRecord,
+    GroupRecord,
+    MissRecord,
+    OperatorRecord,
+    PlanRecord,
+    operator_label,
+)
 from eutectic.driver.plan_reasons import Edge, edge_reason
 from eutectic.driver.plan_tensors import operands, operator_record, tensors_of
 from eutectic.driver.records import Stages, callee_of, plain_name
@@ -167,7 +174,7 @@ class _Builder:
             return GroupRecord(
                 "kernel", self.generator, name, plain_name(name), operators, inputs, results, (), flops, trace
             )
-        if has_trait(call, "view"):
+        if has_trait(call, "view") and not _has_unknown_shape(call):
             return GroupRecord("view", "", operators[0].op, "view", operators, inputs, results, (), 0)
         note = _why_in_python(call)
         flops = _sum(operator.flops for operator in operators)
@@ -263,11 +270,11 @@ class _Builder:
     def boundaries(self, misses: Sequence[MissRecord]) -> Iterator[BoundaryRecord]:
         """Why each group and those that read it are not one."""
         said: dict[tuple[int, int], FusionRemark] = {}
-        for remark in self.remarks:
-            if remark.pattern == PASS and remark.kind == "missed" and len(remark.bound) == 2:
-                made, read = (self.place(var) for var in remark.bound)
+        for note in self.remarks:
+            if note.pattern == PASS and note.kind == "missed" and len(note.bound) == 2:
+                made, read = (self.place(var) for var in note.bound)
                 if made is not None and read is not None:
-                    said.setdefault((made[0], read[0]), remark)
+                    said.setdefault((made[0], read[0]), note)
         for number, group in enumerate(self.groups):
             for source in group.reads:
                 value, user = self._ends(source, number, said.get((source, number)))
@@ -282,7 +289,7 @@ class _Builder:
             operators = self.graphs.operators
             programs = {var: value for var, value in self.graphs.programs.items() if var in operators}
             self._labels = {
-                f"{callee_name(value)} ({var.name_hint})": f"{operators[var].op.name} ({var.name_hint})"
+                f"{callee_name(value)} ({var.name_hint})": operator_label(operators[var].op.name, var.name_hint)
                 for var, value in programs.items()
             }
         return _NAMED.sub(lambda match: self._labels.get(match.group(), match.group()), text)
@@ -313,10 +320,14 @@ def _why_in_python(call: Call) -> str:
     """Why no kernel computes a call."""
     if not _is_operator(call):
         return "it is a function of the graph that became no tensor program"
-    info = call.struct_info
-    if isinstance(info, TensorStructInfo) and info.dims is None:
+    if _has_unknown_shape(call):
         return "the size of its result depends on the data"
     return "the operator has no tensor program"
+
+
+def _has_unknown_shape(call: Call) -> bool:
+    info = call.struct_info
+    return isinstance(info, TensorStructInfo) and info.dims is None
 
 
 def _sizes(shape: Iterable[Any]) -> Iterator[int | None]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from eutectic.driver.plan import OperatorRecord, PlanRecord
-from eutectic.explain.numbers import seconds_text
+from eutectic.explain.numbers import clipped, seconds_text
 
 if TYPE_CHECKING:
     from eutectic.explain.explanation import Explanation, Group
@@ -172,7 +172,10 @@ def _spent(before: float | None, after: float | None) -> str:
 
 
 def _named(groups: Sequence[Group]) -> str:
-    return " + ".join(f"{group.number} {group.record.backend} {group.record.pattern}" for group in groups)
+    return " + ".join(
+        f"{group.number} {group.record.backend or group.record.kind} {clipped(group.record.pattern)}"
+        for group in groups
+    )
 
 
 def _reasons(

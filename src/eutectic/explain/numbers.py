@@ -1,4 +1,4 @@
-"""Numbers for people: seconds, bytes and operations with a unit, three digits each."""
+"""Numbers and names for people: seconds, bytes and operations with a unit, three digits each; long names cut."""
 
 from __future__ import annotations
 
@@ -28,3 +28,8 @@ def count_text(value: float | None, unit: str) -> str:
 def share_text(value: float | None) -> str:
     """`45 %`; a dash when not known."""
     return "-" if value is None else f"{value:.0%}".replace("%", " %")
+
+
+def clipped(text: str, most: int = 60) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."

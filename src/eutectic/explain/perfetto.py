@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eutectic.explain.numbers import clipped
+
 if TYPE_CHECKING:
     from eutectic.explain.explanation import Explanation, Timing
 
@@ -37,7 +39,7 @@ def _event(explanation: Explanation, timing: Timing, start: float) -> dict[str, 
         "tid": 1,
         "ts": start,
         "dur": timing.seconds * 1e6,
-        "name": records[0].pattern if len(records) == 1 else f"{records[0].pattern} and {len(records) - 1} more",
+        "name": clipped(records[0].pattern) + (f" and {len(records) - 1} more" if len(records) > 1 else ""),
         "cat": records[0].backend or records[0].kind,
         "args": {
             "groups": list(timing.groups),

@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from eutectic.driver.plan import OperatorRecord
-from eutectic.explain.numbers import count_text, seconds_text, share_text
+from eutectic.explain.numbers import clipped, count_text, seconds_text, share_text
 
 if TYPE_CHECKING:
     from eutectic.explain.explanation import Explanation, Group
@@ -88,7 +88,7 @@ def _head(group: Group) -> Text:
     return Text.assemble(
         (f"{group.number} ", "bold"),
         (f"{record.kind} ", _COLOURS[record.kind]),
-        (what, "bold"),
+        (clipped(what), "bold"),
         f" -> {shapes}  ",
         (", ".join(facts), "bright_black"),
         (f"  {group.how}" if group.how else "", "bright_black"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from eutectic.driver.plan import BoundaryRecord, PlanRecord
 from eutectic.explain.find import Place, one_group
+from eutectic.explain.numbers import clipped
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def _way(reached: Mapping[int, BoundaryRecord | None], end: int) -> list[Boundar
 
 def _together(plan: PlanRecord, a: Place, b: Place) -> str:
     group = plan.groups[a.group]
-    return f"{a.operator.label} and {b.operator.label} are together in group {a.group}: {group.pattern} ({group.kind})"
+    both = f"{a.operator.label} and {b.operator.label}"
+    return f"{both} are together in group {a.group}: {clipped(group.pattern)} ({group.kind})"
 
 
 def _apart(plan: PlanRecord, a: Place, b: Place) -> str:
@@ -90,8 +92,8 @@ def _apart(plan: PlanRecord, a: Place, b: Place) -> str:
 
 def _between(plan: PlanRecord, a: Place, b: Place, chain: list[BoundaryRecord]) -> str:
     head = (
-        f"{a.operator.label} is in group {a.group} ({plan.groups[a.group].pattern}), "
-        f"{b.operator.label} in group {b.group} ({plan.groups[b.group].pattern}); between them "
+        f"{a.operator.label} is in group {a.group} ({clipped(plan.groups[a.group].pattern)}), "
+        f"{b.operator.label} in group {b.group} ({clipped(plan.groups[b.group].pattern)}); between them "
         f"{'is 1 boundary' if len(chain) == 1 else f'are {len(chain)} boundaries'}:"
     )
     return "\n".join([head, *(f"  {step.source} -> {step.reader} [{step.rule}] {step.reason}" for step in chain)])

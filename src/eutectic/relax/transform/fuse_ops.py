@@ -20,6 +20,7 @@ from eutectic.relax.expr import (
     Call,
     DataflowBlock,
     DataflowVar,
+    Tuple,
     TupleGetItem,
     Var,
     VarBinding,
@@ -93,7 +94,8 @@ class _Kinds:
             return FusionNode(OpPatternKind.INJECTIVE, _shape(binding.var), leaves, moves_only=True)
         program = self.program(binding)
         if program is None:
-            return FusionNode(OpPatternKind.OPAQUE, leaves=leaves)
+            gathers = leaves and isinstance(binding.value, Tuple)
+            return FusionNode(OpPatternKind.OPAQUE, leaves=leaves, gathers=gathers)
         stated = self._mod[program].attr("op_pattern")
         kind = OpPatternKind(stated) if stated in set(OpPatternKind) else OpPatternKind.OPAQUE
         if program.name_hint not in self._moves:

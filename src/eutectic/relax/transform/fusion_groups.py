@@ -28,6 +28,7 @@ class FusionNode:
         shape: Sizes of its value; None when it is no tensor of known shape.
         leaves: Whether its value is visible outside the block.
         moves_only: Whether it moves elements without computing any.
+        gathers: Whether it only puts results of the block into a tuple.
         readers: Numbers of the bindings that read it, each once, all larger than its own.
     """
 
@@ -35,6 +36,7 @@ class FusionNode:
     shape: tuple[PrimExpr, ...] | None = None
     leaves: bool = False
     moves_only: bool = False
+    gathers: bool = False
     readers: list[int] = field(default_factory=list)
 
 
@@ -150,14 +152,17 @@ class _Groups:
         node = self.nodes[number]
         if node.kind is Kind.OPAQUE:
             return Obstacle("opaque", number)
-        if node.leaves:
+        if node.leaves or any(self.nodes[reader].gathers for reader in node.readers):
             return Obstacle("output", number)
         opaque = [reader for reader in node.readers if self.nodes[reader].kind is Kind.OPAQUE]
-        if sink < 0:
-            return Obstacle("opaque", opaque[0]) if len(opaque) == len(node.readers) else Obstacle(MEET, number)
+        refused = self._refused.get(number)
+        if len(opaque) == len(node.readers):
+            return Obstacle("opaque", opaque[0])
+        if sink < 0 or (refused is not None and self.nodes[refused.at].gathers):
+            return Obstacle(MEET, number)
         if self._kind[number] is Kind.COMM_REDUCE:
-            return Obstacle("opaque", opaque[0]) if opaque else Obstacle("reduction", number)
-        return self._refused.get(number, Obstacle(MEET, number))
+            return Obstacle("reduction", number)
+        return refused or Obstacle(MEET, number)
 
     def root(self, number: int) -> int:
         """The sink of the group of a node."""
@@ -177,7 +182,11 @@ class _Groups:
         if between is None:
             self._refused[source] = Obstacle("group size", sink)
             return
-        broken = (Obstacle(rule, n) for n in between if (rule := self._broken(kind, source, n, sink)))
+        broken = (
+            Obstacle(rule, source if rule == MEET else n)
+            for n in between
+            if (rule := self._broken(kind, source, n, sink))
+        )
         refusal = next(broken, None)
         if refusal is None and not self.merge((source, *between), sink):
             refusal = Obstacle("group size", sink)
@@ -194,8 +203,9 @@ class _Groups:
             return "" if self.same_shape(source, number) else "epilogue shape"
         if kind is Kind.INJECTIVE:
             return "" if self.kind(number) <= Kind.INJECTIVE else "move kind"
-        fits = self.takes_in(number) if number == sink else self.kind(number) <= Kind.INJECTIVE
-        return "" if fits else "producer kind"
+        if number == sink or not self.takes_in(number):
+            return "" if number == sink and self.takes_in(number) else "producer kind"
+        return "" if self.kind(number) <= Kind.INJECTIVE else MEET
 
     def join_as_operand(self, number: int) -> None:
         """Put a group into the group of a reduction, matmul or conv that is its only reader.

@@ -167,7 +167,7 @@ class EdgeReasons:
         """Nothing is behind a reduction."""
         return (
             f"{self.name(source)} is a reduction, whose elements are complete only after its last step: its kernel "
-            f"ends there, and {self.name(reader)} ({self._does(reader)}) begins another"
+            f"ends there, and {self.name(reader)}, which {self._does(reader)}, begins another"
         )
 
     def epilogue_kind(self, at: int, source: int, reader: int) -> str:
