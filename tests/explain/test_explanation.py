@@ -13,8 +13,9 @@ import eutectic
 from eutectic.backend.dnnl.library import availability
 from eutectic.driver.plan import GroupRecord, OperatorRecord, PlanRecord, TensorRecord
 from eutectic.explain import machine as machines
+from eutectic.explain.data import Timing
 from eutectic.explain.diff import diff
-from eutectic.explain.explanation import Explanation, Timing
+from eutectic.explain.explanation import Explanation
 from eutectic.explain.machine import Bandwidth, MachineSpeed, machine_speed
 from eutectic.explain.measure import units, without_calls
 from eutectic.explain.numbers import count_text, seconds_text, share_text

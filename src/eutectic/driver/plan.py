@@ -13,6 +13,7 @@ from types import UnionType
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from eutectic.ir.dtype import item_bytes
+from eutectic.support.deep import deep
 
 Kind: TypeAlias = Literal["kernel", "library", "view", "host"]
 Size: TypeAlias = "int | str"
@@ -204,6 +205,7 @@ def operator_label(op: str, variable: str) -> str:
     return f"{op.removeprefix('relax.').removeprefix('nn.')} ({variable})"
 
 
+@deep
 def from_tree(kind: type[T], tree: Any) -> T:
     """A dataclass of plain data from what `dataclasses.asdict` and JSON make of it.
 
@@ -227,6 +229,7 @@ def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
+@deep
 def _value(hint: Any, value: Any) -> Any:
     if is_dataclass(hint) and isinstance(hint, type):
         return from_tree(hint, value)

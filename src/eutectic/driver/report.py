@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eutectic.driver.plan import PlanRecord, from_tree
-from eutectic.driver.report_table import headline, report_html, report_text
+from eutectic.driver.report_table import report_html, report_text
 from eutectic.relax.op.registry import has_trait
 from eutectic.runtime.instructions import CallHost, HostCall, RunProgram
 from eutectic.runtime.program import Program
@@ -147,13 +147,26 @@ class CompileReport:
         return dict(sorted(counts.items(), key=lambda item: -item[1].count))
 
     def __repr__(self) -> str:
-        return f"CompileReport({headline(self)})"
+        return f"CompileReport({self._headline})"
 
     def __str__(self) -> str:
-        return report_text(self)
+        return report_text(self._headline, self.plan.groups, self._sentences)
 
     def _repr_html_(self) -> str:
-        return report_html(self)
+        return report_html(self._headline, self.plan.groups, self._sentences)
+
+    @property
+    def _headline(self) -> str:
+        operators = sum(len(group.operators) for group in self.plan.groups)
+        return f"{operators} operators in {len(self.plan.groups)} groups, compiled in {self.seconds:.2f} s"
+
+    @property
+    def _sentences(self) -> list[str]:
+        hosts = [
+            f"{host.op} runs in Python{f' ({host.source})' if host.source else ''}" for host in self.host_operators
+        ]
+        why = ["why these are not fewer groups: explain()"] if len(self.plan.groups) > 1 else []
+        return [*hosts, *self.notes, *why]
 
     def to_json(self) -> dict[str, Any]:
         """Everything in the report as a tree that `json.dumps` takes, with the totals beside it."""

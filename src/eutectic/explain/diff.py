@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from eutectic.driver.plan import OperatorRecord, PlanRecord
+from eutectic.explain.data import Explained, Group
 from eutectic.explain.numbers import clipped, seconds_text
-
-if TYPE_CHECKING:
-    from eutectic.explain.explanation import Explanation, Group
 
 Key: TypeAlias = tuple[str, str, str, int]
 NOTICED: Final = 0.1  # by which share a time must differ to be told
@@ -90,7 +88,7 @@ class PlanDiff:
         return "\n".join(lines) or "nothing changed"
 
 
-def diff(before: Explanation, after: Explanation) -> PlanDiff:
+def diff(before: Explained, after: Explained) -> PlanDiff:
     """What changed from one explanation to another, of one model.
 
     Args:
@@ -139,8 +137,8 @@ def _components(
 
 
 def _change(
-    before: Explanation,
-    after: Explanation,
+    before: Explained,
+    after: Explained,
     olds: tuple[int, ...],
     news: tuple[int, ...],
     old: Mapping[Key, tuple[int, int]],

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from eutectic.driver.plan import NO_TIME, GroupRecord
 from eutectic.driver.report import CompileReport
-from eutectic.explain.explanation import Explanation, Timing
+from eutectic.explain.data import Timing
+from eutectic.explain.explanation import Explanation
 from eutectic.explain.machine import machine_speed
 from eutectic.runtime.executable import Executable
 from eutectic.runtime.instructions import CallHost, Filled, HostCall

@@ -11,15 +11,13 @@ import re
 from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from eutectic.explain.data import Explained, Group
 from eutectic.explain.text import summary
 
-if TYPE_CHECKING:
-    from eutectic.explain.explanation import Explanation, Group
 
-
-def page(explanation: Explanation, title: str) -> str:
+def page(explanation: Explained, title: str) -> str:
     """The file as text.
 
     Args:
@@ -35,7 +33,7 @@ def page(explanation: Explanation, title: str) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match.group(1)], _part("page.html"))
 
 
-def page_data(explanation: Explanation) -> dict[str, Any]:
+def page_data(explanation: Explained) -> dict[str, Any]:
     """What the script reads."""
     return {
         "summary": summary(explanation),

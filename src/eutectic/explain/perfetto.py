@@ -5,15 +5,13 @@ Reference: Trace Event Format, "Complete Events" and "Metadata Events".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from eutectic.explain.data import Explained, Timing
 from eutectic.explain.numbers import clipped
 
-if TYPE_CHECKING:
-    from eutectic.explain.explanation import Explanation, Timing
 
-
-def trace_events(explanation: Explanation) -> dict[str, Any]:
+def trace_events(explanation: Explained) -> dict[str, Any]:
     """The trace as a tree for JSON; times are in microseconds from the start of the call.
 
     Args:
@@ -30,7 +28,7 @@ def trace_events(explanation: Explanation) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
-def _event(explanation: Explanation, timing: Timing, start: float) -> dict[str, Any]:
+def _event(explanation: Explained, timing: Timing, start: float) -> dict[str, Any]:
     groups = [explanation.groups[number] for number in timing.groups]
     records = [group.record for group in groups]
     return {

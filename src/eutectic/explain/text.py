@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
 from eutectic.driver.plan import OperatorRecord
+from eutectic.explain.data import Explained, Group
 from eutectic.explain.numbers import clipped, count_text, seconds_text, share_text
-
-if TYPE_CHECKING:
-    from eutectic.explain.explanation import Explanation, Group
 
 _WIDTH = 140
 _COLOURS = {"kernel": "green", "library": "cyan", "view": "bright_black", "host": "red"}
@@ -32,7 +29,7 @@ def print_rich(renderable: RenderableType) -> None:
     Console().print(renderable)
 
 
-def tree(explanation: Explanation) -> Tree:
+def tree(explanation: Explained) -> Tree:
     """The explanation as a tree."""
     out = Tree(Text(summary(explanation), style="bold"))
     for note in explanation.notes:
@@ -56,7 +53,7 @@ def tree(explanation: Explanation) -> Tree:
     return out
 
 
-def summary(explanation: Explanation) -> str:
+def summary(explanation: Explained) -> str:
     """The whole in one line."""
     records = explanation.plan.groups
     parts = [f"{len(records)} groups", f"{sum(len(record.operators) for record in records)} operators"]
@@ -66,7 +63,7 @@ def summary(explanation: Explanation) -> str:
     return ", ".join(parts)
 
 
-def _moved(explanation: Explanation) -> Iterator[str]:
+def _moved(explanation: Explained) -> Iterator[str]:
     fused = [record.bytes_fused for record in explanation.plan.groups]
     unfused = [record.bytes_unfused for record in explanation.plan.groups]
     if None not in fused and None not in unfused:

@@ -49,8 +49,8 @@ def _computes_floats(call: Call) -> bool:
 
 def _shape(info: StructInfo | None) -> tuple[int, ...] | None:
     """The constant shape of a tensor, or of the first one of a tuple."""
-    if isinstance(info, TupleStructInfo) and info.fields:
-        return _shape(info.fields[0])
+    while isinstance(info, TupleStructInfo) and info.fields:
+        info = info.fields[0]
     return info.static_shape if isinstance(info, TensorStructInfo) else None
 
 
