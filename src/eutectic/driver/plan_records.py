@@ -20,7 +20,6 @@ from eutectic.driver.plan_tensors import operands, operator_record, tensors_of
 from eutectic.driver.records import Stages, callee_of, plain_name
 from eutectic.ir.module import IRModule
 from eutectic.ir.op import Op
-from eutectic.ir.structural import structural_digest
 from eutectic.relax.analysis.uses import used_vars, walk_bindings
 from eutectic.relax.base import Expr
 from eutectic.relax.dpl.remarks import FusionRemark
@@ -124,7 +123,7 @@ class _Builder:
     fields: dict[Var, Sequence[Var]] = field(default_factory=dict)
     _read_at: dict[tuple[int, int], tuple[Var, Var | None]] = field(default_factory=dict)
     _labels: dict[str, str] = field(default_factory=dict)
-    _flops: dict[bytes, int] = field(default_factory=dict)
+    _flops: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         fused = [remark for remark in self.remarks if remark.pattern == PASS and remark.kind == "fused"]
@@ -169,7 +168,7 @@ class _Builder:
         program = self._program(call)
         if program is not None:
             name, func = program
-            flops = self._count(func)
+            flops = self._count(name, func)
             trace = self.traces.get(name, ())
             return GroupRecord(
                 "kernel", self.generator, name, plain_name(name), operators, inputs, results, (), flops, trace
@@ -185,14 +184,13 @@ class _Builder:
         func = self.graphs.kernels.get(callee) if callee is not None else None
         return (callee.name_hint, func) if callee is not None and isinstance(func, PrimFunc) else None
 
-    def _count(self, func: PrimFunc) -> int | None:
+    def _count(self, name: str, func: PrimFunc) -> int | None:
         """Operations of a program, counted once for each; None where a size is symbolic."""
         if any(size is None for buffer in func.buffer_map.values() for size in _sizes(buffer.shape)):
             return None
-        key = structural_digest(func)
-        if key not in self._flops:
-            self._flops[key] = count_flops(func)
-        return self._flops[key]
+        if name not in self._flops:
+            self._flops[name] = count_flops(func)
+        return self._flops[name]
 
     def _add_region(self, var: Var, call: Call, region: Function) -> None:
         """The composites of a call of a library, each as a group."""
