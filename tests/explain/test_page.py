@@ -110,6 +110,9 @@ def test_a_click_opens_details(small):
     assert "/home/user/net.py:6" in details
     assert "blocks.1.part0" in details
     assert "<script>alert('5')</script> & 6" in details
+    assert "512 B" in details
+    assert "constants0 B" in details
+    assert "NaN" not in details
     assert small.problems() == []
 
 

@@ -285,7 +285,8 @@ class _Builder:
         """A sentence with operators where it has the tensor programs that compute them."""
         if not self._labels:
             operators = self.graphs.operators
-            programs = {var: value for var, value in self.graphs.programs.items() if var in operators}
+            bound = self.graphs.programs.items()
+            programs = {var: value for var, value in bound if var in operators and isinstance(value, Call)}
             self._labels = {
                 f"{callee_name(value)} ({var.name_hint})": operator_label(operators[var].op.name, var.name_hint)
                 for var, value in programs.items()

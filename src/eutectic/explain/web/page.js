@@ -14,10 +14,11 @@
   const unit = (value, table, none) => {
     if (value === null || value === undefined) return none;
     const [scale, name] = table.find(([least]) => value >= least) || table[table.length - 1];
-    return `${(value / scale).toPrecision(3)} ${name}`;
+    const number = value / scale;
+    return `${number >= 100 ? Math.round(number) : Number(number.toPrecision(3))} ${name}`;
   };
   const seconds = (value) => unit(value, [[1, "s"], [1e-3, "ms"], [1e-6, "us"], [1e-9, "ns"]], "not known");
-  const amount = (value, name) => unit(value, [[1e12, `T${name}`], [1e9, `G${name}`], [1e6, `M${name}`], [1e3, `k${name}`], [0, name]], "not known");
+  const amount = (value, name) => unit(value, [[1e12, `T${name}`], [1e9, `G${name}`], [1e6, `M${name}`], [1e3, `k${name}`], [1, name]], "not known");
   const tensor = (t) => `${t.dtype}[${t.shape.join(", ")}]`;
 
   // ---- modules
@@ -209,7 +210,11 @@
     pen.clip();
     pen.fillStyle = ink;
     pen.font = "600 11px system-ui, sans-serif";
-    pen.fillText(title(node), node.x + 8, node.y + 15);
+    const time = node.prefix === null && group.seconds !== null ? seconds(group.seconds) : "";
+    pen.textAlign = "right";
+    pen.fillText(time, node.x + node.w - 8, node.y + 15);
+    pen.textAlign = "left";
+    pen.fillText(shortened(title(node), node.w - 24 - pen.measureText(time).width), node.x + 8, node.y + 15);
     pen.font = "11px system-ui, sans-serif";
     const rows = node.prefix === null ? group.operators.map((o) => o.op.replace(/^relax\.(nn\.)?/, "") + "  " + (o.module || o.variable)) : [`${node.groups.length} groups`];
     rows.slice(0, MOST_ROWS).forEach((row, i) => {
@@ -221,9 +226,14 @@
 
   const title = (node) => {
     if (node.prefix !== null) return `+ ${node.prefix}`;
-    const group = node.groups[0], time = group.seconds === null ? "" : `  ${seconds(group.seconds)}`;
-    return `${group.number}  ${group.pattern}${time}`;
+    return `${node.groups[0].number}  ${node.groups[0].pattern}`;
   };
+
+  function shortened(text, width) {
+    let end = Math.min(text.length, 80);
+    while (end > 4 && pen.measureText(text.slice(0, end)).width > width) end -= 1;
+    return end < text.length ? `${text.slice(0, end - 2)}...` : text;
+  }
 
   // ---- details
 

@@ -94,7 +94,7 @@ class _Kinds:
             return FusionNode(OpPatternKind.INJECTIVE, _shape(binding.var), leaves, moves_only=True)
         program = self.program(binding)
         if program is None:
-            gathers = leaves and isinstance(binding.value, Tuple)
+            gathers = leaves and isinstance(binding.value, (Tuple, Var))
             return FusionNode(OpPatternKind.OPAQUE, leaves=leaves, gathers=gathers)
         stated = self._mod[program].attr("op_pattern")
         kind = OpPatternKind(stated) if stated in set(OpPatternKind) else OpPatternKind.OPAQUE

@@ -28,7 +28,7 @@ class FusionNode:
         shape: Sizes of its value; None when it is no tensor of known shape.
         leaves: Whether its value is visible outside the block.
         moves_only: Whether it moves elements without computing any.
-        gathers: Whether it only puts results of the block into a tuple.
+        gathers: Whether it only gives results of the block another name, or puts them into a tuple.
         readers: Numbers of the bindings that read it, each once, all larger than its own.
     """
 

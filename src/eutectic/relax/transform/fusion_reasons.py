@@ -9,7 +9,16 @@ from eutectic.ir.module import GlobalVar
 from eutectic.relax.analysis.op_pattern import OpPatternKind as Kind
 from eutectic.relax.dpl.near_miss import op_name
 from eutectic.relax.dpl.remarks import FusionRemark, Member
-from eutectic.relax.expr import Binding, Call, DataflowBlock, ExternFunc, Tuple, TupleGetItem, VarBinding, describe_size
+from eutectic.relax.expr import (
+    Binding,
+    Call,
+    DataflowBlock,
+    ExternFunc,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    describe_size,
+)
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.transform.fusion_groups import FusionNode, Obstacle, Partition
 
@@ -77,9 +86,9 @@ class EdgeReasons:
         self._group_of = {i: number for number, group in enumerate(partition.groups) for i in group}
 
     def remarks(self) -> Iterator[FusionRemark]:
-        """One for each pair of bindings of which one reads the other; fields of tuples stand for the tuples."""
+        """One for each pair of bindings of which one reads the other; fields and other names stand for the values."""
         for source, binding in enumerate(self._bindings):
-            if _is_field(binding) or not self._computes(source):
+            if _is_field(binding):
                 continue
             for end, reader in self._crossings(source):
                 yield self._remark(source, end, reader)
@@ -90,14 +99,16 @@ class EdgeReasons:
         while todo:
             end = todo.pop()
             for reader in self._nodes[end].readers:
+                if not self._computes(reader):
+                    continue
                 if _is_field(self._bindings[reader]):
                     todo.append(reader)
-                elif self._computes(reader) and not self._together(source, reader):
+                elif not self._together(source, reader):
                     yield end, reader
 
     def _computes(self, number: int) -> bool:
-        """Whether a binding is more than a tuple of results."""
-        return not isinstance(self._bindings[number].value, Tuple)
+        """Whether a binding is more than a result, or a tuple of them."""
+        return not self._nodes[number].gathers
 
     def _together(self, a: int, b: int) -> bool:
         return a in self._group_of and self._group_of.get(a) == self._group_of.get(b)
@@ -142,6 +153,12 @@ class EdgeReasons:
     def opaque(self, at: int, source: int, reader: int) -> str:
         """It is no program that can be joined."""
         other = reader if at == source else source
+        value = self._bindings[at].value
+        if isinstance(value, Var):
+            name = self._bindings[at].var.name_hint
+            return (
+                f"{self.name(reader)} reads {self.name(source)} by another name, {name}, which FuseOps does not follow"
+            )
         return f"{self.name(at)} {self._opaque_kind(at)}, so {self.name(other)} cannot be in one kernel with it"
 
     def _opaque_kind(self, at: int) -> str:
@@ -149,7 +166,7 @@ class EdgeReasons:
         if not isinstance(self._bindings[at], VarBinding):
             return "checks sizes when the model runs"
         if not isinstance(value, Call):
-            return "only gives a value another name, which FuseOps does not look through"
+            return "is no call"
         name = op_name(value)
         if name == "relax.call_dps_packed":
             return "is computed by a library"
@@ -213,7 +230,8 @@ class EdgeReasons:
 
 
 def _is_field(binding: Binding) -> bool:
-    return isinstance(binding, VarBinding) and isinstance(binding.value, TupleGetItem)
+    """Whether a binding gives a part of a value, or all of it, another name."""
+    return isinstance(binding, VarBinding) and isinstance(binding.value, (TupleGetItem, Var))
 
 
 _SENTENCES: Final[dict[str, Callable[[EdgeReasons, int, int, int], str]]] = {
