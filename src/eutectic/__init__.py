@@ -60,6 +60,7 @@ _MEMBERS: Final = {
 
 # What packages find in registries without importing who puts it there, as that is above them.
 _PROVIDERS: Final = {
+    "function eutectic.explained": ("eutectic.explain.measure",),
     "function eutectic.loader": ("eutectic.backend.registry",),
     "function eutectic.loader.dnnl": ("eutectic.backend.dnnl.loading",),
     "function eutectic.recompile": ("eutectic.driver.recompile",),

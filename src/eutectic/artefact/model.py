@@ -124,6 +124,28 @@ class LoadedModel:
         executable.run(flat)
         return executable.profile(flat)[1]
 
+    def explain(self, *args: Any, measure: bool = True, **kwargs: Any) -> Any:
+        """What is executed, how long each part takes, and why it is not fewer kernels.
+
+        Args:
+            args: Arguments of a call, when measuring.
+            measure: Whether to run the model, for times; the speed of the machine is then measured, too, once.
+            kwargs: Keyword arguments of a call, when measuring.
+
+        Returns:
+            An `eutectic.explain.Explanation`.
+
+        Raises:
+            CallError: an argument does not fit.
+        """
+        state = () if self._state is None else self._state()
+        flat = self._signature.flatten(args, kwargs, state) if measure else []
+        explained: Any = get_global_func("eutectic.explained")
+        return explained(self.report, self.executable, self._timed, flat, self._threads_of_calls(), measure)
+
+    def _threads_of_calls(self) -> int | None:
+        return self._model.threads
+
     def _timed(self) -> Executable:
         """What `profile` runs."""
         return self.executable

@@ -33,6 +33,7 @@ class Built:
         parallel: Whether more than one thread has something to do.
         code: The object file.
         cached: Whether it came from the cache on disk.
+        trace: What the default schedule did, line by line; empty when it did nothing.
     """
 
     symbol: str
@@ -42,3 +43,4 @@ class Built:
     parallel: bool
     code: bytes
     cached: bool
+    trace: tuple[str, ...] = ()

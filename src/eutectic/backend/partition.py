@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from eutectic.backend.contract import Backend, BackendRemark, Verdict
+from eutectic.backend.left_out import left_out
 from eutectic.backend.outline import check_precision, outlined_for
 from eutectic.backend.registry import backend as backend_of
 from eutectic.ir.module import IRModule
@@ -52,6 +53,8 @@ class Partition(Pass):
             ctx.remarks.append(BackendRemark(kind, candidate.name, candidate.title, verdict.reason))
             if not verdict.ok:
                 continue
+            if ctx.collect_remarks:
+                ctx.remarks.extend(left_out(mod, candidate, self.precision))
             for step in candidate.outline(self.precision):
                 mod = run_pass(step, mod, ctx)
         for step in (BindRegionConstants(), RunCodegen()):

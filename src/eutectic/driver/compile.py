@@ -20,6 +20,7 @@ from eutectic.driver.native import NativeBuilder
 from eutectic.driver.pipeline import before_loops, default_target, get_pipeline
 from eutectic.driver.pipeline import pipeline as passes_for
 from eutectic.driver.pipeline_text import Pipeline, members_to_run
+from eutectic.driver.plan_records import plan_record
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
 from eutectic.driver.report import CompileReport, EagerRecord, host_records
 from eutectic.driver.shelf import aligned_constants
@@ -175,11 +176,12 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
         align = aligned_constants(lowered)
         lowered = align(lowered)
         libraries = libraries_for(lowered, threads, target)
-        executable = link(lowered, libraries, "main", NativeBuilder(target, threads))
+        native = NativeBuilder(target, threads)
+        executable = link(lowered, libraries, "main", native)
     stages = Stages(ctx.records, lowered)
     partitioned, kept = libraries.shelf.put(align(stages.partitioned)), libraries.shelf.put(lowered)
     refusals = tuple(f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks))
-    report = report_of(stages, ctx, target, settings.notes + refusals, executable.program, imported.eager)
+    report = report_of(stages, ctx, native, settings.notes + refusals, executable.program, imported.eager)
 
     def apart() -> Executable:
         return link(kept.module, libraries, "main", NativeBuilder(target, threads, one_by_one=True))
@@ -238,7 +240,7 @@ def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
 def report_of(
     stages: Stages,
     ctx: PassContext,
-    target: Target,
+    native: NativeBuilder,
     notes: Sequence[str],
     program: Program,
     eager: tuple[EagerRecord, ...] = (),
@@ -248,12 +250,12 @@ def report_of(
     Args:
         stages: The module on its way.
         ctx: The context of its passes.
-        target: What it was compiled for.
+        native: What made the kernels, and for which target.
         notes: Sentences about the compilation as a whole.
         program: What was linked.
         eager: What torch runs.
     """
-    passes = tuple(ctx.timeline.outermost())
+    passes, target = tuple(ctx.timeline.outermost()), native.target
     return CompileReport(
         regions=region_records(stages, target),
         unfused=unfused_records(stages, ctx.remarks),
@@ -262,6 +264,7 @@ def report_of(
         passes=passes,
         host_operators=host_records(program),
         eager_operators=eager,
+        plan=plan_record(stages, ctx.remarks, target.kind.name, native.traces()),
     )
 
 

@@ -112,6 +112,9 @@ class CompiledModel(LoadedModel):
     def _timed(self) -> Executable:
         return self._apart()
 
+    def _threads_of_calls(self) -> int | None:
+        return self._threads
+
     def __copy__(self) -> CompiledModel:
         copy = CompiledModel(
             self.executable,

@@ -10,6 +10,7 @@ from typing import Any, Final
 from eutectic.driver.compile import compile, libraries_for, report_of
 from eutectic.driver.compiled import CompiledModel, constants_of
 from eutectic.driver.inlined import without_regions
+from eutectic.driver.left_to_torch import eager_records
 from eutectic.driver.link import program_of
 from eutectic.driver.native import NativeBuilder
 from eutectic.driver.pipeline import before_loops, pipeline
@@ -118,7 +119,7 @@ def _variant(saved: SavedModel, target: Target) -> SavedModel:
     return replace(
         saved,
         program=program,
-        report=report_of(stages, ctx, target, (), program).to_json(),
+        report=report_of(stages, ctx, native, (), program, eager_records(module)).to_json(),
         text=partitioned.script(),
         constants=constants_of(partitioned),
         target=str(target),

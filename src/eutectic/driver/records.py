@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from eutectic.backend.contract import BackendRemark
 from eutectic.driver.report import CompositeRecord, RegionRecord, UnfusedRecord
@@ -18,6 +18,8 @@ from eutectic.relax.op.registry import has_trait
 from eutectic.relax.transform.composite import composite_calls
 from eutectic.target import Target
 
+_OWN: Final = ("FuseOps", "FuseTIR")  # remarks about kernels of ours, not about what a library would take
+
 
 class Stages:
     """The module at the points of its way that a report is about, found by the passes that ran.
@@ -30,6 +32,8 @@ class Stages:
         outlined: Modules with regions for libraries, before these were lowered; one for each `RunCodegen`.
         operators: What libraries left, before it became tensor programs.
         programs: The module of tensor programs.
+        ungrouped: These before those that become one kernel were found.
+        were_fused: Whether `FuseOps` was run.
         groups: With the programs that become one kernel in functions of their own.
         kernels: The module in the end.
     """
@@ -40,6 +44,8 @@ class Stages:
         self.outlined = [record.before for record in records if record.name == "RunCodegen" and record.changed]
         self.operators = lowering[0].before if lowering else kernels
         self.programs = lowering[-1].after if lowering else kernels
+        self.ungrouped = last["FuseOps"].before if "FuseOps" in last else self.programs
+        self.were_fused = "FuseOps" in last
         self.groups = last["FuseTIR"].before if "FuseTIR" in last else kernels
         self.kernels = kernels
 
@@ -113,7 +119,7 @@ def unfused_records(stages: Stages, remarks: Sequence[Any], entry: str = "main")
         return ()
     reasons: dict[str, str] = {}
     for remark in remarks:
-        if isinstance(remark, FusionRemark) and remark.kind == "missed":
+        if isinstance(remark, FusionRemark) and remark.kind == "missed" and remark.pattern not in _OWN:
             reasons.setdefault(remark.variable, f"{remark.pattern}: {remark.reason}")
     names = " or ".join(dict.fromkeys(remark.backend for remark in asked))
     out = []
@@ -139,20 +145,20 @@ def kernel_records(stages: Stages, generator: str, entry: str = "main") -> tuple
     """
     op_of = _operators_of_programs(stages.operators, stages.programs, entry)
     last = walk_bindings(stages.kernels[entry])
-    called = {var.name_hint for b in last if (var := _callee(b.value)) is not None}
+    called = {var.name_hint for b in last if (var := callee_of(b.value)) is not None}
     groups = stages.groups
     composites = []
     for binding in walk_bindings(groups[entry]):
         call = binding.value
-        callee = _callee(call)
+        callee = callee_of(call)
         if callee is None or callee not in groups or callee.name_hint not in called:
             continue
         function = groups[callee]
         inner = [b.value for b in walk_bindings(function)] if isinstance(function, Function) else [call]
-        names = [var for var in map(_callee, inner) if var is not None]
+        names = [var for var in map(callee_of, inner) if var is not None]
         ops = tuple(op_of.get(name.name_hint, name.name_hint) for name in names)
         modules, sources = _places(c.span for c in inner)
-        plain = _plain_name(callee.name_hint)
+        plain = plain_name(callee.name_hint)
         composites.append(CompositeRecord(f"{generator}.{plain}", ops, callee.name_hint, modules, sources))
     return (RegionRecord(entry, generator, tuple(composites)),) if composites else ()
 
@@ -162,7 +168,7 @@ def _operators_of_programs(operators: IRModule, programs: IRModule, entry: str) 
     names = {b.var: _operator(b.value) for b in walk_bindings(operators[entry])}
     out: dict[str, str] = {}
     for binding in walk_bindings(programs[entry]):
-        callee = _callee(binding.value)
+        callee = callee_of(binding.value)
         op = names.get(binding.var)
         if callee is not None and op:
             out.setdefault(callee.name_hint, op)
@@ -175,7 +181,7 @@ def _operator(value: object) -> str:
     return str(getattr(getattr(value, "op", None), "name", "")) if is_call else ""
 
 
-def _callee(value: object) -> GlobalVar | None:
+def callee_of(value: object) -> GlobalVar | None:
     """The function that a binding calls: a graph function, or a tensor program through `call_tir`."""
     if not isinstance(value, Call):
         return None
@@ -186,7 +192,7 @@ def _callee(value: object) -> GlobalVar | None:
     return first if isinstance(first, GlobalVar) else None
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
     """A kernel's name without the numbers that make it unique, and without the note that it is fused."""
     parts = name.removeprefix("fused_").split("_")
     return "_".join(part.rstrip("0123456789") for part in parts)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from eutectic.driver.plan import PlanRecord, from_tree
+from eutectic.driver.report_table import report_html, report_text
 from eutectic.runtime.host_operators import LEFT_TO_TORCH
 from eutectic.runtime.instructions import CallHost, HostCall, RunProgram
 from eutectic.runtime.program import Program
@@ -117,9 +119,9 @@ class CompositeCount:
         return self.variants[0]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CompileReport:
-    """What one compilation did.
+    """What one compilation did; `print` shows a table, so do notebooks.
 
     Attributes:
         regions: Native call sequences, in the order of execution.
@@ -129,6 +131,7 @@ class CompileReport:
         passes: Name and seconds of each step, in the order they ran.
         host_operators: Operators that run in Python, in the order of execution.
         eager_operators: Operators that torch runs, in the order of execution.
+        plan: The groups that are executed, and why they are not fewer; what `explain` shows.
     """
 
     regions: tuple[RegionRecord, ...] = ()
@@ -138,6 +141,7 @@ class CompileReport:
     passes: tuple[tuple[str, float], ...] = ()
     host_operators: tuple[HostRecord, ...] = ()
     eager_operators: tuple[EagerRecord, ...] = ()
+    plan: PlanRecord = field(default_factory=PlanRecord)
 
     @property
     def composites(self) -> tuple[CompositeRecord, ...]:
@@ -161,6 +165,28 @@ class CompileReport:
             ops_of.setdefault(c.name, []).append(c.ops)
         counts = {name: CompositeCount(len(ops), tuple(dict.fromkeys(ops))) for name, ops in ops_of.items()}
         return dict(sorted(counts.items(), key=lambda item: -item[1].count))
+
+    def __repr__(self) -> str:
+        return f"CompileReport({self._headline})"
+
+    def __str__(self) -> str:
+        return report_text(self._headline, self.plan.groups, self._sentences)
+
+    def _repr_html_(self) -> str:
+        return report_html(self._headline, self.plan.groups, self._sentences)
+
+    @property
+    def _headline(self) -> str:
+        operators = sum(len(group.operators) for group in self.plan.groups)
+        return f"{operators} operators in {len(self.plan.groups)} groups, compiled in {self.seconds:.2f} s"
+
+    @property
+    def _sentences(self) -> list[str]:
+        hosts = [
+            f"{host.op} runs in Python{f' ({host.source})' if host.source else ''}" for host in self.host_operators
+        ]
+        why = ["why these are not fewer groups: explain()"] if len(self.plan.groups) > 1 else []
+        return [*hosts, *self.notes, *why]
 
     def to_json(self) -> dict[str, Any]:
         """Everything in the report as a tree that `json.dumps` takes, with the totals beside it."""
@@ -186,6 +212,7 @@ class CompileReport:
                 passes=tuple((step["name"], step["seconds"]) for step in tree["passes"]),
                 host_operators=tuple(HostRecord(**record) for record in tree["host_operators"]),
                 eager_operators=tuple(EagerRecord(**record) for record in tree["eager_operators"]),
+                plan=from_tree(PlanRecord, tree["plan"]),
             )
         except (KeyError, TypeError) as error:
             raise LoadError(f"this is no report of a compilation: {error!r}", help="write it with to_json()") from None

@@ -107,6 +107,10 @@ class Executable:
         """The kernels of libraries that it calls, loaded, each once."""
         return [self._loading.library(kernel) for kernel in self._kernels()]
 
+    def library_symbols(self) -> list[str]:
+        """Names of the kernels of libraries, in the order of `libraries`."""
+        return [kernel.symbol for kernel in self._kernels()]
+
     def _kernels(self) -> list[LibraryKernel]:
         called: list[LibraryKernel] = []
         for step in self.instructions:

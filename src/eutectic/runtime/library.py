@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -89,6 +89,27 @@ class NativeInterface:
     inputs: tuple[int, ...]
     workspace_bytes: int | None
     sizes: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class KernelPart:
+    """What one part of a kernel costs.
+
+    Attributes:
+        seconds: Time of one run.
+        how: What the library calls its implementation.
+    """
+
+    seconds: float
+    how: str = ""
+
+
+@runtime_checkable
+class DivisibleKernel(Protocol):
+    """A loaded kernel that computes several operators one after another, and can time each."""
+
+    def parts(self) -> Sequence[KernelPart]:
+        """One run on inputs of its own; a part for each composite of the region, in order."""
 
 
 class LoadedKernel(Protocol):

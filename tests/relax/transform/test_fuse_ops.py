@@ -14,6 +14,7 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext, Sequential
 from eutectic.relax import BlockBuilder, MatchCast, ShapeExpr, TensorStructInfo, Tuple, Var, call_tir, const, op
 from eutectic.relax.analysis import OpPatternKind, get_var2val, problems_of
+from eutectic.relax.dpl.remarks import FusionRemark
 from eutectic.relax.expr import Call, Constant
 from eutectic.relax.transform import AnnotateTIROpPattern, FuseOps
 from eutectic.relax.transform.fusion_groups import FusionNode, partition, post_dominators
@@ -344,7 +345,7 @@ def node_graphs(draw):
 
 @given(node_graphs(), st.integers(1, 8))
 def test_groups_have_one_sink_and_no_cycle(nodes, max_depth):
-    groups = partition(nodes, max_depth)
+    groups = partition(nodes, max_depth).groups
     owner = {number: i for i, group in enumerate(groups) for number in group}
     assert len(owner) == sum(map(len, groups))
     for i, group in enumerate(groups):
@@ -376,3 +377,62 @@ def test_scalars_lifted_from_a_group_keep_their_order():
         "param_0",
         "param_1",
     ]
+
+
+# ---- remarks
+
+
+def remarks(mod: IRModule, **config) -> list[FusionRemark]:
+    with PassContext(remarks=True, config=config) as ctx:
+        fuse(mod)
+    return [remark for remark in ctx.remarks if remark.pattern == "FuseOps"]
+
+
+def test_a_group_and_what_ends_it_are_noted():
+    def body(bb, x, w):
+        product = bb.emit_te(topi.matmul, x, w)
+        shown = bb.emit_te(topi.nn.relu, product)
+        return bb.emit_te(topi.sum, bb.emit_te(topi.sum, shown, 1), 0)
+
+    fused, missed, between = sorted(
+        remarks(graph({"x": (4, 4), "w": (4, 4)}, body)), key=lambda r: (r.kind, r.variable)
+    )
+    assert [member.op for member in fused.members] == ["matmul", "relu"]
+    assert fused.function == "fused_matmul_relu"
+    assert (missed.kind, missed.constraint) == ("missed", "epilogue kind")
+    assert missed.reason == "the kernel of relu (lv1) can only go on element by element, and sum (lv2) is a reduction"
+    assert (between.constraint, between.expected) == ("reduction", "anything but a reduction")
+    assert between.variables == ("lv2", "lv3")
+
+
+def test_without_remarks_nothing_is_noted():
+    with PassContext() as ctx:
+        fuse(graph({"x": (4,)}, lambda bb, x: bb.emit_te(topi.nn.relu, bb.emit_te(topi.nn.relu, x))))
+    assert ctx.remarks == []
+
+
+def test_another_name_is_named():
+    def body(bb, x):
+        first = bb.emit_te(topi.nn.relu, x)
+        return bb.emit_te(topi.nn.relu, bb.emit(first))
+
+    (reason,) = {r.reason for r in remarks(graph({"x": (4,)}, body)) if "by another name" in r.reason}
+    assert reason.startswith("relu (lv2) reads relu (lv) by another name, lv1")
+
+
+@given(node_graphs(), st.integers(2, 6))
+def test_every_end_of_a_group_has_an_obstacle_that_is_true(nodes, max_depth):
+    parts = partition(nodes, max_depth)
+    group_of = {i: number for number, group in enumerate(parts.groups) for i in group}
+    for number, node in enumerate(nodes):
+        for reader in node.readers:
+            if number in group_of and group_of.get(reader) == group_of[number]:
+                continue
+            obstacle = parts.obstacles[number]
+            assert obstacle.at >= number
+            if obstacle.rule == "several readers":
+                assert len(node.readers) > 1
+            if obstacle.rule == "output":
+                assert node.leaves or any(nodes[i].gathers for i in node.readers)
+            if obstacle.rule == "opaque":
+                assert nodes[obstacle.at].kind is OpPatternKind.OPAQUE

@@ -10,6 +10,7 @@ import numpy as np
 
 from eutectic.backend.dnnl import library
 from eutectic.backend.dnnl.engine import Region, compile_region
+from eutectic.backend.dnnl.lower import step_source
 from eutectic.backend.dnnl.openmp import share_team
 from eutectic.backend.dnnl.packed import PackedConstants
 from eutectic.backend.dnnl.spec import RegionSpec
@@ -17,7 +18,7 @@ from eutectic.backend.dnnl.special_values import all_finite, finite_constants
 from eutectic.backend.dnnl.steps import TensorSpec
 from eutectic.runtime.aligned import address
 from eutectic.runtime.constants import Constants, same_bits
-from eutectic.runtime.library import LibraryKernel, NativeCall
+from eutectic.runtime.library import KernelPart, LibraryKernel, NativeCall
 from eutectic.runtime.native import SpecialValues
 from eutectic.runtime.object_code import ObjectCode
 from eutectic.runtime.recently_used import RecentlyUsed
@@ -116,6 +117,25 @@ class StaticRegion:
         packed = self.region.constant(name)
         assert packed is not None  # it was there when the plain one was let go
         return packed
+
+    def parts(self) -> Sequence[KernelPart]:
+        """Seconds and implementation of each step, on inputs of ones; reorders count to the step that they are for."""
+        spec = self.region.spec
+        outputs = [np.empty(tensor.shape, _FLOAT32) for tensor in self._tensors[len(spec.inputs) :]]
+        times = self.region.profile([np.ones(tensor.shape, _FLOAT32) for tensor in spec.inputs], outputs)
+        place = {step_source(step): number for number, step in enumerate(spec.steps)}
+        seconds, hows, before = [0.0] * len(place), [""] * len(place), 0.0
+        number = 0
+        for (source, spent), call in zip(times, self.region.describe(), strict=True):
+            if source not in place:
+                before += spent
+                continue
+            number = place[source]
+            seconds[number] += spent + before
+            hows[number], before = call.impl, 0.0
+        if seconds:
+            seconds[number] += before
+        return [KernelPart(spent, how) for spent, how in zip(seconds, hows, strict=True)]
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Fill `outputs`; all arrays C-contiguous, of the sizes the region was made for.

@@ -168,7 +168,7 @@ def _pool(planner: Planner, step: Pool) -> None:
         (abi.ARG_SRC, abi.ARG_DST),
     )
     dst = planner.result(step.dst, primitive.layouts[abi.ARG_DST])
-    planner.call(primitive, ((abi.ARG_SRC, src), (abi.ARG_DST, dst)), _source(step))
+    planner.call(primitive, ((abi.ARG_SRC, src), (abi.ARG_DST, dst)), step_source(step))
     planner.define(step.dst, dst)
 
 
@@ -190,7 +190,7 @@ def _eltwise(planner: Planner, step: Eltwise) -> None:
         (abi.ARG_SRC, abi.ARG_DST),
     )
     dst = planner.result(step.dst, primitive.layouts[abi.ARG_DST])
-    planner.call(primitive, ((abi.ARG_SRC, src), (abi.ARG_DST, dst)), _source(step))
+    planner.call(primitive, ((abi.ARG_SRC, src), (abi.ARG_DST, dst)), step_source(step))
     planner.define(step.dst, dst)
 
 
@@ -254,7 +254,7 @@ def _emit(
             view = None if planner.shape(p.operand) == layout.shape else planner.layouts.plain(layout.shape)
             operands.append((abi.arg_post_op(index), planner.version(p.operand, layout, view)))
     dst = planner.result(target, primitive.layouts[abi.ARG_DST])
-    planner.call(primitive, (*operands, (abi.ARG_DST, dst)), _source(step))
+    planner.call(primitive, (*operands, (abi.ARG_DST, dst)), step_source(step))
     planner.define(target, dst)
     _tail(planner, target, step.dst, ops[count:])
 
@@ -309,5 +309,6 @@ def _pad(shape: Shape, rank: int) -> Shape:
     return (1,) * (rank - len(shape)) + shape if len(shape) <= rank else shape[-rank:]
 
 
-def _source(step: Step) -> str:
+def step_source(step: Step) -> str:
+    """What calls of primitives say of the step that they are for."""
     return f"{type(step).__name__.lower()} {step.dst.name}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from eutectic.ir.span import Span
+from eutectic.relax.expr import Var
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,14 @@ class FusionRemark:
         operand: Name of the value that did not fit: a variable, or what the value is when it has no name.
         constraint: What did not hold: of a value `operator`, `argument count`, `dtype`, `shape`, `attribute`,
             `constant`, `tuple`, `condition` and the like; of a group `single reader`, `one block`,
-            `one match per value`, `no cycle`; or `check`.
+            `one match per value`, `no cycle`; or `check`. Of `FuseOps` a rule of `fusion_groups.Obstacle`.
         expected: What was asked for.
         actual: What was there.
         variables: Names of the values the reason is about.
         readers: Names of the values that read them.
         operand_span: Source of the value that did not fit.
+        bound: Of `FuseOps`, the variables themselves, as names may repeat: of a group its members, of a read that is
+            not within a group what is read and what reads it. Not compared.
     """
 
     kind: str
@@ -78,6 +81,7 @@ class FusionRemark:
     variables: tuple[str, ...] = ()
     readers: tuple[str, ...] = ()
     operand_span: Span | None = None
+    bound: tuple[Var, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def module(self) -> str:

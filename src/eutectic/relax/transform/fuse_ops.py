@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ from eutectic.relax.expr import (
     Call,
     DataflowBlock,
     DataflowVar,
+    Tuple,
     TupleGetItem,
     Var,
     VarBinding,
@@ -28,6 +29,7 @@ from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.entry import entry_functions_of
 from eutectic.relax.transform.fusion_groups import FusionNode, partition
+from eutectic.relax.transform.fusion_reasons import EdgeReasons, fused_remark
 from eutectic.relax.transform.grouping import Group, emit_call, order_units, outline
 from eutectic.tir.function import PrimFunc
 
@@ -41,7 +43,8 @@ class FuseOps(Pass):
 
     Groups are made in dataflow blocks, by the attribute `op_pattern` of the tensor programs
     (`AnnotateTIROpPattern`); a program without one is never fused. A group has one result. `FuseTIR`
-    makes one kernel of each. The option `relax.FuseOps.max_depth` of the context bounds the size of a group,
+    makes one kernel of each. A context that collects remarks is told each group, and why a value and its reader are in
+    two. The option `relax.FuseOps.max_depth` of the context bounds the size of a group,
     by default to 128 calls.
 
     before:                                 after:
@@ -69,8 +72,7 @@ class FuseOps(Pass):
             groups = {
                 id(block): block_groups
                 for block in walk_blocks(function.body)
-                if isinstance(block, DataflowBlock)
-                and (block_groups := _groups_of(block, kinds, int(ctx.option(MAX_DEPTH))))
+                if isinstance(block, DataflowBlock) and (block_groups := _groups_of(block, kinds, ctx))
             }
             if groups:
                 builder = builder or BlockBuilder(mod)
@@ -92,7 +94,8 @@ class _Kinds:
             return FusionNode(OpPatternKind.INJECTIVE, _shape(binding.var), leaves, moves_only=True)
         program = self.program(binding)
         if program is None:
-            return FusionNode(OpPatternKind.OPAQUE, leaves=leaves)
+            gathers = leaves and isinstance(binding.value, (Tuple, Var))
+            return FusionNode(OpPatternKind.OPAQUE, leaves=leaves, gathers=gathers)
         stated = self._mod[program].attr("op_pattern")
         kind = OpPatternKind(stated) if stated in set(OpPatternKind) else OpPatternKind.OPAQUE
         if program.name_hint not in self._moves:
@@ -118,8 +121,9 @@ def _shape(var: Var) -> tuple[PrimExpr, ...] | None:
     return info.dims if isinstance(info, TensorStructInfo) else None
 
 
-def _groups_of(block: DataflowBlock, kinds: _Kinds, max_depth: int) -> list[Group]:
+def _groups_of(block: DataflowBlock, kinds: _Kinds, ctx: PassContext) -> list[Group]:
     """The groups of a block that have two calls at least."""
+    max_depth = int(ctx.option(MAX_DEPTH))
     nodes = [kinds.node(binding) for binding in block.bindings]
     number = {binding.var: i for i, binding in enumerate(block.bindings)}
     for reader, binding in enumerate(block.bindings):
@@ -127,7 +131,8 @@ def _groups_of(block: DataflowBlock, kinds: _Kinds, max_depth: int) -> list[Grou
             if var in number:
                 nodes[number[var]].readers.append(reader)
     out = []
-    for indices in partition(nodes, max_depth):
+    parts = partition(nodes, max_depth)
+    for indices in parts.groups:
         members = {block.bindings[i].var for i in indices}
         calls = 0
         for i in indices:
@@ -136,8 +141,17 @@ def _groups_of(block: DataflowBlock, kinds: _Kinds, max_depth: int) -> list[Grou
                 members.discard(block.bindings[i].var)  # a field of a tuple from outside is passed as a parameter
             calls += is_call_tir(value)
         if calls > 1:
-            out.append(Group(members, {"Primitive": True}))
+            note = _note(block, members, ctx) if ctx.collect_remarks else None
+            out.append(Group(members, {"Primitive": True}, note))
+    if ctx.collect_remarks:
+        ctx.remarks.extend(EdgeReasons(block, nodes, parts, max_depth).remarks())
     return out
+
+
+def _note(block: DataflowBlock, members: Container[Var], ctx: PassContext) -> Callable[[str], None]:
+    """What writes a remark about a group when its function has a name."""
+    bindings = [binding for binding in block.bindings if binding.var in members]
+    return lambda name: ctx.remarks.append(fused_remark(bindings, name))
 
 
 class _Rebuild(PyExprMutator):
@@ -166,5 +180,7 @@ class _Rebuild(PyExprMutator):
             members = bindings[group_of[next(iter(unit.members))]]
             outlined = outline(members, [members[-1].var], unit.attrs, bind_constants=False)
             gv = self.builder_.add_func(outlined.function, outlined.name)
+            if unit.note is not None:
+                unit.note(gv.name_hint)
             emit_call(self.builder_, gv, outlined, merged_span(m.value.span for m in members))
         return self.builder_.end_block()

@@ -8,12 +8,15 @@ leads on to the sink, so that both together would be a cycle of the block itself
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from eutectic.arith import prove_equal
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.analysis.op_pattern import OpPatternKind as Kind
+
+MEET: Final = "several readers"
 
 
 @dataclass
@@ -25,6 +28,7 @@ class FusionNode:
         shape: Sizes of its value; None when it is no tensor of known shape.
         leaves: Whether its value is visible outside the block.
         moves_only: Whether it moves elements without computing any.
+        gathers: Whether it only gives results of the block another name, or puts them into a tuple.
         readers: Numbers of the bindings that read it, each once, all larger than its own.
     """
 
@@ -32,11 +36,39 @@ class FusionNode:
     shape: tuple[PrimExpr, ...] | None = None
     leaves: bool = False
     moves_only: bool = False
+    gathers: bool = False
     readers: list[int] = field(default_factory=list)
 
 
-def partition(nodes: Sequence[FusionNode], max_depth: int) -> list[list[int]]:
-    """Groups of two and more bindings, each in program order; the last one is the sink.
+@dataclass(frozen=True)
+class Obstacle:
+    """Why the group that ends in a binding ends there.
+
+    Attributes:
+        rule: Which rule: `output`, `opaque`, `several readers`, `reduction`, `epilogue kind`, `epilogue shape`,
+            `move kind`, `producer kind` or `group size`; `fusion_reasons.py` has a sentence for each.
+        at: The binding that breaks it.
+    """
+
+    rule: str
+    at: int
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What `partition` found.
+
+    Attributes:
+        groups: Groups of two and more bindings, each in program order; the last one is the sink.
+        obstacles: For each binding that ends a group, alone or with others, and is read, why it ends there.
+    """
+
+    groups: list[list[int]]
+    obstacles: dict[int, Obstacle]
+
+
+def partition(nodes: Sequence[FusionNode], max_depth: int) -> Partition:
+    """Groups of bindings, and why each ends where it does.
 
     A value joins what all its readers lead to, if the kinds on the way allow it: the result of a matmul
     or conv is processed element by element, nothing is put before one, a reduction takes in what it
@@ -58,7 +90,7 @@ def partition(nodes: Sequence[FusionNode], max_depth: int) -> list[list[int]]:
                 groups.join(number, sinks[number], late=late)
     for number in reversed(range(len(nodes))):
         groups.join_as_operand(number)
-    return groups.listed()
+    return Partition(groups.listed(), groups.obstacles(sinks))
 
 
 def post_dominators(readers: Sequence[Sequence[int]]) -> list[int]:
@@ -105,6 +137,32 @@ class _Groups:
         self._kind = [node.kind for node in nodes]
         self._size = [1] * len(nodes)
         self._moves_only = [node.moves_only for node in nodes]
+        self._refused: dict[int, Obstacle] = {}
+
+    def obstacles(self, sinks: Sequence[int]) -> dict[int, Obstacle]:
+        """Why groups end, by their sinks; for those that are read.
+
+        Args:
+            sinks: The post-dominator of each node.
+        """
+        ends = (n for n, node in enumerate(self.nodes) if self.root(n) == n and (node.readers or node.leaves))
+        return {number: self._obstacle(number, sinks[number]) for number in ends}
+
+    def _obstacle(self, number: int, sink: int) -> Obstacle:
+        node = self.nodes[number]
+        if node.kind is Kind.OPAQUE:
+            return Obstacle("opaque", number)
+        if node.leaves or any(self.nodes[reader].gathers for reader in node.readers):
+            return Obstacle("output", number)
+        opaque = [reader for reader in node.readers if self.nodes[reader].kind is Kind.OPAQUE]
+        refused = self._refused.get(number)
+        if len(opaque) == len(node.readers):
+            return Obstacle("opaque", opaque[0])
+        if sink < 0 or (refused is not None and self.nodes[refused.at].gathers):
+            return Obstacle(MEET, number)
+        if self._kind[number] is Kind.COMM_REDUCE:
+            return Obstacle("reduction", number)
+        return refused or Obstacle(MEET, number)
 
     def root(self, number: int) -> int:
         """The sink of the group of a node."""
@@ -122,16 +180,32 @@ class _Groups:
             return
         between = self.between(source, sink)
         if between is None:
+            self._refused[source] = Obstacle("group size", sink)
             return
-        allowed: Callable[[int], bool]
+        broken = (
+            Obstacle(rule, source if rule == MEET else n)
+            for n in between
+            if (rule := self._broken(kind, source, n, sink))
+        )
+        refusal = next(broken, None)
+        if refusal is None and not self.merge((source, *between), sink):
+            refusal = Obstacle("group size", sink)
+        if refusal is not None:
+            self._refused[source] = refusal
+
+    def _broken(self, kind: Kind, source: int, number: int, sink: int) -> str:
+        """The rule that a node on the way from a group of some kind breaks; empty when it may join."""
+        if self.kind(number) is Kind.OPAQUE:
+            return "opaque"
         if kind is Kind.OUT_ELEMWISE_FUSABLE:
-            allowed = lambda n: self.kind(n) <= Kind.BROADCAST and self.same_shape(source, n)  # noqa: E731
-        elif kind is Kind.INJECTIVE:
-            allowed = lambda n: self.kind(n) <= Kind.INJECTIVE  # noqa: E731
-        else:
-            allowed = lambda n: self.takes_in(n) if n == sink else self.kind(n) <= Kind.INJECTIVE  # noqa: E731
-        if all(allowed(number) for number in between):
-            self.merge((source, *between), sink)
+            if self.kind(number) > Kind.BROADCAST:
+                return "epilogue kind"
+            return "" if self.same_shape(source, number) else "epilogue shape"
+        if kind is Kind.INJECTIVE:
+            return "" if self.kind(number) <= Kind.INJECTIVE else "move kind"
+        if number == sink or not self.takes_in(number):
+            return "" if number == sink and self.takes_in(number) else "producer kind"
+        return "" if self.kind(number) <= Kind.INJECTIVE else MEET
 
     def join_as_operand(self, number: int) -> None:
         """Put a group into the group of a reduction, matmul or conv that is its only reader.
@@ -179,18 +253,19 @@ class _Groups:
                     todo.extend(self.nodes[number].readers)
         return sorted(seen)
 
-    def merge(self, numbers: Sequence[int], sink: int) -> None:
-        """Make one group of those of `numbers` and `sink`, unless it would be too large."""
+    def merge(self, numbers: Sequence[int], sink: int) -> bool:
+        """Make one group of those of `numbers` and `sink`; False where it would be too large."""
         top = self.root(sink)
         others = {self.root(number) for number in numbers} - {top}
         if self._size[top] + sum(self._size[other] for other in others) > self.max_depth:
-            return
+            return False
         for other in others:
             self._up[other] = top
             self._size[top] += self._size[other]
             self._moves_only[top] &= self._moves_only[other]
             if self._kind[other] is Kind.OUT_ELEMWISE_FUSABLE:
                 self._kind[top] = Kind.OUT_ELEMWISE_FUSABLE
+        return True
 
     def listed(self) -> list[list[int]]:
         """Members of the groups of two and more."""

@@ -1,0 +1,145 @@
+"""From a compiled model to its explanation: takes the times of groups, where that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from statistics import median
+from time import perf_counter
+from typing import Any, Final
+
+from eutectic.driver.plan import NO_TIME, GroupRecord
+from eutectic.driver.report import CompileReport
+from eutectic.explain.data import Timing
+from eutectic.explain.explanation import Explanation
+from eutectic.explain.machine import machine_speed
+from eutectic.runtime.executable import Executable
+from eutectic.runtime.instructions import CallHost, Filled, HostCall
+from eutectic.runtime.library import DivisibleKernel, KernelPart
+from eutectic.runtime.team import available_threads
+from eutectic.support.registry import register_global_func
+
+_SECONDS: Final = 0.3  # that repeated calls may take, beside the first
+_LEAST, _MOST = 3, 50  # repeated calls
+_PART_RUNS: Final = 5
+
+
+def explained(
+    report: CompileReport,
+    executable: Executable,
+    apart: Callable[[], Executable],
+    args: Sequence[Any],
+    threads: int | None,
+    measure: bool,
+) -> Explanation:
+    """The explanation of a model.
+
+    Args:
+        report: What its compilation left.
+        executable: What runs.
+        apart: Gives what runs with an instruction per kernel, or `executable` where there is nothing of the kind.
+        args: Arguments as arrays, when measuring.
+        threads: As it was compiled with.
+        measure: Whether to run it.
+    """
+    if not measure:
+        return Explanation(report.plan, notes=report.notes, threads=available_threads(threads))
+    used = available_threads(threads)
+    seconds = _median_call(executable, args)
+    timings = tuple(_timings(report.plan.groups, apart(), args, seconds))
+    return Explanation(report.plan, timings, seconds, machine_speed(used), used, report.notes)
+
+
+def _median_call(executable: Executable, args: Sequence[Any]) -> float:
+    executable.run(args)
+    times: list[float] = []
+    while _goes_on(times):
+        start = perf_counter()
+        executable.run(args)
+        times.append(perf_counter() - start)
+    return median(times)
+
+
+def _goes_on(times: Sequence[float]) -> bool:
+    return len(times) < _LEAST or (sum(times) < _SECONDS and len(times) < _MOST)
+
+
+def _timings(
+    groups: Sequence[GroupRecord], executable: Executable, args: Sequence[Any], whole: float
+) -> Iterator[Timing]:
+    """What can be timed, in the order of execution.
+
+    Args:
+        groups: What was compiled.
+        executable: What runs, with an instruction for each.
+        args: Its arguments.
+        whole: Seconds of a call of the model itself.
+    """
+    executable.run(args)
+    rows: list[list[float]] = []
+    while _goes_on([sum(row) for row in rows]):
+        rows.append([time.seconds for time in executable.profile(args)[1]])
+    medians = [median(column) for column in zip(*rows, strict=True)]
+    is_work = [isinstance(step, (Filled, CallHost, HostCall)) for step in executable.instructions]
+    spent = [seconds for seconds, counts in zip(medians, is_work, strict=True) if counts]
+    spent = without_calls(spent, whole)
+    parts = _parts(executable)
+    for numbers, seconds in _assigned(units(groups), spent):
+        symbol = groups[numbers[0]].region
+        known = parts.get(symbol, ()) if len(numbers) > 1 or symbol else ()
+        yield from _divided(numbers, seconds, known if len(known) == len(numbers) else ())
+
+
+def without_calls(spent: Sequence[float], whole: float) -> list[float]:
+    """Seconds of steps without what it costs to call each from Python: so that they add up to the whole call.
+
+    That cost is the same for each; no step is made shorter than a fiftieth.
+
+    Args:
+        spent: Seconds of steps that were called one by one.
+        whole: Seconds of a call in which native code does all of them.
+    """
+    cost = max((sum(spent) - whole) / len(spent), 0.0) if len(spent) > 1 else 0.0
+    return [max(seconds - cost, seconds / 50) for seconds in spent]
+
+
+def units(groups: Sequence[GroupRecord]) -> list[tuple[int, ...]]:
+    """Numbers of groups that one instruction computes: each alone, those of one call of a library together."""
+    executed = [(number, group) for number, group in enumerate(groups) if group.kind not in NO_TIME]
+    runs = groupby(executed, key=lambda item: item[1].region or item[0])
+    return [tuple(number for number, _ in run) for _, run in runs]
+
+
+def _assigned(
+    found_units: Sequence[tuple[int, ...]], spent: Sequence[float]
+) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Seconds of each unit; where there are not as many instructions as units, of all together."""
+    if len(found_units) == len(spent):
+        yield from zip(found_units, spent, strict=True)
+    elif found_units:
+        yield tuple(number for unit in found_units for number in unit), sum(spent)
+
+
+def _divided(numbers: tuple[int, ...], seconds: float, parts: Sequence[KernelPart]) -> Iterator[Timing]:
+    """A unit as it was timed, or in the proportions of its parts."""
+    total = sum(part.seconds for part in parts)
+    if not total:
+        yield Timing(numbers, seconds)
+        return
+    for number, part in zip(numbers, parts, strict=True):
+        yield Timing((number,), seconds * part.seconds / total, part.how)
+
+
+def _parts(executable: Executable) -> dict[str, list[KernelPart]]:
+    """By symbol of a region its parts, each with its median."""
+    kernels = zip(executable.library_symbols(), executable.libraries(), strict=True)
+    return {symbol: _median_parts(kernel) for symbol, kernel in kernels if isinstance(kernel, DivisibleKernel)}
+
+
+def _median_parts(kernel: DivisibleKernel) -> list[KernelPart]:
+    kernel.parts()
+    runs = [kernel.parts() for _ in range(_PART_RUNS)]
+    return [KernelPart(median(part.seconds for part in column), column[0].how) for column in zip(*runs, strict=True)]
+
+
+register_global_func("eutectic.explained", explained)
