@@ -14,6 +14,7 @@ from eutectic.cli.cache import cache
 from eutectic.cli.compile import compile, run
 from eutectic.cli.demo import demo
 from eutectic.cli.doctor import doctor
+from eutectic.cli.explain import explain
 from eutectic.cli.lower import lower
 from eutectic.cli.verify import verify
 
@@ -24,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _verb in (compile, run, bench, lower, doctor, demo):
+for _verb in (compile, run, bench, explain, lower, doctor, demo):
     app.command(_verb.__name__)(_verb)
 app.add_typer(cache, name="cache")
 app.add_typer(verify, name="verify")
