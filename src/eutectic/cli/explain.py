@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -46,19 +47,20 @@ def explain(
 
     Example: eutectic explain nets:small --why conv2d relu
     """
-    from eutectic.explain import Explanation
-    from eutectic.explain import diff as difference
+    from eutectic.explain.diff import diff as difference
+    from eutectic.explain.explanation import Explanation
 
     def explained(text: str) -> Explanation:
         subject = open_model(text)
         options = {"target": target, "threads": threads, "precision": precision, "fallback": fallback}
         with progress(f"compiling {subject.name}") as say:
             fast = compiled(subject, progress=say, **options)
-        if measure and (subject.args or subject.kwargs):
-            with progress(f"measuring {subject.name}"):
-                plan: Explanation = fast.explain(*subject.args, **subject.kwargs)
-            return plan
-        return fast.explain(measure=False)  # type: ignore[no-any-return]  # models are of any kind here
+        is_measured = measure and bool(subject.args or subject.kwargs)
+        with progress(f"measuring {subject.name}"):
+            plan: Explanation = (
+                fast.explain(*subject.args, **subject.kwargs) if is_measured else fast.explain(measure=False)
+            )
+        return plan
 
     with reported(debug):
         plan = explained(model)
@@ -67,7 +69,7 @@ def explain(
         files = [path for path in (html and plan.to_html(html), trace and plan.to_perfetto(trace)) if path]
     chosen = answer if answer is not None else changes if changes is not None else plan
     if json:
-        print_json(chosen.to_json())
+        print_json(plan.to_json() if chosen is plan else asdict(chosen))
         return
     Console(soft_wrap=True).print(str(chosen), markup=False, highlight=False)
     for path in files:

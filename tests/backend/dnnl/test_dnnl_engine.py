@@ -28,11 +28,13 @@ from eutectic.backend.dnnl.spec import (
     Step,
     TensorSpec,
 )
+from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.pool_text import team_code
 from eutectic.backend.llvm.program import library_code
 from eutectic.runtime.aligned import aligned
 from eutectic.runtime.library import SPECIAL_VALUES
 from eutectic.support.errors import CallError, CodegenError
+from eutectic.target import Target
 
 pytestmark = pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availability().reason}")
 
@@ -205,7 +207,7 @@ def native_run(region, inputs):
 
 def test_native_calls_give_the_same_bits():
     inputs, constants, steps, _ = residual_network()
-    code = loaded_code(library_code(native_text()), team_code())
+    code = loaded_code(library_code(native_text(), machine_of(Target("llvm"))), team_code())
     region = region_of(inputs, constants, steps, ["u", "p"], code=code)
     want = call(region, inputs)
     for _ in range(3):  # each with another workspace
@@ -219,7 +221,7 @@ def test_native_calls_give_the_same_bits():
 @pytest.mark.parametrize("at", [0, 5, -1])
 def test_native_calls_refuse_special_values_where_they_are_guarded(value: float, at: int):
     inputs, constants, steps, _ = residual_network()
-    code = loaded_code(library_code(native_text()), team_code())
+    code = loaded_code(library_code(native_text(), machine_of(Target("llvm"))), team_code())
     guarded = region_of(inputs, constants, steps, ["u"], code=code, guarded=True)
     assert native_run(guarded, inputs)[0] == 0
     first, *others = inputs

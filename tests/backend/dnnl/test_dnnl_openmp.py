@@ -18,9 +18,11 @@ from eutectic.backend.dnnl.library import availability
 from eutectic.backend.dnnl.loading import loaded_code
 from eutectic.backend.dnnl.native_text import native_text
 from eutectic.backend.dnnl.openmp import share_team
+from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.pool_text import team_code
 from eutectic.backend.llvm.program import library_code
 from eutectic.runtime.team import team, team_size
+from eutectic.target import Target
 
 pytestmark = pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availability().reason}")
 REGION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -31,7 +33,7 @@ class OpenMP:
     """The functions that oneDNN calls."""
 
     def __init__(self) -> None:
-        code = loaded_code(library_code(native_text()), team_code())
+        code = loaded_code(library_code(native_text(), machine_of(Target("llvm"))), team_code())
         assert share_team(library.load(), code, team(team_code(), 2))
         of = code.address
         self.thread = ctypes.CFUNCTYPE(ctypes.c_int)(of("eutectic_omp_get_thread_num"))
