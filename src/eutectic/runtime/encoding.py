@@ -383,6 +383,7 @@ def _is_about_numbers(hint: Any) -> bool:
     return "int" in text and not any(word in text for word in ("bool", "float", "Any"))
 
 
+@deep
 def _has_truth_value(value: Any) -> bool:
     """Whether True or False, which Python takes for integers, is among numbers."""
     return isinstance(value, bool) or (isinstance(value, tuple) and any(map(_has_truth_value, value)))
