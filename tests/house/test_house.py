@@ -33,7 +33,7 @@ LAYERS = {*MAY_IMPORT, *ON_TOP}
 
 # Optional dependency -> the folders of src/eutectic that may import it.
 OWNERS: dict[str, tuple[str, ...]] = {
-    "torch": ("relax/frontend/torch", "dynamo", "testing"),
+    "torch": ("relax/frontend/torch", "cli", "dynamo", "testing"),
     "islpy": ("arith",),
     "llvmlite": ("backend/llvm",),
     "cuda": ("backend/cuda",),

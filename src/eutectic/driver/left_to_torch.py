@@ -19,7 +19,13 @@ from eutectic.support.errors import EutecticAdvice
 _PLACES: Final = 3  # shown per operator
 _OPERATORS: Final = 8  # shown in a warning; the report has all
 _PACKAGES: Final = Path(__file__).resolve().parents[1]
-_NOT_THE_USER: Final = (str(_PACKAGES / "driver"), str(_PACKAGES / "support"), str(_PACKAGES / "dynamo"), "<")
+_NOT_THE_USER: Final = (
+    str(_PACKAGES / "artefact"),
+    str(_PACKAGES / "driver"),
+    str(_PACKAGES / "support"),
+    str(_PACKAGES / "dynamo"),
+    "<",
+)
 
 
 def eager_records(mod: IRModule, name: str = "main") -> tuple[EagerRecord, ...]:
