@@ -12,7 +12,9 @@ from math import prod
 from types import UnionType
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from eutectic.ir.dtype import item_bytes
+import ml_dtypes  # noqa: F401 - makes its dtypes known to NumPy by name
+import numpy as np
+
 from eutectic.support.deep import deep
 
 Kind: TypeAlias = Literal["kernel", "library", "view", "host"]
@@ -41,7 +43,8 @@ class TensorRecord:
     def bytes(self) -> int | None:
         """Its size in memory; None when that is symbolic."""
         sizes = [size for size in self.shape if isinstance(size, int)]
-        return prod(sizes) * item_bytes(self.dtype) if len(sizes) == len(self.shape) and self.dtype else None
+        known = len(sizes) == len(self.shape) and self.dtype
+        return prod(sizes) * np.dtype(self.dtype).itemsize if known else None
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from eutectic.driver.plan import PlanRecord, from_tree
-from eutectic.driver.report_table import report_html, report_text
 from eutectic.runtime.host_operators import LEFT_TO_TORCH
 from eutectic.runtime.instructions import CallHost, HostCall, RunProgram
 from eutectic.runtime.program import Program
@@ -170,9 +169,13 @@ class CompileReport:
         return f"CompileReport({self._headline})"
 
     def __str__(self) -> str:
+        from eutectic.driver.report_table import report_text  # of rich; reports are read without it
+
         return report_text(self._headline, self.plan.groups, self._sentences)
 
     def _repr_html_(self) -> str:
+        from eutectic.driver.report_table import report_html  # of rich; reports are read without it
+
         return report_html(self._headline, self.plan.groups, self._sentences)
 
     @property
