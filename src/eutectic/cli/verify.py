@@ -69,7 +69,10 @@ def model(
     with reported(debug):
         subject = open_model(model)
         if subject.is_compiled or hasattr(subject.model, "functions_items"):
-            raise LoadError(f"{model} is no torch model: there is no eager to compare it with")
+            raise LoadError(
+                f"{model} is no torch model: there is no eager to compare it with",
+                help="give the torch model that it was made of",
+            )
         from eutectic.testing.verify_model import first_difference, output_errors  # these import torch
 
         options = {"target": target, "threads": threads, "precision": precision, "fallback": fallback}
