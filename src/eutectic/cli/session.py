@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -95,4 +96,13 @@ def progress(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
 
 def print_json(tree: Any) -> None:
     """One JSON document on the output."""
-    typer.echo(json_format.dumps(tree, indent=2, default=str))
+    typer.echo(json_format.dumps(_standard(tree), indent=2, default=str, allow_nan=False))
+
+
+def _standard(tree: Any) -> Any:
+    """With texts for NaN and infinities, which JSON does not have."""
+    if isinstance(tree, float) and not math.isfinite(tree):
+        return str(tree)
+    if isinstance(tree, dict):
+        return {str(key): _standard(value) for key, value in tree.items()}
+    return [_standard(item) for item in tree] if isinstance(tree, (list, tuple)) else tree
