@@ -29,7 +29,10 @@ from eutectic.cli.session import (
 )
 from eutectic.support.errors import LoadError
 
-_HELP = "Check a model: verify MODEL; or what Eutectic promises: verify epilogues, verify operators. Example: eutectic verify nets:small"
+_HELP = (
+    "Check a model: verify MODEL; or what Eutectic promises: verify epilogues, verify operators. "
+    "Example: eutectic verify nets:small"
+)
 
 
 class _ModelFirst(TyperGroup):
