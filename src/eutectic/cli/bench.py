@@ -91,7 +91,14 @@ def _print(model: str, rows: dict[str, list[float]], missing: dict[str, str], th
         ratios = {name: median / medians[OURS] for name, median in medians.items()}
         print_json({"model": model, "threads": threads, "median_ms": medians, "ratio": ratios, "missing": missing})
         return
-    table = Table("", "median ms", "10 % ms", "90 % ms", "times ours", title=f"{model}, {threads} threads")
+    table = Table(
+        "",
+        "median ms",
+        "10 % ms",
+        "90 % ms",
+        "times ours",
+        title=f"{model}, {threads} thread{'' if threads == 1 else 's'}",
+    )
     for name, values in rows.items():
         low, high = (values[int(len(values) * part)] * 1e3 for part in (0.1, 0.9))
         table.add_row(name, f"{medians[name]:.3f}", f"{low:.3f}", f"{high:.3f}", f"{medians[name] / medians[OURS]:.2f}")

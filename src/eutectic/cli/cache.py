@@ -11,12 +11,18 @@ from rich.table import Table
 from eutectic.support import cache as store
 from eutectic.support.config import cache_folder
 
-cache = typer.Typer(help="The compiled kernels that are kept on disk: list or remove them.", no_args_is_help=True)
+cache = typer.Typer(
+    help="The compiled kernels that are kept on disk: list or remove them. Example: eutectic cache ls",
+    no_args_is_help=True,
+)
 
 
 @cache.command("ls")
 def list_entries() -> None:
-    """List the kernels that are kept, the latest used first."""
+    """List the kernels that are kept, the latest used first.
+
+    Example: eutectic cache ls
+    """
     folder = store.usable_folder()
     if folder is None:
         _say_why_not()
@@ -40,7 +46,10 @@ def list_entries() -> None:
 
 @cache.command("clear")
 def clear() -> None:
-    """Remove all kernels that are kept."""
+    """Remove all kernels that are kept.
+
+    Example: eutectic cache clear
+    """
     if store.usable_folder() is None:
         _say_why_not()
         return

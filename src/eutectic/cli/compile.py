@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from eutectic.cli.cache import readable_bytes
 from eutectic.cli.models import compiled, open_model, with_inputs
 from eutectic.cli.session import (
     Debug,
@@ -50,12 +51,13 @@ def compile(
             fast = compiled(subject, progress=say, **options)
             path = output or Path(f"{subject.name}.eut")
             fast.save(path, targets=cpu) if cpu else fast.save(path)
-        if json:
-            print_json({"file": str(path), "bytes": path.stat().st_size, "report": fast.report.to_json()})
-            return
-        console = Console()
-        console.print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB", markup=False, highlight=False)
-        console.print(str(fast.report), markup=False, highlight=False, soft_wrap=True)
+        size = path.stat().st_size
+    if json:
+        print_json({"file": str(path), "bytes": size, "report": fast.report.to_json()})
+        return
+    console = Console()
+    console.print(f"{path}: {readable_bytes(size)}", markup=False, highlight=False, soft_wrap=True)
+    console.print(str(fast.report), markup=False, highlight=False, soft_wrap=True)
 
 
 def run(
@@ -81,18 +83,24 @@ def run(
         with progress(f"compiling {subject.name}") as say:
             fast = compiled(subject, progress=say, **options)
         arrays = [array_of(value) for value in leaves_of(fast(*subject.args, **subject.kwargs))]
-    if output is not None:
-        import numpy as np
+        if output is not None:
+            import numpy as np
 
-        np.savez(output, **{f"output_{place}": array for place, array in enumerate(arrays)})
+            np.savez(output, **{f"output_{place}": array for place, array in enumerate(arrays)})
     rows = [_row(place, array) for place, array in enumerate(arrays)]
     if json:
         print_json({"model": subject.name, "outputs": rows})
         return
     table = Table("output", "dtype", "shape", "least", "mean", "largest", title=subject.name)
     for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*map(_cell, row.values()))
     Console().print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def leaves_of(value: Any) -> list[Any]:
@@ -120,7 +128,7 @@ def array_of(value: Any) -> Any:
 def _row(place: int, array: Any) -> dict[str, Any]:
     row = {"output": place, "dtype": str(array.dtype), "shape": list(array.shape)}
     if not array.size or array.dtype.kind not in "fiub":
-        return {**row, **dict.fromkeys(_STATISTICS, "")}
+        return {**row, **dict.fromkeys(_STATISTICS)}
     numbers = array.astype("float64")
     values = (numbers.min(), numbers.mean(), numbers.max())
-    return {**row, **{name: f"{value:.6g}" for name, value in zip(_STATISTICS, values, strict=True)}}
+    return {**row, **{name: float(value) for name, value in zip(_STATISTICS, values, strict=True)}}

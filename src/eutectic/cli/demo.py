@@ -19,7 +19,10 @@ def demo(
         int | None, typer.Option("--threads", min=1, help="Threads for the compiled network and for torch.")
     ] = None,
 ) -> None:
-    """Compile trained networks, name what is on photos, and compare labels and latency with torch eager."""
+    """Compile trained networks, name what is on photos, and compare labels and latency with torch eager.
+
+    Example: eutectic demo --threads 2
+    """
     errors = Console(stderr=True)
     try:
         _demo(json=json, threads=threads, errors=errors)

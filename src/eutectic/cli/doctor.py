@@ -12,17 +12,18 @@ from rich.console import Console
 from rich.table import Table
 
 from eutectic.cli.cache import readable_bytes
-from eutectic.cli.session import Json, print_json
+from eutectic.cli.session import Debug, Json, print_json, reported
 
 _PACKAGES = ("eutectic", "torch", "numpy", "llvmlite", "onednn-cpu-gomp", "apache-tvm-ffi", "islpy", "safetensors")
 
 
-def doctor(json: Json = False) -> None:
+def doctor(json: Json = False, debug: Debug = False) -> None:
     """Say what is here: processor, threads, libraries, caches, versions; and what will be slow, and why.
 
     Example: eutectic doctor --json
     """
-    facts, slow = examine()
+    with reported(debug):
+        facts, slow = examine()
     if json:
         print_json({"facts": facts, "slow": slow})
         return

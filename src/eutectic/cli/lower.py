@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,11 +11,19 @@ from eutectic.cli.models import open_model
 from eutectic.cli.session import Debug, Fallback, Json, Model, Precision, TargetOption, print_json, reported
 from eutectic.support.errors import LoadError
 
+_NO_KERNELS = (
+    "no kernel of our own: oneDNN computes all operators, so there is nothing at stage {stage}; "
+    "--target llvm makes kernels of all of them"
+)
+Stage = Literal["torch", "relax", "fused", "tir", "scheduled", "llvm", "asm"]
+
 
 def lower(
     model: Model,
-    stage: Annotated[str, typer.Option("--stage", help="torch, relax, fused, tir, scheduled, llvm or asm.")] = "fused",
-    kernel: Annotated[str | None, typer.Option("--kernel", help="One kernel, by its name at stage fused.")] = None,
+    stage: Annotated[Stage, typer.Option("--stage", help="How far down.")] = "fused",
+    kernel: Annotated[
+        str | None, typer.Option("--kernel", help="One kernel, by its name, at stages from tir on.")
+    ] = None,
     dump_dir: Annotated[
         Path | None, typer.Option("--dump-dir", help="Write the module after each pass there, with differences.")
     ] = None,
@@ -25,9 +33,9 @@ def lower(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Print a model at one stage.
+    """Print a model at one stage: the graph of torch, ours, the groups, and their programs down to assembly.
 
-    Example: eutectic lower nets:small --stage scheduled --kernel fused_conv2d_relu
+    Example: eutectic lower nets:small --stage scheduled --target llvm
     """
     from eutectic.driver.compile import settings_of
     from eutectic.driver.importing import import_model
@@ -51,6 +59,6 @@ def lower(
     if json:
         print_json({"model": subject.name, "stage": stage, "text": text, "files": [str(file) for file in files]})
         return
-    typer.echo(text)
+    typer.echo(text) if text else typer.echo(_NO_KERNELS.format(stage=stage), err=True)
     for file in files:
         typer.echo(f"wrote {file}", err=True)

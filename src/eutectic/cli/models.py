@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from eutectic.cli.factory import FORMS, call_factory
 from eutectic.support.errors import FrontendError, LoadError
-from eutectic.support.spelling import did_you_mean
+from eutectic.support.shown import shown
+
+LEAST_SIZE: Final = 2  # of an axis that varies; 1 is special in many operators
 
 
 @dataclass(frozen=True)
@@ -49,14 +51,11 @@ def open_model(text: str) -> Subject:
     """
     if text.endswith((".pt2", ".eut")):
         if not Path(text).is_file():
-            raise LoadError(f"there is no file {text}", help="MODEL is a .pt2 or .eut file, or package.module:factory")
+            raise LoadError(f"there is no file {text}", help=FORMS)
         return _exported(Path(text)) if text.endswith(".pt2") else _artefact(Path(text))
     if ":" not in text:
-        raise LoadError(
-            f"{text!r} names no model",
-            help="MODEL is a .pt2 or .eut file, or package.module:factory, such as nets:small",
-        )
-    return _made(text)
+        raise LoadError(f"{text!r} names no model", help=FORMS)
+    return _subject(text.partition(":")[2], call_factory(text), text)
 
 
 def compiled(subject: Subject, **options: Any) -> Any:
@@ -71,14 +70,41 @@ def compiled(subject: Subject, **options: Any) -> Any:
 
 
 def arguments_for(model: Any, seed: int = 0) -> tuple[Any, ...]:
-    """Random arguments for a compiled model, as its signature says; sizes that vary are 2, or the least allowed."""
+    """Random arguments for a compiled model, as its signature says; sizes that vary are 2, or the least allowed.
+
+    Args:
+        model: The model; one that was made of a module of ours does not say its shapes, which gives no arguments.
+        seed: Of the random numbers.
+    """
+    from eutectic.runtime.arguments import TensorArgument
+    from eutectic.runtime.trees import built
+
+    arguments, rng = getattr(model.signature, "arguments", None), np.random.default_rng(seed)
+    if arguments is None:
+        return ()
+    leaves = iter(_random(leaf, rng) if isinstance(leaf, TensorArgument) else leaf.value for leaf in arguments.leaves)
+    return tuple(built(tree, leaves) for tree in arguments.trees)
+
+
+def arguments_of(module: Any, seed: int = 0) -> tuple[Any, ...]:
+    """Random arguments for `main` of a module of ours, as its parameters say; sizes that vary are 2.
+
+    Args:
+        module: The module.
+        seed: Of the random numbers.
+    """
     from eutectic.runtime.arguments import TensorArgument
 
-    signature, rng = model.signature, np.random.default_rng(seed)
-    arguments = getattr(signature, "arguments", None)
-    if arguments is None:
-        raise LoadError("the model says nothing of the shapes of its arguments", help="give them with --input")
-    return tuple(_random(leaf, rng) if isinstance(leaf, TensorArgument) else leaf.value for leaf in arguments.leaves)
+    rng = np.random.default_rng(seed)
+    arguments = []
+    for parameter in module["main"].params:
+        info = parameter.struct_info
+        sizes = [getattr(size, "value", size) for size in getattr(info, "shape", None) or ()]
+        if not getattr(info, "dtype", "") or getattr(info, "ndim", -1) != len(sizes):
+            return ()
+        shape = tuple(size if isinstance(size, int) else LEAST_SIZE for size in sizes)
+        arguments.append(_random(TensorArgument(parameter.name_hint, np.dtype(info.dtype), shape, (), {}), rng))
+    return tuple(arguments)
 
 
 def with_inputs(subject: Subject, inputs: Sequence[str]) -> Subject:
@@ -98,8 +124,10 @@ def with_inputs(subject: Subject, inputs: Sequence[str]) -> Subject:
         name, _, path = text.rpartition("=")
         try:
             array = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             raise LoadError(f"{path} cannot be read as an array: {error}", help="write it with numpy.save") from None
+        if not isinstance(array, np.ndarray):
+            raise LoadError(f"{path} has several arrays, expected one", help="write it with numpy.save: FILE.npy")
         if name:
             kwargs[name] = array
         else:
@@ -116,16 +144,36 @@ def _random(leaf: Any, rng: np.random.Generator) -> np.ndarray[Any, Any]:
 
 def _least(leaf: Any, size: Any) -> int:
     low, _ = leaf.ranges.get(size, (None, None)) if isinstance(size, str) else (None, None)
-    return max(2, low or 0)
+    return max(LEAST_SIZE, low or 0)
+
+
+@contextmanager
+def _silent_torch() -> Iterator[None]:
+    """Without the traceback that torch logs, too, when it raises an error about a file."""
+    logger = logging.getLogger("torch.export")
+    logger.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_nothing)
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False
 
 
 def _exported(path: Path) -> Subject:
     import torch
 
     try:
-        program = torch.export.load(path)
+        with _silent_torch():
+            program = torch.export.load(path)
     except Exception as error:  # whatever torch says of a damaged file
-        raise LoadError(f"torch cannot read {path}: {str(error).splitlines()[0] if str(error) else error!r}") from error
+        said = str(error).strip("'").splitlines()
+        raise LoadError(
+            f"torch cannot read {path}: {said[0] if said else type(error).__name__}",
+            help="write it again with torch.export.save, with the version of torch that is installed here",
+        ) from error
     args, kwargs = program.example_inputs or ((), {})
     return Subject(path.stem, program, tuple(args), dict(kwargs))
 
@@ -135,22 +183,6 @@ def _artefact(path: Path) -> Subject:
 
     model = load(path)
     return Subject(path.stem, model, arguments_for(model))
-
-
-def _made(text: str) -> Subject:
-    where, _, name = text.partition(":")
-    sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(where)
-    except ModuleNotFoundError as error:
-        raise LoadError(
-            f"there is no module {error.name} for {text}", help="it is looked for here and in sys.path"
-        ) from None
-    factory = getattr(module, name, None)
-    if not callable(factory):
-        near = did_you_mean(name, [key for key in vars(module) if not key.startswith("_")])
-        raise LoadError(f"{where} has no factory {name}", help=near)
-    return _subject(name, factory(), text)
 
 
 def _subject(name: str, value: Any, text: str) -> Subject:
@@ -163,9 +195,9 @@ def _subject(name: str, value: Any, text: str) -> Subject:
             args, kwargs = value.example_inputs or ((), {})
             return Subject(name, value, tuple(args), dict(kwargs))
         case _ if hasattr(value, "functions_items"):
-            return Subject(name, value)
+            return Subject(name, value, arguments_of(value))
         case _:
             raise FrontendError(
-                f"{text} gives a {type(value).__name__}, and no arguments to call it with",
+                f"{text} gives {shown(value)}, and no arguments to call it with",
                 help="return (module, args) or (module, args, kwargs) from the factory",
             )

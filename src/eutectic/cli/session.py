@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json as json_format
+import math
 import sys
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from contextlib import contextmanager, redirect_stdout
+from typing import Annotated, Any, Final, Literal, TextIO
 
 import typer
 from rich.console import Console
 
-from eutectic.support.errors import EutecticError
+from eutectic.support.errors import EutecticAdvice, EutecticError, LoadError
 
 REFUSED: Final = 1  # exit status: a model, a file or a setting was refused
 DIFFERENT: Final = 3  # exit status: results differ
@@ -22,21 +24,64 @@ Model = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads of each call.")]
 TargetOption = Annotated[str | None, typer.Option("--target", help='What for, such as "llvm -mcpu=x86-64-v3".')]
-Precision = Annotated[str, typer.Option("--precision", help="default or strict.")]
-Fallback = Annotated[str, typer.Option("--fallback", help="eager or error: what becomes of unsupported operators.")]
+Precision = Annotated[
+    Literal["default", "strict"], typer.Option("--precision", help="strict: no library that loses NaN or infinities.")
+]
+Fallback = Annotated[
+    Literal["eager", "error"], typer.Option("--fallback", help="What becomes of operators that are not supported.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")]
 
 
 @contextmanager
 def reported(debug: bool) -> Iterator[None]:
-    """Errors made on purpose end the program with one paragraph; others are faults and keep their traceback."""
+    """Run the work of a verb: errors made on purpose end the program with one paragraph, advice is said once.
+
+    Other errors are faults of ours and keep their traceback. What the user's code prints goes to the error stream, so
+    that the output is the result alone.
+
+    Args:
+        debug: Whether errors made on purpose show their traceback, too.
+    """
     try:
-        yield
-    except EutecticError as error:
+        with redirect_stdout(sys.stderr), _readable_advice():
+            yield
+    except (EutecticError, OSError) as error:
         if debug:
             raise
-        Console(stderr=True).print(str(error), markup=False, highlight=False, soft_wrap=True)
+        text = str(error) if isinstance(error, EutecticError) else _of_the_system(error)
+        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(REFUSED) from None
+
+
+def _of_the_system(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return str(LoadError(f"{where}{error.strerror or error}", help="name a file that can be read or written"))
+
+
+@contextmanager
+def _readable_advice() -> Iterator[None]:
+    """Advice as sentences on the error stream, each once; it names the lines of the user's model itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
+        warnings.filterwarnings("once", category=EutecticAdvice)
+        usual = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, EutecticAdvice):
+                typer.echo(f"advice: {message}", err=True)
+            else:
+                usual(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        yield
 
 
 @contextmanager
@@ -51,4 +96,13 @@ def progress(what: str) -> Iterator[Callable[[str, int, int], None] | None]:
 
 def print_json(tree: Any) -> None:
     """One JSON document on the output."""
-    typer.echo(json_format.dumps(tree, indent=2, default=str))
+    typer.echo(json_format.dumps(_standard(tree), indent=2, default=str, allow_nan=False))
+
+
+def _standard(tree: Any) -> Any:
+    """With texts for NaN and infinities, which JSON does not have."""
+    if isinstance(tree, float) and not math.isfinite(tree):
+        return str(tree)
+    if isinstance(tree, dict):
+        return {str(key): _standard(value) for key, value in tree.items()}
+    return [_standard(item) for item in tree] if isinstance(tree, (list, tuple)) else tree

@@ -29,7 +29,10 @@ from eutectic.cli.session import (
 )
 from eutectic.support.errors import LoadError
 
-_HELP = "Check a model: verify MODEL; or what Eutectic promises: verify epilogues, verify operators."
+_HELP = (
+    "Check a model: verify MODEL; or what Eutectic promises: verify epilogues, verify operators. "
+    "Example: eutectic verify nets:small"
+)
 
 
 class _ModelFirst(TyperGroup):
@@ -69,7 +72,9 @@ def model(
     with reported(debug):
         subject = open_model(model)
         if subject.is_compiled or hasattr(subject.model, "functions_items"):
-            raise LoadError(f"{model} is no torch model: there is no eager to compare it with")
+            raise LoadError(
+                f"{model} is no torch model: there is no eager to compare it with", help="give the torch model itself"
+            )
         from eutectic.testing.verify_model import first_difference, output_errors  # these import torch
 
         options = {"target": target, "threads": threads, "precision": precision, "fallback": fallback}
@@ -100,7 +105,10 @@ def _print_model(name: str, rows: Sequence[Any], where: Any) -> None:
 
 @verify.command("epilogues")
 def epilogues() -> None:
-    """Fuse reductions with epilogues, and run each program before and after; TVM's results beside where it is there."""
+    """Fuse reductions with epilogues, and run each program before and after; TVM's results beside where it is there.
+
+    Example: eutectic verify epilogues
+    """
     from eutectic.testing.epilogue_cases import cases  # these import the whole compiler
     from eutectic.testing.epilogues import check
     from eutectic.testing.tvm_epilogues import tvm_results, tvm_version
@@ -139,7 +147,10 @@ def operators(
     write: Annotated[Path | None, typer.Option(help="File for the page of all results.")] = None,
     log: Annotated[Path | None, typer.Option(help="Keep results here, and go on where an earlier run ended.")] = None,
 ) -> None:
-    """Compile samples of torch's operators, and compare with their definitions in float64 and with eager."""
+    """Compile samples of torch's operators, and compare with their definitions in float64 and with eager.
+
+    Example: eutectic verify operators --op nn.functional.gelu --dtype float32
+    """
     from eutectic.support.errors import EutecticError  # these import torch and the whole compiler
     from eutectic.testing.operator_samples import DTYPES, select
     from eutectic.testing.operator_sweep import EQUAL, REFUSED, WRONG, targets

@@ -49,11 +49,16 @@ class Lowering:
             kernel: Name of one tensor program, for the stages of programs; None takes all.
 
         Raises:
-            CodegenError: the stage or the kernel is unknown.
+            CodegenError: the stage or the kernel is unknown, or the stage has no kernels by themselves.
         """
         if stage not in STAGES:
             raise CodegenError(
                 f"unknown stage {stage!r}: expected {', '.join(STAGES)}", help=did_you_mean(stage, STAGES)
+            )
+        if kernel is not None and stage not in KERNELS:
+            raise CodegenError(
+                f"stage {stage} shows the whole model, not the kernel {kernel} by itself",
+                help=f"kernels by themselves are at the stages {', '.join(KERNELS)}",
             )
         if stage == "torch":
             return self._torch()
@@ -96,7 +101,8 @@ class Lowering:
             return IRModule(dict(programs))
         if kernel not in programs:
             raise CodegenError(
-                f"there is no kernel {kernel}: the model has {len(programs)}", help=did_you_mean(kernel, list(programs))
+                f"there is no kernel {kernel}: the model has {len(programs)}",
+                help=did_you_mean(kernel, list(programs)) or f"they are {', '.join(programs) or 'none'}",
             )
         return IRModule({kernel: programs[kernel]})
 

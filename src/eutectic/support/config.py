@@ -8,6 +8,8 @@ from typing import Final
 
 from platformdirs import user_cache_dir
 
+from eutectic.support.errors import ArgumentError
+
 VARIABLES: Final[dict[str, str]] = {
     "EUTECTIC_CACHE_DIR": "folder of compiled kernels; empty means that none are kept",
     "EUTECTIC_CPU": "processor that code is made for, as LLVM calls it, such as x86-64-v3; empty means this machine's",
@@ -31,13 +33,15 @@ def default_threads() -> int | None:
     """Thread count given by `EUTECTIC_THREADS`, or None.
 
     Raises:
-        ValueError: the value is not a positive integer.
+        ArgumentError: the value is not a positive integer.
     """
     text = os.environ.get("EUTECTIC_THREADS")
     if not text:
         return None
     if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"EUTECTIC_THREADS={text!r}: expected a positive integer")
+        raise ArgumentError(
+            f"EUTECTIC_THREADS={text!r}: expected a positive integer", help="set it to a number of threads, or unset it"
+        )
     return int(text)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +18,13 @@ from eutectic.target import Target
 
 _WIDE: Final = ("avx512", "znver4", "znver5", "x86-64-v4", "icelake", "sapphirerapids", "cascadelake", "cooperlake")
 _MIDDLE: Final = ("haswell", "broadwell", "skylake", "znver", "x86-64-v3", "alderlake", "raptorlake", "avx2")
+_ASKS: Final = """
+import sys
+import llvmlite.binding as llvm
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+llvm.Target.from_triple(sys.argv[1]).create_target_machine(cpu=sys.argv[2])
+"""
 _lock = threading.Lock()
 
 
@@ -80,6 +89,8 @@ def _machine(target: Target, named: str) -> Machine:
     host = str(llvm.get_default_triple())
     triple = target.mtriple or host
     extra = ",".join(target.mattr)
+    if named and not _is_known(named):
+        _check_processor(triple, named)
     if named or triple != host:
         cpu, features = named or "generic", extra
         runs = triple == host and _runs_here(cpu, extra)
@@ -88,6 +99,27 @@ def _machine(target: Target, named: str) -> Machine:
         features = f"{detected},{extra}" if extra else str(detected)
         runs = _runs_here("", extra)
     return Machine(triple, cpu, features, _vector_bits(triple, cpu, features), runs)
+
+
+def _is_known(cpu: str) -> bool:
+    return cpu in ("generic", "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", str(llvm.get_host_cpu_name()))
+
+
+def _check_processor(triple: str, cpu: str) -> None:
+    """Refuse a processor that LLVM does not know: it would end the process when it makes code.
+
+    LLVM says so on the error stream of the process and nowhere else, hence a process of its own.
+
+    Raises:
+        CodegenError: names the processor.
+    """
+    command = [sys.executable, "-c", _ASKS, triple, cpu]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "is not a recognized processor" in answer.stderr:
+        raise CodegenError(
+            f"LLVM does not know the processor {cpu!r} for {triple}",
+            help="give a name such as x86-64-v3, haswell or znver4, or none for the processor of this machine",
+        )
 
 
 def _runs_here(cpu: str, features: str) -> bool:
