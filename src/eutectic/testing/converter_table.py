@@ -2,8 +2,8 @@
 
     python -m eutectic.testing.converter_table docs/aten.md
 
-What a converter may call is read from its code: the constructors that it refers to, itself or by way of functions of the
-importer. Casts, and tensors of sizes, which the context adds, are not part of that.
+What a converter may call is read from its code: the constructors that it refers to, itself or by way of functions of
+the importer. Casts, and tensors of sizes, which the context adds, are not part of that.
 """
 
 from __future__ import annotations
