@@ -27,9 +27,6 @@ CIRCLES: dict[frozenset[str], str] = {
     frozenset(f"eutectic.runtime.{name}" for name in ("executable", "instructions", "loading", "program")): (
         "for type checkers: an instruction that runs a program is part of programs, and is told who loads it"
     ),
-    frozenset(("eutectic.driver", "eutectic.explain")): (
-        "for type checkers: a compiled model names the type of its explanation, and finds who makes it in the registry"
-    ),
 }
 
 
