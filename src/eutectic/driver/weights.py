@@ -9,11 +9,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
+from time import perf_counter
 from typing import Any, Final
 
 from eutectic.driver.left_to_torch import advise
 
 _VERSION: Final = attrgetter("_version")
+_PAUSE: Final = 2e-4  # seconds
 _CALLS: Final = 16  # after which it is looked at again whether tensors were replaced
 
 Place = tuple[Any, str]  # a mapping of a module, and the key of a tensor in it
@@ -105,12 +107,20 @@ class Watch:
 def warning_of_changes(watch: Watch, name: str) -> Callable[[], bool]:
     """What a model of frozen weights does before each call: say once that they changed; False when it is done.
 
+    To ask all tensors takes as long as a small network, so it is done `_PAUSE` after the last time at the earliest.
+
     Args:
         watch: Looks at the weights.
         name: What the model is called.
     """
+    looked = 0.0
 
     def look() -> bool:
+        nonlocal looked
+        now = perf_counter()
+        if now - looked < _PAUSE:
+            return True
+        looked = now
         if not watch.changed():
             return True
         advise(
