@@ -22,6 +22,7 @@ from eutectic.relax.expr import BindingBlock, Call, Function, SeqExpr
 from eutectic.relax.interpret import Interpreter
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.errors import EutecticError
+from eutectic.testing.conversions import first_wrong_conversion
 
 TIMES_EAGER: Final = 4.0  # the error of eager that is allowed
 LEAST: Final = 1e-5  # error that is always allowed, of the scale of an output
@@ -95,14 +96,25 @@ def first_difference(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
         eutectic.compile(model, tuple(args), kwargs=dict(kwargs), validate=True, **options)
     except EutecticError as error:
         change = "\n".join((error.message, *error.facts))
-    mod, arrays = _graph(model, args, kwargs)
+    program, mod, arrays = _graph(model, args, kwargs)
     count = _first_differing(mod, arrays, options.get("target"))
     if count is None:
-        return FirstDifference("", "", change)
+        node = first_wrong_conversion(program, mod, args, kwargs, arrays)
+        return FirstDifference("", "", change) if node is None else _of_conversion(node, change)
     value = _bindings(mod)[count - 1].value
     operator = value.op.name if isinstance(value, Call) and hasattr(value.op, "name") else type(value).__name__
     span = getattr(value, "span", None)
     return FirstDifference(operator, str(span) if span is not None else "", change)
+
+
+def _of_conversion(node: Any, change: str) -> FirstDifference:
+    return FirstDifference(f"{node.target}, as it was imported", _users_line(node), change)
+
+
+def _users_line(node: Any) -> str:
+    """File and line of a node of torch, as the last lines of its stack say it."""
+    lines = [line.strip() for line in str(node.stack_trace or "").splitlines() if line.strip().startswith("File ")]
+    return lines[-1] if lines else node.name
 
 
 def shortened(mod: IRModule, count: int) -> IRModule:
@@ -143,12 +155,12 @@ def _agrees(mod: IRModule, count: int, arrays: Sequence[Any], target: Any) -> bo
     return _error(received, expected) <= 1e-4
 
 
-def _graph(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[IRModule, list[Any]]:
+def _graph(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, IRModule, list[Any]]:
     from eutectic.relax.frontend.torch import export_model, from_exported_program, signature_of
 
     program = export_model(model, tuple(args), dict(kwargs))
     arrays = signature_of(program).flatten(tuple(args), dict(kwargs))
-    return from_exported_program(program, leaves_to_torch=True), list(arrays)
+    return program, from_exported_program(program, leaves_to_torch=True), list(arrays)
 
 
 def _bindings(mod: IRModule) -> list[Any]:
