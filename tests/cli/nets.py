@@ -9,7 +9,7 @@ from torch import nn
 
 import eutectic
 
-SOURCE = '''
+SOURCE = """
 from eutectic.script import ir as I, relax as R
 
 @I.ir_module
@@ -21,7 +21,7 @@ class Module:
             z = R.add(y, y)
             R.output(z)
         return z
-'''
+"""
 
 
 class Two(nn.Module):

@@ -63,7 +63,7 @@ def test_a_wrong_legalization_is_named_with_its_pass(wrong_kernel: None):
 
 def test_a_wrong_converter_is_named_with_the_operator(monkeypatch: pytest.MonkeyPatch):
     usual = table.TABLE.get("aten.relu.default")
-    monkeypatch.setitem(table.TABLE._converters, "aten.silu.default", usual)
+    monkeypatch.setitem(table.TABLE, "aten.silu.default", usual)
     result = call("verify", MLP, status=3)
     assert "first value that differs: aten.silu.default, as it was imported" in result.stdout
 

@@ -127,6 +127,7 @@ def with_inputs(subject: Subject, inputs: Sequence[str]) -> Subject:
         except (OSError, EOFError, ValueError) as error:
             raise LoadError(f"{path} cannot be read as an array: {error}", help="write it with numpy.save") from None
         if not isinstance(array, np.ndarray):
+            array.close()
             raise LoadError(f"{path} has several arrays, expected one", help="write it with numpy.save: FILE.npy")
         if name:
             kwargs[name] = array

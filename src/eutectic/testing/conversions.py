@@ -23,7 +23,9 @@ from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 TOLERANCE = 1e-4  # relative to the largest element
 
 
-def first_wrong_conversion(program: Any, mod: IRModule, args: Sequence[Any], kwargs: Mapping[str, Any], arrays: Sequence[Any]) -> fx.Node | None:
+def first_wrong_conversion(
+    program: Any, mod: IRModule, args: Sequence[Any], kwargs: Mapping[str, Any], arrays: Sequence[Any]
+) -> fx.Node | None:
     """The first node of an exported program whose value the graph lacks; None when it has all.
 
     Args:
