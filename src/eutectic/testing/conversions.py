@@ -8,7 +8,7 @@ the one after it was converted together with it, is named in its place only when
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from eutectic.relax.expr import BindingBlock, Function, SeqExpr, Tuple
 from eutectic.relax.interpret import Interpreter
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 
-TOLERANCE = 1e-4  # relative to the largest element
+TOLERANCE: Final = 1e-4  # relative to the largest element
 
 
 def first_wrong_conversion(
@@ -65,7 +65,8 @@ def _values(mod: IRModule, arrays: Sequence[Any]) -> list[Any]:
     assert isinstance(main, Function)
     bindings = [binding for block in main.body.blocks for binding in block.bindings]
     tensors = [binding.var for binding in bindings if isinstance(binding.var.struct_info, TensorStructInfo)]
-    info = TupleStructInfo(tuple(var.struct_info for var in tensors))
+    infos: list[Any] = [var.struct_info for var in tensors]
+    info = TupleStructInfo(tuple(infos))
     body = SeqExpr((BindingBlock(tuple(bindings)),), Tuple(tuple(tensors)))
     whole = IRModule({"main": Function(main.params, body, info, main.is_pure, main.attrs)})
     return list(Interpreter(whole).run("main", *arrays))
