@@ -20,6 +20,7 @@ import eutectic
 from eutectic.ir.module import IRModule
 from eutectic.relax.analysis import all_vars
 from eutectic.relax.expr import BindingBlock, Call, Function, SeqExpr, Tuple
+from eutectic.relax.frontend.torch import export_model, from_exported_program, signature_of
 from eutectic.relax.interpret import Interpreter
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.support.errors import EutecticError
@@ -169,8 +170,6 @@ def _agrees(mod: IRModule, count: int, arrays: Sequence[Any], target: Any) -> bo
 
 
 def _graph(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, IRModule, list[Any]]:
-    from eutectic.relax.frontend.torch import export_model, from_exported_program, signature_of
-
     program = export_model(model, tuple(args), dict(kwargs))
     arrays = signature_of(program).flatten(tuple(args), dict(kwargs))
     return program, from_exported_program(program, leaves_to_torch=True), list(arrays)
