@@ -41,7 +41,7 @@ def bench(
 
     Example: eutectic bench nets:small --peers --threads 2
     """
-    from eutectic.runtime.team import available_threads
+    from eutectic.runtime.team import available_threads  # --help loads none of this
     from eutectic.testing.timing import interleaved
 
     with reported(debug):
@@ -63,9 +63,9 @@ def bench(
 
 def _add_peers(calls: dict[str, Any], subject: Any, threads: int) -> dict[str, str]:
     """Prepare the peers that are there; gives why the others are not."""
-    import torch
+    import torch  # --help loads none of this
 
-    from eutectic.testing.peers import PEERS
+    from eutectic.testing.peers import PEERS  # --help loads none of this
 
     torch.set_num_threads(threads)
     module = subject.model.module() if hasattr(subject.model, "graph_signature") else subject.model

@@ -84,7 +84,7 @@ def run(
             fast = compiled(subject, progress=say, **options)
         arrays = [array_of(value) for value in leaves_of(fast(*subject.args, **subject.kwargs))]
         if output is not None:
-            import numpy as np
+            import numpy as np  # --help loads none of this
 
             np.savez(output, **{f"output_{place}": array for place, array in enumerate(arrays)})
     rows = [_row(place, array) for place, array in enumerate(arrays)]
@@ -116,7 +116,7 @@ def leaves_of(value: Any) -> list[Any]:
 
 def array_of(value: Any) -> Any:
     """A tensor, array or number as an array; floats that NumPy cannot compute with as float32."""
-    import numpy as np
+    import numpy as np  # --help loads none of this
 
     if hasattr(value, "detach"):
         value = value.detach()

@@ -40,7 +40,7 @@ def doctor(json: Json = False, debug: Debug = False) -> None:
 
 def examine() -> tuple[dict[str, Any], list[str]]:
     """Facts by name, and sentences about what will be slow."""
-    from eutectic.backend.registry import available, backend
+    from eutectic.backend.registry import available, backend  # --help loads none of this
     from eutectic.runtime.processor import features
     from eutectic.runtime.team import available_threads, can_sleep
     from eutectic.support import cache

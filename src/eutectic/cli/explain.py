@@ -47,7 +47,7 @@ def explain(
 
     Example: eutectic explain nets:small --why conv2d relu
     """
-    from eutectic.explain.diff import diff as difference
+    from eutectic.explain.diff import diff as difference  # --help loads none of this
     from eutectic.explain.explanation import Explanation
 
     def explained(text: str) -> Explanation:

@@ -76,7 +76,7 @@ def arguments_for(model: Any, seed: int = 0) -> tuple[Any, ...]:
         model: The model; one that was made of a module of ours does not say its shapes, which gives no arguments.
         seed: Of the random numbers.
     """
-    from eutectic.runtime.arguments import TensorArgument
+    from eutectic.runtime.arguments import TensorArgument  # --help loads none of this
     from eutectic.runtime.trees import built
 
     arguments, rng = getattr(model.signature, "arguments", None), np.random.default_rng(seed)
@@ -93,7 +93,7 @@ def arguments_of(module: Any, seed: int = 0) -> tuple[Any, ...]:
         module: The module.
         seed: Of the random numbers.
     """
-    from eutectic.runtime.arguments import TensorArgument
+    from eutectic.runtime.arguments import TensorArgument  # --help loads none of this
 
     rng = np.random.default_rng(seed)
     arguments = []
@@ -127,6 +127,7 @@ def with_inputs(subject: Subject, inputs: Sequence[str]) -> Subject:
         except (OSError, EOFError, ValueError) as error:
             raise LoadError(f"{path} cannot be read as an array: {error}", help="write it with numpy.save") from None
         if not isinstance(array, np.ndarray):
+            array.close()
             raise LoadError(f"{path} has several arrays, expected one", help="write it with numpy.save: FILE.npy")
         if name:
             kwargs[name] = array
@@ -163,7 +164,7 @@ def _nothing(record: logging.LogRecord) -> bool:
 
 
 def _exported(path: Path) -> Subject:
-    import torch
+    import torch  # --help loads none of this
 
     try:
         with _silent_torch():
@@ -179,7 +180,7 @@ def _exported(path: Path) -> Subject:
 
 
 def _artefact(path: Path) -> Subject:
-    from eutectic import load
+    from eutectic import load  # --help loads none of this
 
     model = load(path)
     return Subject(path.stem, model, arguments_for(model))

@@ -64,8 +64,8 @@ def _readable_advice() -> Iterator[None]:
     """Advice as sentences on the error stream, each once; it names the lines of the user's model itself."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
-        warnings.filterwarnings("once", category=EutecticAdvice)
-        usual = warnings.showwarning
+        warnings.filterwarnings("always", category=EutecticAdvice)
+        usual, said = warnings.showwarning, set[str]()
 
         def show(
             message: Warning | str,
@@ -76,7 +76,9 @@ def _readable_advice() -> Iterator[None]:
             line: str | None = None,
         ) -> None:
             if issubclass(category, EutecticAdvice):
-                typer.echo(f"advice: {message}", err=True)
+                if str(message) not in said:
+                    typer.echo(f"advice: {message}", err=True)
+                said.add(str(message))
             else:
                 usual(message, category, filename, lineno, file, line)
 

@@ -18,10 +18,13 @@ from torch.utils import _pytree as pytree
 
 import eutectic
 from eutectic.ir.module import IRModule
-from eutectic.relax.expr import BindingBlock, Call, Function, SeqExpr
+from eutectic.relax.analysis import all_vars
+from eutectic.relax.expr import BindingBlock, Call, Function, SeqExpr, Tuple
+from eutectic.relax.frontend.torch import export_model, from_exported_program, signature_of
 from eutectic.relax.interpret import Interpreter
-from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.support.errors import EutecticError
+from eutectic.testing.conversions import first_wrong_conversion
 
 TIMES_EAGER: Final = 4.0  # the error of eager that is allowed
 LEAST: Final = 1e-5  # error that is always allowed, of the scale of an output
@@ -94,19 +97,39 @@ def first_difference(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
     try:
         eutectic.compile(model, tuple(args), kwargs=dict(kwargs), validate=True, **options)
     except EutecticError as error:
-        change = "\n".join((error.message, *error.facts))
-    mod, arrays = _graph(model, args, kwargs)
+        facts = [f"  {fact}" for fact in error.facts if not fact.startswith("while compiling")]
+        change = "\n".join((error.message, *facts))
+    program, mod, arrays = _graph(model, args, kwargs)
     count = _first_differing(mod, arrays, options.get("target"))
     if count is None:
-        return FirstDifference("", "", change)
+        node = first_wrong_conversion(program, mod, args, kwargs, arrays)
+        return FirstDifference("", "", change) if node is None else _of_conversion(node, change)
     value = _bindings(mod)[count - 1].value
     operator = value.op.name if isinstance(value, Call) and hasattr(value.op, "name") else type(value).__name__
     span = getattr(value, "span", None)
-    return FirstDifference(operator, str(span) if span is not None else "", change)
+    return FirstDifference(operator, _place(span), change)
+
+
+def _place(span: Any) -> str:
+    if span is None:
+        return ""
+    return str(span) if span.file else f"module {span.module}" if span.module else ""
+
+
+def _of_conversion(node: Any, change: str) -> FirstDifference:
+    return FirstDifference(f"{node.target}, as it was imported", _users_line(node), change)
+
+
+def _users_line(node: Any) -> str:
+    """File and line of a node of torch, as the last lines of its stack say it."""
+    lines = [line.strip() for line in str(node.stack_trace or "").splitlines() if line.strip().startswith("File ")]
+    return lines[-1] if lines else node.name
 
 
 def shortened(mod: IRModule, count: int) -> IRModule:
-    """A module whose `main` ends after some of its bindings and returns the last value.
+    """A module whose `main` ends after some of its bindings and returns what the rest of it reads.
+
+    A value that is wrong and is not the last one is then seen as well, so that bisection over the count is right.
 
     Args:
         mod: A graph module.
@@ -115,9 +138,12 @@ def shortened(mod: IRModule, count: int) -> IRModule:
     main = mod["main"]
     assert isinstance(main, Function)
     kept = _bindings(mod)[:count]
-    last = kept[-1].var
-    info: Any = last.struct_info
-    body = SeqExpr((BindingBlock(tuple(kept)),), last)
+    rest = [binding.value for binding in _bindings(mod)[count:]]
+    read = {var for value in (*rest, main.body.body) for var in all_vars(value)}
+    results: list[Any] = [kept[-1].var]
+    results += [b.var for b in kept[:-1] if b.var in read and isinstance(b.var.struct_info, TensorStructInfo)]
+    info = TupleStructInfo(tuple(var.struct_info for var in results))
+    body = SeqExpr((BindingBlock(tuple(kept)),), Tuple(tuple(results)))
     return IRModule({"main": Function(main.params, body, info, main.is_pure, main.attrs)})
 
 
@@ -140,15 +166,13 @@ def _agrees(mod: IRModule, count: int, arrays: Sequence[Any], target: Any) -> bo
     part = shortened(mod, count)
     expected = Interpreter(part).run("main", *arrays)
     received = eutectic.compile(part, target=target)(*arrays)
-    return _error(received, expected) <= 1e-4
+    return all(_error(mine, exact) <= 1e-4 for mine, exact in zip(received, expected, strict=True))
 
 
-def _graph(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[IRModule, list[Any]]:
-    from eutectic.relax.frontend.torch import export_model, from_exported_program, signature_of
-
+def _graph(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, IRModule, list[Any]]:
     program = export_model(model, tuple(args), dict(kwargs))
     arrays = signature_of(program).flatten(tuple(args), dict(kwargs))
-    return from_exported_program(program, leaves_to_torch=True), list(arrays)
+    return program, from_exported_program(program, leaves_to_torch=True), list(arrays)
 
 
 def _bindings(mod: IRModule) -> list[Any]:
