@@ -23,6 +23,7 @@ from eutectic.cli.session import (
     progress,
     reported,
 )
+from eutectic.support.deep import deep
 
 _STATISTICS = ("least", "mean", "largest")
 
@@ -103,6 +104,7 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+@deep
 def leaves_of(value: Any) -> list[Any]:
     """The tensors and numbers in what a model returns, in order."""
     if isinstance(value, (list, tuple)):

@@ -15,7 +15,7 @@ _NO_KERNELS = (
     "no kernel of our own: oneDNN computes all operators, so there is nothing at stage {stage}; "
     "--target llvm makes kernels of all of them"
 )
-Stage = Literal["torch", "relax", "fused", "tir", "scheduled", "llvm", "asm"]
+Stage = Literal["torch", "relax", "fused", "tir", "scheduled", "lowered", "llvm", "asm"]
 
 
 def lower(

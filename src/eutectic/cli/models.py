@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from eutectic.cli.factory import FORMS, call_factory
 from eutectic.support.errors import FrontendError, LoadError
 from eutectic.support.shown import shown
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LEAST_SIZE: Final = 2  # of an axis that varies; 1 is special in many operators
 
@@ -76,6 +77,8 @@ def arguments_for(model: Any, seed: int = 0) -> tuple[Any, ...]:
         model: The model; one that was made of a module of ours does not say its shapes, which gives no arguments.
         seed: Of the random numbers.
     """
+    import numpy as np  # --help loads none of this
+
     from eutectic.runtime.arguments import TensorArgument  # --help loads none of this
     from eutectic.runtime.trees import built
 
@@ -93,6 +96,8 @@ def arguments_of(module: Any, seed: int = 0) -> tuple[Any, ...]:
         module: The module.
         seed: Of the random numbers.
     """
+    import numpy as np  # --help loads none of this
+
     from eutectic.runtime.arguments import TensorArgument  # --help loads none of this
 
     rng = np.random.default_rng(seed)
@@ -117,6 +122,8 @@ def with_inputs(subject: Subject, inputs: Sequence[str]) -> Subject:
     Raises:
         LoadError: a file cannot be read.
     """
+    import numpy as np  # --help loads none of this
+
     if not inputs:
         return subject
     args, kwargs = [], {}

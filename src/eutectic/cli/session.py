@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, TextIO
 import typer
 from rich.console import Console
 
+from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticAdvice, EutecticError, LoadError
 
 REFUSED: Final = 1  # exit status: a model, a file or a setting was refused
@@ -101,6 +102,7 @@ def print_json(tree: Any) -> None:
     typer.echo(json_format.dumps(_standard(tree), indent=2, default=str, allow_nan=False))
 
 
+@deep
 def _standard(tree: Any) -> Any:
     """With texts for NaN and infinities, which JSON does not have."""
     if isinstance(tree, float) and not math.isfinite(tree):

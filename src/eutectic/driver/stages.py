@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from eutectic.backend.registry import code_forms
 from eutectic.driver.compile import Settings
 from eutectic.driver.importing import Imported
+from eutectic.driver.inspect import STAGES as FORMS
 from eutectic.driver.inspect import kernel_source
 from eutectic.driver.pipeline_text import members_to_run
 from eutectic.driver.records import Stages
@@ -21,7 +23,7 @@ from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
 
 GRAPHS: Final = ("relax", "fused")
-KERNELS: Final[Mapping[str, str]] = {"tir": "tir", "scheduled": "scheduled", "llvm": "llvm", "asm": "asm"}
+KERNELS: Final = (*FORMS, *code_forms())
 STAGES: Final = ("torch", *GRAPHS, *KERNELS)
 
 
@@ -66,7 +68,7 @@ class Lowering:
             return self.imported.mod.script()
         if stage == "fused":
             return Stages(self.records, self.kernels).groups.script()
-        return kernel_source(self._programs(kernel), self.target, KERNELS[stage])
+        return kernel_source(self._programs(kernel), self.target, stage)
 
     def dump(self, folder: Path) -> list[Path]:
         """Write the module after each pass into numbered files, and what each pass changed beside it.

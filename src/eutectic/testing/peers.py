@@ -116,7 +116,7 @@ class Inductor:
 
     def missing(self) -> str | None:
         """It wants a C++ compiler."""
-        from torch._inductor import config, cpp_builder
+        from torch._inductor import config, cpp_builder  # a second, for this peer only
 
         try:
             cpp_builder.get_cpp_compiler()

@@ -15,7 +15,13 @@ from eutectic.relax import op
 from eutectic.relax.op.registry import all_ops
 
 # Calls of functions: whoever executes the program runs the function; they have no reference of their own.
-CALLS = {"relax.call_tir", "relax.call_tir_inplace", "relax.call_dps_packed", "relax.call_pure_packed"}
+CALLS = {
+    "relax.call_tir",
+    "relax.call_tir_inplace",
+    "relax.call_dps_packed",
+    "relax.call_pure_packed",
+    "relax.call_eager",
+}
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

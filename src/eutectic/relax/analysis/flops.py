@@ -107,7 +107,7 @@ def _windows(call: Call, result: tuple[int, ...]) -> int | None:
 
 def _normalised(call: Call, result: tuple[int, ...]) -> int | None:
     """What gives floats of the shape of its operand normalises, among the layers of networks; else not known."""
-    is_layer = call.op.name.startswith("relax.nn.") and _operand(call, 0) == result
+    is_layer = call.op.name.split(".")[1] == "nn" and _operand(call, 0) == result
     return NORMALISED * prod(result) if is_layer else None
 
 

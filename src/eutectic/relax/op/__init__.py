@@ -51,6 +51,7 @@ from eutectic.relax.op.create import (
 from eutectic.relax.op.datatype import (
     astype,
 )
+from eutectic.relax.op.eager import call_eager
 from eutectic.relax.op.einsum import (
     einsum,
 )
@@ -172,6 +173,7 @@ __all__ = [
     "broadcast_to",
     "builtin",
     "call_dps_packed",
+    "call_eager",
     "call_pure_packed",
     "call_tir",
     "call_tir_inplace",
