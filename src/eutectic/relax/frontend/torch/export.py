@@ -183,7 +183,7 @@ def _check_tensor(tensor: torch.Tensor, name: str) -> None:
 _CURES: Final = (
     (
         ("data-dependent", "Data dependent", "data dependent"),
-        "the model decides by the values of a tensor: use torch.where for both cases, or torch.cond; or leave the "
+        "the model decides by the values of a tensor: use torch.where for both cases; or leave the "
         'decision to Python with torch.compile(model, backend="eutectic"), which compiles what is around it',
     ),
     (
