@@ -40,7 +40,9 @@ def assert_equal_to_eager(name: str) -> None:
         torch.testing.assert_close(a, b, rtol=TOLERANCE, atol=TOLERANCE * max(1e-3, float(b.double().abs().max())))
 
 
-@pytest.mark.filterwarnings("ignore::eutectic.EutecticAdvice", "ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.filterwarnings(
+    "ignore::eutectic.EutecticAdvice", "ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"
+)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in dict.fromkeys(ALL)]
 )

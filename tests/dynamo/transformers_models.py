@@ -57,7 +57,7 @@ VISION: dict[str, dict[str, Any]] = {
     "mobilenet_v1": {"image_size": 32, "depth_multiplier": 0.25},
     "mobilenet_v2": {"image_size": 32, "depth_multiplier": 0.25},
     "mobilevit": {"image_size": 32},
-    "mobilevitv2": {"image_size": 32},
+    "mobilevitv2": {"image_size": 64},
     "efficientnet": {"image_size": 32, "width_coefficient": 0.25, "depth_coefficient": 0.3, "hidden_dim": 320},
     "poolformer": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1]},
     "focalnet": {"image_size": 32, "embed_dim": 8, "depths": [1, 1], "hidden_sizes": [8, 16], "focal_levels": [2, 2],
@@ -69,14 +69,13 @@ VISION: dict[str, dict[str, Any]] = {
     "pvt_v2": {
         "image_size": 32, "hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 1, 2, 2],
     },
-    "cvt": {"embed_dim": [8, 8, 16], "depth": [1, 1, 1], "num_heads": [1, 1, 2]},
     "levit": {"image_size": 64, "hidden_sizes": [16, 24, 32], "depths": [1, 1, 1], "num_attention_heads": [2, 2, 2],
               "key_dim": [8, 8, 8]},
     "hiera": {"image_size": [32, 32], "patch_size": [7, 7], "embed_dim": 8, "depths": [1, 1, 1, 1],
               "num_heads": [1, 1, 2, 2], "mlp_ratio": 2.0},
 }  # fmt: skip
 OWN_FIELDS = {"swin", "swinv2", "convnext", "convnextv2", "resnet", "regnet", "bit", "mobilenet_v1", "mobilenet_v2",
-              "mobilevit", "mobilevitv2", "efficientnet", "poolformer", "focalnet", "segformer", "pvt", "pvt_v2", "cvt",
+              "mobilevit", "mobilevitv2", "efficientnet", "poolformer", "focalnet", "segformer", "pvt", "pvt_v2",
               "levit", "hiera"}  # fmt: skip
 
 
