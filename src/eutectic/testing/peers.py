@@ -126,7 +126,7 @@ class Inductor:
 
     def prepare(self, model: torch.nn.Module, inputs: Inputs, threads: int) -> Prepared:
         """Compile with constant folding and oneDNN fusion, and count the fused calls in the generated code."""
-        from torch._inductor import config
+        from torch._inductor import config  # as above
         from torch._inductor.utils import run_and_get_code
 
         torch._dynamo.reset()
@@ -159,7 +159,7 @@ class OnnxRuntime:
 
     def prepare(self, model: torch.nn.Module, inputs: Inputs, threads: int) -> Prepared:
         """Export, then make a session."""
-        import onnxruntime
+        import onnxruntime  # optional
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -184,7 +184,7 @@ class OpenVino:
 
     def prepare(self, model: torch.nn.Module, inputs: Inputs, threads: int) -> Prepared:
         """Export to ONNX, read that, compile for latency."""
-        import openvino
+        import openvino  # optional
 
         config = {
             "INFERENCE_PRECISION_HINT": "f32",
