@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 from importlib import metadata
-from pathlib import Path
 from typing import Any
+
+from eutectic.runtime.processor import model_name
 
 PACKAGES = (
     "eutectic",
@@ -26,17 +27,10 @@ def usable_cpus() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def processor() -> str:
-    """Name of the processor as Linux gives it; empty elsewhere."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-
-
 def describe(threads: int) -> dict[str, Any]:
     """Machine and versions as a JSON object."""
     return {
-        "processor": processor() or platform.processor(),
+        "processor": model_name(),
         "architecture": platform.machine(),
         "cpus": usable_cpus(),
         "threads": threads,

@@ -43,7 +43,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
 # (importing file, imported package) -> why this import against the table is right.
 LAYER_EXCEPTIONS: dict[tuple[str, str], str] = {
     (f"relax/frontend/torch/{name}.py", "runtime"): "it says as data of the runtime how torch models are called"
-    for name in ("arguments", "export", "formulas", "graph_module", "results", "signature", "trees")
+    for name in ("arguments", "formulas", "graph_module", "results", "signature", "trees")
 }
 
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 500, 60

@@ -47,8 +47,7 @@ def bench(
     with reported(debug):
         subject = open_model(model)
         options = {"target": target, "threads": threads, "precision": precision, "fallback": fallback}
-        with progress(f"compiling {subject.name}") as say:
-            fast = compiled(subject, progress=say, **options)
+        fast = compiled(subject, **options)
         calls: dict[str, Any] = {OURS: lambda: fast(*subject.args, **subject.kwargs)}
         missing = {}
         count = available_threads(threads)

@@ -48,10 +48,10 @@ def compile(
     with reported(debug):
         subject = open_model(model)
         options = {"target": target, "threads": threads, "precision": precision, "fallback": fallback}
-        with progress(f"compiling {subject.name}") as say:
-            fast = compiled(subject, progress=say, **options)
-            path = output or Path(f"{subject.name}.eut")
-            fast.save(path, targets=cpu) if cpu else fast.save(path)
+        fast = compiled(subject, **options)
+        path = output or Path(f"{subject.name}.eut")
+        with progress(f"writing {path}"):
+            fast.save(path, targets=cpu or ())
         size = path.stat().st_size
     if json:
         print_json({"file": str(path), "bytes": size, "report": fast.report.to_json()})
@@ -81,8 +81,7 @@ def run(
     with reported(debug):
         subject = with_inputs(open_model(model), inputs or ())
         options = {"target": target, "threads": threads, "precision": precision, "fallback": fallback}
-        with progress(f"compiling {subject.name}") as say:
-            fast = compiled(subject, progress=say, **options)
+        fast = compiled(subject, **options)
         arrays = [array_of(value) for value in leaves_of(fast(*subject.args, **subject.kwargs))]
         if output is not None:
             import numpy as np  # --help loads none of this

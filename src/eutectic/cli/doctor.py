@@ -41,7 +41,7 @@ def doctor(json: Json = False, debug: Debug = False) -> None:
 def examine() -> tuple[dict[str, Any], list[str]]:
     """Facts by name, and sentences about what will be slow."""
     from eutectic.backend.registry import available, backend  # --help loads none of this
-    from eutectic.runtime.processor import features
+    from eutectic.runtime.processor import features, model_name
     from eutectic.runtime.team import available_threads, can_sleep
     from eutectic.support import cache
     from eutectic.target import Target
@@ -50,7 +50,7 @@ def examine() -> tuple[dict[str, Any], list[str]]:
     state = available(backend("dnnl"), Target("llvm"))
     folder = cache.usable_folder()
     facts: dict[str, Any] = {
-        "processor": _processor(),
+        "processor": model_name(),
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "vectors": ", ".join(vectors) or "none known",
         "processors usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -77,14 +77,6 @@ def _judged(facts: dict[str, Any], vectors: Sequence[str], library: bool, team: 
         (threads < usable, f"calls use {threads} of {usable} processors: OMP_NUM_THREADS or EUTECTIC_THREADS says so"),
         (facts["kernel cache"] == "none", "no kernels are kept: every process compiles anew; see EUTECTIC_CACHE_DIR"),
     ]
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    except OSError:
-        return platform.processor()
 
 
 def _version(package: str) -> str:

@@ -53,8 +53,7 @@ def explain(
     def explained(text: str) -> Explanation:
         subject = open_model(text)
         options = {"target": target, "threads": threads, "precision": precision, "fallback": fallback}
-        with progress(f"compiling {subject.name}") as say:
-            fast = compiled(subject, progress=say, **options)
+        fast = compiled(subject, **options)
         is_measured = measure and bool(subject.args or subject.kwargs)
         with progress(f"measuring {subject.name}"):
             plan: Explanation = (

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eutectic.cli.factory import FORMS, call_factory
+from eutectic.cli.session import progress
 from eutectic.support.errors import FrontendError, LoadError
 from eutectic.support.shown import shown
 
@@ -60,14 +61,16 @@ def open_model(text: str) -> Subject:
 
 
 def compiled(subject: Subject, **options: Any) -> Any:
-    """The model, compiled unless it is already."""
+    """The model, compiled unless it is already; says how far that is."""
     from eutectic import compile  # the whole compiler
 
     if subject.is_compiled:
         return subject.model
-    if hasattr(subject.model, "script") and not hasattr(subject.model, "forward"):
-        return compile(subject.model, **{key: value for key, value in options.items() if key != "fallback"})
-    return compile(subject.model, subject.args, kwargs=dict(subject.kwargs), **options)
+    with progress(f"compiling {subject.name}") as say:
+        if hasattr(subject.model, "script") and not hasattr(subject.model, "forward"):
+            own = {key: value for key, value in options.items() if key != "fallback"}
+            return compile(subject.model, progress=say, **own)
+        return compile(subject.model, subject.args, kwargs=dict(subject.kwargs), progress=say, **options)
 
 
 def arguments_for(model: Any, seed: int = 0) -> tuple[Any, ...]:

@@ -24,7 +24,6 @@ from eutectic.cli.session import (
     TargetOption,
     Threads,
     print_json,
-    progress,
     reported,
 )
 from eutectic.support.errors import LoadError
@@ -78,8 +77,7 @@ def model(
         from eutectic.testing.verify_model import first_difference, output_errors  # these import torch
 
         options = {"target": target, "threads": threads, "precision": precision, "fallback": fallback}
-        with progress(f"compiling {subject.name}") as say:
-            fast = compiled(subject, progress=say, **options)
+        fast = compiled(subject, **options)
         rows = output_errors(subject.model, fast, subject.args, subject.kwargs)
         wrong = not all(row.ok for row in rows)
         where = first_difference(subject.model, subject.args, subject.kwargs, **options) if wrong else None

@@ -17,6 +17,7 @@ from eutectic.driver.importing import Imported
 from eutectic.driver.left_to_torch import eager_records, operator_count, warn_of, warn_of_all
 from eutectic.dynamo.options import Options
 from eutectic.relax.frontend.torch.graph_module import ImportedGraph, from_graph_module
+from eutectic.support.eager_call import in_order
 from eutectic.support.errors import EutecticError
 
 _CHANGES: Final = 2  # of weights that are followed by compiling again
@@ -75,7 +76,7 @@ class CompiledGraph:
         arguments += [torch.tensor([int(inputs[place])]) for place in code.imported.sizes]
         results = code.model(*arguments)
         for place, order in self._orders:
-            results[place] = _in_order(results[place], order)
+            results[place] = in_order(results[place], order)
         return results
 
     def _current(self, inputs: Sequence[Any]) -> _Code:
@@ -120,12 +121,6 @@ def _orders(graph: fx.Graph) -> list[tuple[int, tuple[int, ...]]]:
             strides = list(map(_hint, value.stride()))
             orders.append((place, tuple(sorted(range(value.dim()), key=lambda axis: -strides[axis]))))
     return orders
-
-
-def _in_order(result: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
-    """A copy in memory of other strides."""
-    inverse = [order.index(axis) for axis in range(len(order))]
-    return result.permute(*order).contiguous().permute(*inverse)
 
 
 def _hint(size: Any) -> int:

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from eutectic.driver.plan import GroupRecord, from_tree
-from eutectic.explain.peak import copy_speed, fma_speed, processor
+from eutectic.explain.peak import copy_speed, fma_speed
+from eutectic.runtime.processor import model_name
 from eutectic.support import cache
 
 COPIED: Final = (1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 27)
@@ -67,7 +68,7 @@ def machine_speed(threads: int) -> MachineSpeed:
     Args:
         threads: How many work at the same time.
     """
-    name = processor()
+    name = model_name()
     key = hashlib.sha256(f"machine speed {_VERSION} {name} {threads}".encode()).hexdigest()
     known = _known(cache.read(key))
     if known is not None:

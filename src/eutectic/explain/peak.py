@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import platform
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
 from threading import Barrier
 from typing import Final
 
@@ -23,14 +21,6 @@ _CHAINS: Final = 12  # independent multiply-adds: more than latency times units 
 _STEPS: Final = 400_000
 _REPEATS: Final = 7
 _COPY_SECONDS: Final = 0.01
-
-
-def processor() -> str:
-    """Name of the processor as Linux gives it, else as Python does."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    named = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return named or platform.processor() or platform.machine()
 
 
 def fma_speed(threads: int) -> float:

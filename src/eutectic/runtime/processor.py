@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -32,6 +33,16 @@ _OTHER_NAMES: Final = {
     "amx_bf16": "amx-bf16",
     "amx_int8": "amx-int8",
 }
+
+
+def model_name() -> str:
+    """Name of the processor as Linux gives it, else as Python does."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    named = next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), "")
+    return named or platform.processor() or platform.machine()
 
 
 @cache

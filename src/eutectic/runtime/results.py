@@ -14,7 +14,7 @@ from eutectic.runtime.formulas import Amount, amount
 from eutectic.runtime.sizes import Sizes
 from eutectic.runtime.trees import Leaf, Tree, built
 from eutectic.runtime.views import View
-from eutectic.support.plain_memory import as_array, torch_array
+from eutectic.support.plain_memory import as_array, as_tensor, torch_array
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -141,17 +141,6 @@ class Results:
     def is_lone(self) -> bool:
         """Whether there is nothing but one new tensor."""
         return self.recipes == (Fresh(0, copies=False),) and not self.changed and self.tree == Leaf()
-
-
-def as_tensor(array: Array) -> Any:
-    """A tensor of torch that shares an array's memory; of one that cannot be written to, or is misaligned, a copy."""
-    torch = sys.modules["torch"]
-    if not array.flags.behaved:
-        array = array.copy()
-    if array.dtype.isbuiltin != 2:  # NumPy's own
-        return torch.from_numpy(array)
-    bits = np.int16 if array.dtype.itemsize == 2 else np.uint8
-    return torch.from_numpy(array.view(bits)).view(getattr(torch, array.dtype.name))
 
 
 def _apart(result: Array, overwritten: Sequence[Array]) -> Array:

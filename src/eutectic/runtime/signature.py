@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from eutectic.runtime.arguments import Arguments, FixedArgument, TensorArgument
 from eutectic.runtime.executable import Direct
-from eutectic.runtime.results import Results, as_tensor
+from eutectic.runtime.results import Results
 from eutectic.runtime.trees import Leaf, Tree, built
 from eutectic.support.errors import CallError
-from eutectic.support.plain_memory import as_array, is_torch
+from eutectic.support.plain_memory import as_array, as_tensor, is_torch
 from eutectic.support.spelling import did_you_mean
 
 Array: TypeAlias = npt.NDArray[Any]

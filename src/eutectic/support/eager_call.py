@@ -27,7 +27,7 @@ import numpy as np
 
 from eutectic.support.deep import deep
 from eutectic.support.errors import LoadError
-from eutectic.support.plain_memory import as_array, is_torch
+from eutectic.support.plain_memory import as_array, as_tensor, is_torch
 
 ARRAY: Final = "array"  # a result that the program reads as an array
 VALUE: Final = "value"  # a result that only calls like this one read: it is kept as torch makes it
@@ -56,7 +56,7 @@ def eager_call(name: str, arguments: str, results: Sequence[str], operands: Sequ
     """
     torch = _torch()
     positional, keyword = json.loads(arguments)
-    tensors = [_tensor(operand) for operand in operands]
+    tensors = [as_tensor(operand) if isinstance(operand, np.ndarray) else operand for operand in operands]
     fill = _Filling(torch, tensors, sizes)
     with torch.no_grad():
         value = function_of(name)(*map(fill, positional), **{key: fill(item) for key, item in keyword.items()})
@@ -108,7 +108,8 @@ class _Filling:
         (key, value), *_ = argument.items()
         match key:
             case "tensor":
-                return _ordered(self._tensors[value], argument.get("order"))
+                tensor, order = self._tensors[value], argument.get("order")
+                return tensor if order is None else in_order(tensor, order)
             case "size":
                 return int(self._sizes[value])
             case "torch":
@@ -121,25 +122,15 @@ class _Filling:
                 raise LoadError(f"an argument of an operator of torch is damaged: {key}")
 
 
-def _ordered(tensor: Any, order: Sequence[int] | None) -> Any:
-    """A tensor whose axes lie in memory in an order."""
-    if order is None:
-        return tensor
+def in_order(tensor: Any, order: Sequence[int]) -> Any:
+    """A tensor with its elements in memory of other strides.
+
+    Args:
+        tensor: A tensor of torch.
+        order: Its axes, from the one with the largest stride on.
+    """
     inverse = [order.index(axis) for axis in range(len(order))]
     return tensor.permute(*order).contiguous().permute(*inverse)
-
-
-def _tensor(operand: Any) -> Any:
-    """An array as a tensor that shares its memory; of one that may not be written to, a copy."""
-    if not isinstance(operand, np.ndarray):
-        return operand
-    torch = _torch()
-    if not operand.flags.behaved:
-        operand = operand.copy()
-    if operand.dtype.isbuiltin != 2:  # NumPy's own
-        return torch.from_numpy(operand)
-    bits = np.int16 if operand.dtype.itemsize == 2 else np.uint8
-    return torch.from_numpy(operand.view(bits)).view(getattr(torch, operand.dtype.name))
 
 
 def _kept(value: Any, kind: str) -> Any:

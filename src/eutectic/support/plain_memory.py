@@ -81,6 +81,17 @@ def torch_array(tensor: Any) -> np.ndarray[Any, Any]:
     return np.asarray(plain_bits.view(getattr(sys.modules["torch"], bits)).numpy().view(str(tensor.dtype)[6:]))
 
 
+def as_tensor(array: np.ndarray[Any, Any]) -> Any:
+    """A tensor of torch that shares an array's memory; of one that cannot be written to, or is misaligned, a copy."""
+    torch = sys.modules["torch"]
+    if not array.flags.behaved:
+        array = array.copy()
+    if array.dtype.isbuiltin != 2:  # NumPy's own
+        return torch.from_numpy(array)
+    bits = np.int16 if array.dtype.itemsize == 2 else np.uint8
+    return torch.from_numpy(array.view(bits)).view(getattr(torch, array.dtype.name))
+
+
 def _plain_array(value: Any, what: str, error: type[EutecticError]) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ma.MaskedArray):
         if np.ma.is_masked(value):

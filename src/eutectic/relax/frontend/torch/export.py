@@ -20,9 +20,8 @@ from eutectic.relax.frontend.torch.dynamic import check_dynamic_shapes, check_in
 from eutectic.relax.frontend.torch.spans import is_user_file
 from eutectic.relax.frontend.torch.tracing import tracing
 from eutectic.relax.frontend.torch.training import refuse_training_mode
-from eutectic.runtime.results import as_tensor
 from eutectic.support.errors import ExportFailedError, FrontendError, UnsupportedTypeError
-from eutectic.support.plain_memory import plain
+from eutectic.support.plain_memory import as_tensor, plain
 from eutectic.support.shown import kind_of, shown
 
 _ADVERT: Final = "The error above occurred when calling torch.export.export"
