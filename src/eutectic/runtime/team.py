@@ -40,6 +40,7 @@ OPEN: Final = "eutectic_open"
 CLOSE: Final = "eutectic_close"
 _WORKER: Final = "eutectic_worker"
 FUTEX: Final = {"x86_64": 202, "aarch64": 98}  # number of the system call
+GETTID: Final = {"x86_64": 186, "aarch64": 178}
 
 
 @dataclass

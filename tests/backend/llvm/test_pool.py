@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from eutectic.runtime.object_code import ObjectCode
 from eutectic.runtime.team import (
     BEGIN,
     MEET,
+    MEMBER_BYTES,
+    MEMBERS_AT,
     MOST_THREADS,
     NEXT,
     RECORD_BYTES,
@@ -122,6 +126,49 @@ def test_nobody_waits_for_a_worker_that_does_not_come():
         context = (ctypes.c_int64 * 104)()
         assert run(record, library.address("work"), ctypes.addressof(context), 4) is None
         assert list(context) == [1] * 100 + [100] * 3 + [0]
+
+
+@pytest.mark.skipif(not can_sleep(), reason="this platform has no team")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one processor")
+def test_workers_keep_off_the_processor_of_the_caller():
+    run, library = loaded_work()
+    record = team(team_code(), 2)
+    processor = ctypes.CDLL(None).sched_getcpu
+    everywhere = os.sched_getaffinity(0)
+    for _ in range(50):
+        time.sleep(1e-2)  # the workers have gone to sleep
+        before = processor()
+        context = (ctypes.c_int64 * 104)()
+        run(record, library.address("work"), ctypes.addressof(context), 2)
+        if before == processor() and everywhere - {before} == allowed_to_worker(record):
+            break
+    else:
+        raise AssertionError(f"the worker may run on {allowed_to_worker(record)}, the caller is on {processor()}")
+
+
+@pytest.mark.skipif(not can_sleep(), reason="this platform has no team")
+def test_a_caller_with_one_processor_leaves_the_workers_where_they_are():
+    run, library = loaded_work()
+    record = team(team_code(), 2)
+    everywhere, here = os.sched_getaffinity(0), allowed_to_worker(record)
+    try:
+        for one in sorted(everywhere)[:4]:
+            os.sched_setaffinity(0, {one})
+            time.sleep(1e-2)
+            context = (ctypes.c_int64 * 104)()
+            run(record, library.address("work"), ctypes.addressof(context), 2)
+            assert list(context) == [1] * 100 + [100] * 3 + [0]
+            assert allowed_to_worker(record) == here
+    finally:
+        os.sched_setaffinity(0, everywhere)
+
+
+def allowed_to_worker(record: int) -> set[int]:
+    """The processors that the first worker may run on."""
+    number_at = record + MEMBERS_AT + MEMBER_BYTES + 8
+    while (number := ctypes.c_int32.from_address(number_at).value) == 0:
+        time.sleep(1e-3)
+    return os.sched_getaffinity(number)
 
 
 def test_number_of_threads(monkeypatch: pytest.MonkeyPatch):

@@ -7,8 +7,9 @@ the door: how many workers are inside (a futex) and above that the generation th
 sleeps, 272 how many small works are still done alone, 280 how many that were last time, 320 how many workers sleep,
 384 whether a call has the team, 448 the generation and the next part of shared work, 512 how many parts of it are
 done (a futex), 520 whether the caller waits for them, 576 the iterations that are done in this run (a futex), 584 how
-many wait for them asleep, 640 the number of loops before this run, 704 the numbers that were told, from 1024 on two
-cache lines for each thread: its cursor, and what is its own (`loop_text.py`).
+many wait for them asleep, 640 the number of loops before this run, 704 the numbers that were told, 832 the
+processors of the workers (`apart_text.py`), from 1024 on two cache lines for each thread: its cursor with the number of
+its thread, and what is its own (`loop_text.py`).
 
 Work is of two kinds. For `eutectic_run` every thread that comes goes through the same code and takes iterations of
 its loops. The caller never waits for a worker to come: at its end it closes the door, and waits only for those that
@@ -30,6 +31,7 @@ import platform
 from functools import cache
 from typing import Final
 
+from eutectic.backend.llvm.apart_text import apart_text
 from eutectic.backend.llvm.loop_text import LOOP_TEXT, LOOP_VALUES
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.optimize import object_code
@@ -49,13 +51,7 @@ _WAITS: Final = {  # a futex, and the value that it must still have
     "sleep_progress": ("%progress.at", "%progress.low"),
     "sleep_parts": ("%parts.at", "%parts.low"),
 }
-_WAKES: Final = {
-    "wake": "%word",
-    "wake_turn": "%turn.at",
-    "wake_door": "%door.at",
-    "wake_progress": "%progress.at",
-    "wake_parts": "%parts.at",
-}
+_WAKES: Final = {name.replace("sleep", "wake"): word for name, (word, _) in _WAITS.items()}
 _NOTHING: Final = "ptr null, ptr null, i32 0"
 
 
@@ -73,7 +69,8 @@ def pool_text() -> str:
     spins = {
         f"spin_{head}": _SPIN.format(spins=_SPINS, pause=pause, head=head) for head in ("wait", "join", "part", "look")
     }
-    return (_TEXT + LOOP_TEXT).format(single_record=MEMBERS_AT + MEMBER_BYTES, **LOOP_VALUES, **spins, **calls)
+    text = (_TEXT + LOOP_TEXT).format(single_record=MEMBERS_AT + MEMBER_BYTES, **LOOP_VALUES, **spins, **calls)
+    return text + apart_text(machine if can_sleep() else "")
 
 
 @cache
@@ -203,6 +200,7 @@ together:
   %some = icmp sgt i32 %sleepers, 0
   br i1 %some, label %wake, label %work.now
 wake:
+  call void @keep_off(ptr %team)
   {wake}
   br label %work.now
 work.now:
@@ -397,6 +395,7 @@ offer:
   %some = icmp sgt i32 %sleepers, 0
   br i1 %some, label %wake, label %out
 wake:
+  call void @keep_off(ptr %team)
   {wake}
   br label %out
 out:
@@ -439,6 +438,7 @@ entry:
   %team = load ptr, ptr %argument, align 8
   %number.at = getelementptr i8, ptr %argument, i64 8
   %thread = load i64, ptr %number.at, align 8
+  call void @introduce(ptr %team, i64 %thread)
   %word = getelementptr i8, ptr %team, i64 192
   %sleepers.at = getelementptr i8, ptr %team, i64 320
   %work.at = getelementptr i8, ptr %team, i64 200
