@@ -96,18 +96,18 @@ def compile(
     _check_choice("fallback", fallback, ("eager", "error"))
     _check_choice("weights", weights, ("frozen", "live"))
     settings = settings_of(target, threads, precision, pipeline)
-    with PassContext(remarks=True, verify=verify, validate=validate) as ctx:
-        steps = _Steps(progress, len(settings.plan), ctx.timeline)
-        with steps.step("import"):
-            imported = import_model(
-                model,
-                inputs,
-                kwargs,
-                dynamic_shapes,
-                leaves_to_torch=fallback == "eager",
-                custom_convert_map=custom_convert_map,
-            )
-        compiled = _compiled(imported, settings, steps, ctx)
+    importing = partial(
+        import_model,
+        model,
+        inputs,
+        kwargs,
+        dynamic_shapes,
+        leaves_to_torch=fallback == "eager",
+        custom_convert_map=custom_convert_map,
+    )
+    compiled, imported = _imported_and_compiled(
+        importing, settings, progress, PassContext(remarks=True, verify=verify, validate=validate)
+    )
     give_back()
     if imported.source is not None:
         options: dict[str, Any] = {"pipeline": pipeline, "custom_convert_map": custom_convert_map}
@@ -163,10 +163,20 @@ def compile_imported(imported: Imported, settings: Settings) -> CompiledModel:
     Raises:
         EutecticError: a stage refused it.
     """
-    with PassContext(remarks=True) as ctx:
-        compiled = _compiled(imported, settings, _Steps(None, len(settings.plan), ctx.timeline), ctx)
+    compiled, _ = _imported_and_compiled(lambda: imported, settings, None, PassContext(remarks=True))
     give_back()
     return compiled
+
+
+def _imported_and_compiled(
+    importing: Callable[[], Imported], settings: Settings, progress: Progress | None, context: PassContext
+) -> tuple[CompiledModel, Imported]:
+    """Afterwards nothing holds the modules of the stages, whose constants are several copies of the weights."""
+    with context as ctx:
+        steps = _Steps(progress, len(settings.plan), ctx.timeline)
+        with steps.step("import"):
+            imported = importing()
+        return _compiled(imported, settings, steps, ctx), imported.without_module()
 
 
 def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassContext) -> CompiledModel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -38,6 +38,10 @@ class Imported:
     source: Any = None
     program: Any = None
     eager: tuple[EagerRecord, ...] = ()
+
+    def without_module(self) -> Imported:
+        """The rest, for after compiling: the module's constants are another copy of the weights."""
+        return replace(self, mod=IRModule())
 
 
 def import_model(
