@@ -29,6 +29,8 @@ class Partition(Pass):
         backend: Name of a backend, or several with commas between them, as in `-libs=`.
         precision: `default`, or `strict`: nothing that loses NaN or infinities.
         if_worthwhile: Leave out backends that say of the module that it is not worth their calls.
+        lower: Whether the regions become kernels at once. Otherwise they are functions of the module, which
+            `AssignLayouts` may call in other layouts, until `RunCodegen` lowers them.
 
     Raises:
         PassError: an unknown precision.
@@ -38,12 +40,13 @@ class Partition(Pass):
     backend: str = ""
     precision: str = "default"
     if_worthwhile: bool = False
+    lower: bool = True
 
     def __post_init__(self) -> None:
         check_precision(self.precision)
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Outline for one backend after another, then lower."""
+        """Outline for one backend after another, then lower where that is asked for."""
         target = target_or_current(None)
         for candidate in self._backends():
             verdict = (
@@ -57,7 +60,7 @@ class Partition(Pass):
                 ctx.remarks.extend(left_out(mod, candidate, self.precision))
             for step in candidate.outline(self.precision):
                 mod = run_pass(step, mod, ctx)
-        for step in (BindRegionConstants(), RunCodegen()):
+        for step in (BindRegionConstants(), RunCodegen()) if self.lower else (BindRegionConstants(),):
             mod = run_pass(step, mod, ctx)
         return mod
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 from eutectic.backend.contract import Availability, Backend, CodeGenerator, LoweredRegion
 from eutectic.relax.dpl.table import pattern_source, register_patterns
 from eutectic.relax.expr import Call, Constant, Function
+from eutectic.relax.transform.layouts.borders import region_without_borders
 from eutectic.relax.transform.layouts.offers import LayoutOffer, register_layout_offers
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, Loader
 from eutectic.support.errors import CodegenError, LoadError
@@ -218,15 +219,12 @@ def _refuse(owner: Backend, kernel: LibraryKernel) -> NoReturn:
 
 
 def lower_region(owner: Backend, region: Function) -> LoweredRegion:
-    """A region as a kernel, in the cheapest of the layouts that the backend offers.
+    """A region as a kernel, in the layouts in which the graph calls it.
 
     Raises:
         CodegenError: the backend cannot compute it, or gave something else than a kernel with its name and symbol.
     """
-    offers = owner.layouts(region)
-    if not offers:
-        raise CodegenError(f"backend {owner.name} offers no layout for region {region.attr('global_symbol')}")
-    kernel: Any = owner.lower(region, min(offers, key=lambda offer: offer.cost))
+    kernel: Any = owner.lower(*region_without_borders(region))
     symbol = region.attr("global_symbol")
     if not isinstance(kernel, LibraryKernel) or (kernel.library, kernel.symbol) != (owner.name, symbol):
         actual = f"{kernel.library}:{kernel.symbol}" if isinstance(kernel, LibraryKernel) else shown(kernel)
@@ -258,7 +256,11 @@ def _announce(name: str) -> None:
         """One region per function; options and names of constants are not used."""
         return [lower_region(backend(name), function) for function in functions]
 
+    def layouts(region: Function) -> Sequence[LayoutOffer]:
+        return backend(name).layouts(region)
+
     register_library(name)
+    register_global_func(f"relax.ext.{name}.layouts", layouts, override=True)
     register_global_func(f"relax.ext.{name}", compile_functions, override=True)
     pattern_source(f"{name}.", partial(backend, name))
 

@@ -26,6 +26,7 @@ from eutectic.relax.transform import (
     LegalizeOps,
     RemoveIdentityOps,
     RewriteDataflowReshape,
+    RunCodegen,
 )
 from eutectic.support.errors import CodegenError
 from eutectic.support.shown import shown
@@ -89,8 +90,11 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     check_precision(precision)
     chosen = default_target()[0] if target is None else Target(target)
     libraries = ",".join(chosen.libs)
-    hand_over = (Partition(libraries, precision, if_worthwhile=target is None),) if libraries else ()
-    return Pipeline((*prepare(), *hand_over, AssignLayouts(str(chosen)), *kernels(), *loops(chosen)), "compile")
+    hand_over: tuple[Pass, ...] = ()
+    if libraries:
+        hand_over = (Partition(libraries, precision, if_worthwhile=target is None, lower=False),)
+    layouts = (AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
+    return Pipeline((*prepare(), *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
 
 
 def loops(target: Target) -> Pipeline:

@@ -56,6 +56,17 @@ class Services:
         load_providers("backends")
         return get_global_func(f"relax.ext.{target}", allow_missing=True)
 
+    def region_layouts(self, target: str, region: Any) -> Sequence[Any]:
+        """In which layouts a library can compute a region: `LayoutOffer`s, row-major where nobody knows more.
+
+        Args:
+            target: As for `codegen`.
+            region: The graph function.
+        """
+        load_providers("backends")
+        offers = get_global_func(f"relax.ext.{target}.layouts", allow_missing=True)
+        return () if offers is None else tuple(offers(region))
+
     def validators(self) -> Sequence[Validator]:
         """The comparisons that are made after each pass of a context that validates."""
         load_providers("validators")

@@ -7,6 +7,7 @@ from typing import Final
 
 from eutectic.backend.contract import Availability, Backend, Verdict
 from eutectic.backend.dnnl import library
+from eutectic.backend.dnnl.borders import offers
 from eutectic.backend.dnnl.describe import describe
 from eutectic.backend.dnnl.loading import load
 from eutectic.backend.dnnl.patterns import patterns
@@ -38,9 +39,13 @@ class OneDnn(Backend):
         """Not for small models."""
         return worthwhile(mod)
 
+    def layouts(self, region: Function) -> Sequence[LayoutOffer]:
+        """Row-major, and what its kernels want on this processor."""
+        return offers(region)
+
     def lower(self, region: Function, layout: LayoutOffer) -> LibraryKernel:
         """What oneDNN is asked to compute."""
-        return describe(region)
+        return describe(region, layout)
 
     def loader(self) -> Loader:
         """Compiles a region with oneDNN."""

@@ -230,9 +230,9 @@ class Region:
                 f"{what} {want.name!r} of {self.spec.symbol!r} is a {type(array).__name__}, expected an array"
             )
         flags = array.flags
-        if array.shape != want.shape or array.dtype != _FLOAT32 or not flags.c_contiguous:
+        if array.shape != want.shape_in_memory or array.dtype != _FLOAT32 or not flags.c_contiguous:
             got = f"{array.dtype}{list(array.shape)}{'' if flags.c_contiguous else ', not contiguous'}"
-            expected = f"{want.dtype}{list(want.shape)}"
+            expected = f"{want.dtype}{list(want.shape_in_memory)}"
             raise CallError(f"{what} {want.name!r} of {self.spec.symbol!r} is {got}, expected {expected}")
         if what == "output" and not flags.writeable:
             raise CallError(f"output {want.name!r} of {self.spec.symbol!r} is read-only")

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from eutectic.backend.dnnl import abi
+from eutectic.backend.dnnl.border_layout import AXES, border_layout
 from eutectic.backend.dnnl.library import Library, Owner
+from eutectic.support.errors import CodegenError
 
 Shape = tuple[int, ...]
 Term = tuple[int, int]
 
-_AXES = "abcdefghijkl"
+_MOST_TAGS = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +67,36 @@ class LayoutTable:
         """Row-major without gaps; a scalar becomes one axis of extent 1."""
         shape = shape or (1,)
         return self.strided(shape, row_major(shape))
+
+    def named(self, shape: Shape, text: str) -> Layout:
+        """The layout of a tensor at the border of a region.
+
+        Args:
+            shape: Extents, as oneDNN counts the axes.
+            text: As in `border_layout.py`; empty is row-major.
+
+        Raises:
+            CodegenError: oneDNN has no such layout.
+        """
+        wanted = border_layout(text)
+        if wanted is None:
+            return self.plain(shape)
+        if wanted.blocked is not None:
+            return self._tagged(shape, text)
+        strides = dict(zip(wanted.order, row_major(wanted.shape_in_memory(shape)), strict=True))
+        return self.strided(shape, tuple(strides[axis] for axis in range(len(shape))))
+
+    def _tagged(self, shape: Shape, text: str) -> Layout:
+        """The layout of a text, by the number that the library has for it: numbers differ between versions."""
+        for tag in range(abi.FORMAT_TAG_ANY + 1, _MOST_TAGS):
+            handle = ctypes.c_void_p()
+            create = self._library.function("dnnl_memory_desc_create_with_tag")
+            if create(ctypes.byref(handle), len(shape), dims(shape), abi.F32, tag) or not handle.value:
+                continue
+            layout = self._intern(self._owner.keep("memory_desc", handle.value))
+            if layout.text == text:
+                return layout
+        raise CodegenError(f"oneDNN has no layout {text} for {list(shape)}")
 
     def strided(self, shape: Shape, strides: Shape) -> Layout:
         """Any layout that strides, counted in elements, can express."""
@@ -154,5 +186,5 @@ def _merge(terms: list[Term]) -> tuple[Term, ...]:
 def _text(shape: Shape, padded: Shape, strides: Shape, blocks: Sequence[Term]) -> str:
     blocked = {axis for axis, _ in blocks}
     order = sorted(range(len(shape)), key=lambda i: (-strides[i], i))
-    outer = "".join(_AXES[i].upper() if i in blocked else _AXES[i] for i in order)
-    return outer + "".join(f"{size}{_AXES[axis]}" for axis, size in blocks) + ("*" if padded != shape else "")
+    outer = "".join(AXES[i].upper() if i in blocked else AXES[i] for i in order)
+    return outer + "".join(f"{size}{AXES[axis]}" for axis, size in blocks) + ("*" if padded != shape else "")

@@ -121,8 +121,8 @@ class StaticRegion:
     def parts(self) -> Sequence[KernelPart]:
         """Seconds and implementation of each step, on inputs of ones; reorders count to the step that they are for."""
         spec = self.region.spec
-        outputs = [np.empty(tensor.shape, _FLOAT32) for tensor in self._tensors[len(spec.inputs) :]]
-        times = self.region.profile([np.ones(tensor.shape, _FLOAT32) for tensor in spec.inputs], outputs)
+        outputs = [np.empty(tensor.shape_in_memory, _FLOAT32) for tensor in self._tensors[len(spec.inputs) :]]
+        times = self.region.profile([np.ones(tensor.shape_in_memory, _FLOAT32) for tensor in spec.inputs], outputs)
         place = {step_source(step): number for number, step in enumerate(spec.steps)}
         seconds, hows, before = [0.0] * len(place), [""] * len(place), 0.0
         number = 0

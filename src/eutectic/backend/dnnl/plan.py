@@ -114,10 +114,13 @@ class Planner:
         self._packed: list[np.ndarray] = []
         self._by_content: dict[tuple[bytes, Layout, Layout], Version] = {}
         self._by_name: dict[tuple[str, Layout, Layout], Version] = {}
+        self.spec = spec
         self._outputs = spec.outputs
         self._extra = 0
         for index, t in enumerate(spec.inputs):
-            self._versions[t.name] = [Version(Buffer("input", index, 4 * t.size), self.layouts.plain(t.shape))]
+            self._versions[t.name] = [
+                Version(Buffer("input", index, 4 * t.size), self.layouts.named(t.shape, t.layout))
+            ]
 
     def is_constant(self, name: str) -> bool:
         """Whether the tensor is known while planning."""
@@ -162,8 +165,9 @@ class Planner:
         return reordered
 
     def result(self, dst: TensorSpec, layout: Layout) -> Version:
-        """Where a step writes: an output of the region if the layout is plain, else the arena."""
-        if dst.name in self._outputs and layout.same_bytes(self.layouts.plain(layout.shape)):
+        """Where a step writes: an output of the region if it has the layout of that, else the arena."""
+        border = self.layouts.named(dst.shape, dst.layout) if dst.layout else self.layouts.plain(layout.shape)
+        if dst.name in self._outputs and layout.same_bytes(border):
             return Version(Buffer("output", self._outputs.index(dst.name), layout.nbytes), layout)
         return Version(Buffer("arena", 0, layout.nbytes), layout)
 
@@ -192,11 +196,11 @@ class Planner:
         for index, name in enumerate(self._outputs):
             if not self.tensors[name].size:
                 continue
-            plain = self.layouts.plain(self.shape(name))
+            border = self.layouts.named(self.shape(name), self.tensors[name].layout)
             source = self._versions[name][0] if name in self._versions else self.produced(name)
             if (source.buffer.kind, source.buffer.index) != ("output", index):
-                done = next((v for v in self._versions.get(name, ()) if v.layout.same_bytes(plain)), source)
-                self._reorder(done, Version(Buffer("output", index, plain.nbytes), plain), f"output {name}")
+                done = next((v for v in self._versions.get(name, ()) if v.layout.same_bytes(border)), source)
+                self._reorder(done, Version(Buffer("output", index, border.nbytes), border), f"output {name}")
         sources = {name: (version, view) for (name, view, _), version in self._by_name.items()}
         return Plan(tuple(self._calls), tuple(self._packed), sources, self._place())
 

@@ -12,6 +12,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, TypeAlias, TypeVar
 
 from eutectic.backend.dnnl.algorithms import PARAMETERS as PARAMETERS
+from eutectic.backend.dnnl.border_layout import border_layout
 from eutectic.runtime.sizes import SizeExpr, evaluate, size_from_json, size_to_json
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
@@ -34,16 +35,24 @@ class TensorSpec:
         name: Unique in its region.
         shape: Elements per axis, outermost first; zero is allowed.
         dtype: Always `float32` for now.
+        layout: How an input or output of a region lies in memory, as in `border_layout.py`; empty is row-major.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "float32"
+    layout: str = ""
 
     @property
     def size(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def shape_in_memory(self) -> tuple[int, ...]:
+        """Elements per axis of the array."""
+        there = border_layout(self.layout)
+        return self.shape if there is None else there.shape_in_memory(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +234,8 @@ def post_ops(step: Step) -> tuple[PostOp, ...]:
 
 def tensor_to_json(t: TensorSpec) -> Json:
     """A tensor as JSON data."""
-    return {"name": t.name, "shape": list(map(_item_to_json, t.shape)), "dtype": t.dtype}
+    data: Json = {"name": t.name, "shape": list(map(_item_to_json, t.shape)), "dtype": t.dtype}
+    return data | ({"layout": t.layout} if t.layout else {})
 
 
 def step_to_json(step: Step) -> Json:

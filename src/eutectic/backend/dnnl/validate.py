@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from eutectic.backend.dnnl.abi import BINARY, MAX_NDIMS, POOLING
+from eutectic.backend.dnnl.border_layout import border_layout
 from eutectic.backend.dnnl.steps import (
     PARAMETERS,
     Binary,
@@ -75,6 +76,9 @@ def _define(known: dict[str, Shape], tensor: TensorSpec, where: str) -> None:
         raise refuse(f"{where}: tensor {name!r} has dtype {tensor.dtype!r}, only float32 is supported")
     if len(shape) > MAX_NDIMS or any(not 0 <= d <= _MAX_EXTENT for d in shape) or 4 * math.prod(shape) > _MAX_BYTES:
         raise refuse(f"{where}: tensor {name!r} has shape {shape}, outside of the limits")
+    there = border_layout(tensor.layout)
+    if tensor.layout and (there is None or not there.fits(shape)):
+        raise refuse(f"{where}: tensor {name!r} of shape {shape} has no layout {tensor.layout!r}")
     known[name] = shape
 
 

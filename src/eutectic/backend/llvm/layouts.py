@@ -134,14 +134,19 @@ def _is_long(call: Call) -> bool:
 def _others(
     call: Call, infos: Sequence[TensorStructInfo], result: TensorStructInfo, lanes: int
 ) -> Iterator[LayoutOffer]:
-    """Blocks of channels for what costs as much in any layout: one for all tensors."""
+    """Blocks of channels, and channels last, for what costs as much in any layout: one for all tensors."""
     shape = _numbers(result)
     if len(shape) != 4:
         return
-    for size in _blocks(shape[1], lanes):
+    for size in (*_blocks(shape[1], lanes), 0):
         operands = _operands(call, infos, shape, size)
         if operands is not None:
-            yield LayoutOffer(operands, (f"NCHW{size}c",))
+            yield LayoutOffer(operands, (_in_blocks("NCHW", size),))
+
+
+def _in_blocks(names: str, size: int) -> str:
+    """Axes with channels in blocks of a size; of size 0 with channels last."""
+    return f"{names}{size}c" if size else f"{names.replace('C', '')}C"
 
 
 def _operands(call: Call, infos: Sequence[TensorStructInfo], shape: Sequence[int], size: int) -> tuple[str, ...] | None:
@@ -149,15 +154,16 @@ def _operands(call: Call, infos: Sequence[TensorStructInfo], shape: Sequence[int
     if has_trait(call, "pointwise"):
         layouts = [_spread(_numbers(info), shape, size) for info in infos]
         return None if None in layouts else tuple(name for name in layouts if name is not None)
-    names, definition = [f"NCHW{size}c"] * len(infos), op_def(call.op)
+    names, definition = [_in_blocks("NCHW", size)] * len(infos), op_def(call.op)
     if definition is None or definition.in_layouts_fn is None or call.attrs is None:
         return None
-    if any(len(_sizes(info)) != 4 or _numbers(info)[1] % size for info in infos):
+    if any(len(_sizes(info)) != 4 or (size and _numbers(info)[1] % size) for info in infos):
         return None
     fields = dict(call.attrs.items())
     is_pool = fields.get("layout") == fields.get("out_layout") == "NCHW"
     is_concat = fields.get("axis") in (0, 1, 2, 3, -1, -2, -3, -4) and "layout" not in fields
-    return tuple(names) if is_pool or is_concat else None
+    is_image = fields.get("layout") == "NCHW" and "out_layout" not in fields and not size
+    return tuple(names) if is_pool or is_concat or is_image else None
 
 
 def _spread(sizes: Sequence[int], shape: Sequence[int], size: int) -> str | None:
@@ -172,5 +178,5 @@ def _spread(sizes: Sequence[int], shape: Sequence[int], size: int) -> str | None
         return None
     channels = sizes[names.index("C")]
     if channels == 1:
-        return f"{names}1c"
-    return f"{names}{size}c" if channels == shape[1] else None
+        return _in_blocks(names, min(size, 1))
+    return _in_blocks(names, size) if channels == shape[1] else None

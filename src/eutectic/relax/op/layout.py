@@ -16,6 +16,7 @@ from eutectic.relax.op.shapes import Dims, reject
 from eutectic.tir.data_layout import layout as parsed
 from eutectic.tir.data_layout import rearrangement
 
+_USUAL: Final = "NOICDHW"
 SPATIAL: Final = {1: "W", 2: "HW", 3: "DHW"}
 
 
@@ -66,6 +67,11 @@ def in_one_layout(c: Call, args: Sequence[Expr], operands: Sequence[str], result
     assert c.attrs is not None
     attrs = replace(c.attrs, layout=operands[0] or c.attrs["layout"], out_layout=result or c.attrs["out_layout"])
     return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))
+
+
+def row_major(name: str) -> str:
+    """The layout of the graph for a value that is in another layout: the same axes in their usual order."""
+    return "".join(sorted(parsed(name).names, key=_USUAL.index))
 
 
 def order(layout: str, wanted: str) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call
 from eutectic.relax.expr import Tuple as TupleExpr
 from eutectic.relax.op.builder import Builder
+from eutectic.relax.op.layout import row_major
 from eutectic.relax.op.lowering import lower, of_sizes, result_shape
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import always, attrs_of, call, define_op, infer_call, refuse, short_name, tensor_args
@@ -279,7 +280,7 @@ def _concat_in_layouts(c: Call, args: Sequence[Expr], operands: Sequence[str], r
     """Along the same axis, or the blocks of it, wherever that is now."""
     axis, attrs = attrs_of(c, ConcatAttrs).axis, c.attrs
     if result and axis is not None:
-        names = layout(result).names
+        names = row_major(result)
         place = [letter for letter, _ in layout(result).axes].index(names[axis % len(names)])
         attrs = ConcatAttrs(place)
     return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from eutectic.ir.module import IRModule
+from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.node import replace
-from eutectic.ir.transform import PassContext
+from eutectic.ir.services import Services
+from eutectic.ir.transform import Pass, PassContext, with_functions
+from eutectic.relax.analysis.uses import used_vars, walk_bindings
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import BindingBlock, Call, DataflowVar, Function, Tuple, Var, VarBinding
+from eutectic.relax.expr import BindingBlock, Call, DataflowVar, Function, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.op.layout import row_major
 from eutectic.relax.op.layout_transform import layout_transform
 from eutectic.relax.op.registry import infer_call, op_def
-from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.relax.transform.infra import FunctionPass
-from eutectic.relax.transform.layouts.choice import chosen_offers, row_major
-from eutectic.relax.transform.layouts.offers import LayoutOffer, offers_of
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.relax.transform.layouts.borders import region_with_borders
+from eutectic.relax.transform.layouts.choice import chosen_offers
+from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer, offers_of
 from eutectic.target import Target, target_or_current
 
 
 @dataclass(frozen=True)
-class AssignLayouts(FunctionPass):
+class AssignLayouts(Pass):
     """Choose a layout for every value, of those that the steps offer.
 
-    A step, here a call of an operator, is offered in several layouts by what makes code for the target: each offer
-    says what is read, what is written, and an estimate of the nanoseconds. A copy costs the bytes that it moves. The
-    sum is least for chains, trees and residual networks, and small for others (`selection.py`). Parameters and results
-    of functions stay row-major. What the graph then says is all there is: options of the calls name layouts, and
-    `layout_transform` is where they change; of constants `FoldConstant` does that at compile time.
+    A step is a call of an operator, or of a region that a library computes. What makes code for the target, or the
+    library, offers it in several layouts: each offer says what is read, what is written, and an estimate of the
+    nanoseconds. A copy costs the bytes that it moves. The sum is least for chains, trees and residual networks, and
+    small for others (`selection.py`). Parameters and results of functions stay row-major. What the graph then says is
+    all there is: options of the calls name layouts, `layout_transform` is where they change, and regions begin and end
+    with those of their own (`borders.py`); of constants `FoldConstant` does that at compile time.
 
     before:                                     after:
         lv = nn.conv2d(x, w)                        wp = layout_transform(w, "OIHW", "OIHW16o")
@@ -48,17 +54,51 @@ class AssignLayouts(FunctionPass):
 
     target: str = ""
 
-    def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
-        """Choose for one function; regions of libraries and the insides of groups are left alone."""
-        if any(function.attr(name) for name in ("Codegen", "Composite", "Primitive")):
-            return function
-        target: Target = target_or_current(self.target or None)
-        chosen = chosen_offers(function, offers_of(target))
-        if not chosen:
-            return function
-        fresh = _Assigner(chosen).visit_expr(function)
-        assert isinstance(fresh, Function)
-        return fresh
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Choose for every function; regions of libraries get layouts as the calls of them do."""
+        regions: dict[GlobalVar, Function] = {}
+        changed: dict[GlobalVar, Any] = {}
+        for gv, function in mod.functions_items():
+            if isinstance(function, Function) and not any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
+                ask = _Asker(mod, function, ctx.services, target_or_current(self.target or None))
+                if chosen := chosen_offers(function, ask):
+                    changed[gv] = _Assigner(chosen, ask.regions, regions).visit_expr(function)
+        return with_functions(mod, {**changed, **regions})
+
+
+class _Asker:
+    """In which layouts the steps of a function can be computed: operators by ours, regions by their libraries.
+
+    Args:
+        mod: Has the regions.
+        function: Calls them.
+        services: Knows the libraries.
+        target: What code is made for.
+
+    Attributes:
+        regions: Those that have been asked for, by what they are called.
+    """
+
+    def __init__(self, mod: IRModule, function: Function, services: Services, target: Target) -> None:
+        self._mod, self._services, self._operators = mod, services, offers_of(target)
+        bindings = list(walk_bindings(function))
+        self._calls = Counter(binding.value.op for binding in bindings if isinstance(binding.value, Call))
+        self._variables = {id(binding.value): binding.var for binding in bindings}
+        self._inner = {binding.var for binding in bindings}
+        self._read = {var for binding in bindings for var in used_vars(binding.value)}
+        self.regions: dict[GlobalVar, Function] = {}
+
+    def __call__(self, call: Call) -> Sequence[LayoutOffer]:
+        """The offers of a call."""
+        if not isinstance(call.op, GlobalVar):
+            return self._operators(call)
+        region = self._mod.get(call.op)
+        if not isinstance(region, Function) or not region.attr("Codegen") or self._calls[call.op] > 1:
+            return (ROW_MAJOR,)
+        if self._variables[id(call)] not in self._read and not any(arg in self._inner for arg in call.args):
+            return (ROW_MAJOR,)  # the whole network, or nearly: asking the library would take time
+        self.regions[call.op] = region
+        return self._services.region_layouts(str(region.attr("Codegen")), region)
 
 
 class _Assigner(PyExprMutator):
@@ -66,11 +106,19 @@ class _Assigner(PyExprMutator):
 
     Args:
         chosen: Offers by variable.
+        regions: The regions that are called.
+        rewritten: Gets those that are called in other layouts.
     """
 
-    def __init__(self, chosen: Mapping[Var, LayoutOffer]) -> None:
+    def __init__(
+        self,
+        chosen: Mapping[Var, LayoutOffer],
+        regions: Mapping[GlobalVar, Function],
+        rewritten: dict[GlobalVar, Function],
+    ) -> None:
         super().__init__()
-        self._chosen = chosen
+        self._chosen, self._regions, self._rewritten = chosen, regions, rewritten
+        self._fields: dict[Var, tuple[Var, LayoutOffer]] = {}  # calls of regions with several results
         self._computed: dict[Var, tuple[Var, str]] = {}  # a value in another layout than the graph says
         self._copies: dict[tuple[Var, str], Expr] = {}
 
@@ -89,22 +137,28 @@ class _Assigner(PyExprMutator):
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
         """Compute a step as it was chosen."""
-        offer = self._chosen.get(binding.var)
-        if offer is None:
+        value, offer = binding.value, self._chosen.get(binding.var)
+        if isinstance(value, TupleGetItem) and value.tuple_value in self._fields:
+            fields, offer = self._fields[value.tuple_value]
+            self._bind(binding.var, TupleGetItem(fields, value.index), offer.layout_of_result(value.index))
+        elif offer is None:
             super().visit_var_binding_(binding)
-            return
-        assert isinstance(binding.value, Call)
-        step = self._step(binding.value, offer)
-        if not offer.result:
-            super().visit_var_binding_(VarBinding(binding.var, step))
-            return
-        if isinstance(binding.var, DataflowVar):
-            self._computed[binding.var] = (self.builder_.emit(step, binding.var.name_hint), offer.result)
-            return
-        copy = _transform(self.builder_.emit(step), offer.result, "")  # visible outside of its block, so row-major
-        self.builder_.emit_normalized(VarBinding(binding.var, self.builder_.normalize(copy)))
+        elif isinstance(value.struct_info, TupleStructInfo):
+            self._fields[binding.var] = (self.builder_.emit(self._step(value, offer), binding.var.name_hint), offer)
+        else:
+            self._bind(binding.var, self._step(value, offer), offer.result)
 
-    def _step(self, call: Call, offer: LayoutOffer) -> Call:
+    def _bind(self, var: Var, value: Expr, there: str) -> None:
+        """Bind a variable of the graph to what is computed in a layout."""
+        if not there:
+            super().visit_var_binding_(VarBinding(var, value))
+        elif isinstance(var, DataflowVar):
+            self._computed[var] = (self.builder_.emit(value, var.name_hint), there)
+        else:  # visible outside of its block, so row-major
+            copy = _transform(self.builder_.emit(value), there, "")
+            self.builder_.emit_normalized(VarBinding(var, self.builder_.normalize(copy)))
+
+    def _step(self, call: Any, offer: LayoutOffer) -> Call:
         """A call on arguments in the layouts of an offer."""
         operands: list[str] = []
 
@@ -120,6 +174,9 @@ class _Assigner(PyExprMutator):
             else put(arg)
             for arg in call.args
         ]
+        if isinstance(call.op, GlobalVar):
+            region = self._rewritten[call.op] = region_with_borders(self._regions[call.op], offer)
+            return Call(call.op, args, call.attrs, call.sinfo_args, call.span, struct_info=region.ret_struct_info)
         definition = op_def(call.op)
         if definition is not None and definition.in_layouts_fn is not None:
             return definition.in_layouts_fn(call, args, operands, offer.result)

@@ -10,10 +10,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from eutectic.ir.dtype import item_bytes
+from eutectic.ir.module import GlobalVar
 from eutectic.ir.op import Op
 from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Binding, Call, DataflowVar, Function, Tuple, Var, VarBinding
+from eutectic.relax.expr import Binding, Call, DataflowVar, Function, Tuple, TupleGetItem, Var, VarBinding
+from eutectic.relax.op.layout import row_major
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.transform.layouts.offers import LayoutOffer
@@ -23,12 +25,6 @@ from eutectic.tir.data_layout import layout, rearrangement
 BYTES_PER_NANOSECOND: Final = 10.0  # of a copy that changes the layout, by one thread
 _STARTED: Final = 500.0  # nanoseconds, of one more kernel
 _MOST_COPIES: Final = 2  # of one value
-_USUAL: Final = "NOICDHW"
-
-
-def row_major(name: str) -> str:
-    """The layout of the graph for a value that is to be in another layout: the same axes in their usual order."""
-    return "".join(sorted(layout(name).names, key=_USUAL.index))
 
 
 def operands_of(call: Call) -> Iterator[Expr]:
@@ -48,7 +44,7 @@ def chosen_offers(function: Function, ask: Callable[[Call], Sequence[LayoutOffer
 
     Args:
         function: Parameters and results of it are row-major.
-        ask: Gives the offers of a call of an operator.
+        ask: Gives the offers of a call of an operator, or of a function.
     """
     choice = _Choice(ask)
     for block in function.body.blocks:
@@ -68,18 +64,26 @@ class _Step:
 class _Choice:
     ask: Callable[[Call], Sequence[LayoutOffer]]
     steps: dict[Var, _Step] = field(default_factory=dict)
+    computed: dict[Var, tuple[_Step, int]] = field(default_factory=dict)  # who gives a value, as which result
     readers: dict[Var, list[tuple[_Step, int]]] = field(default_factory=dict)
     plain: set[Var] = field(default_factory=set)  # read by what takes row-major only
 
     def add(self, binding: Binding) -> None:
         """Note what a binding reads, and what it could."""
         value: Any = binding.value
-        offers = self.ask(value) if isinstance(binding, VarBinding) and _is_operator(value) else ()
+        if isinstance(value, TupleGetItem) and value.tuple_value in self.steps:
+            self.computed[binding.var] = (self.steps[value.tuple_value], value.index)
+            if not isinstance(binding.var, DataflowVar):
+                self.require([binding.var])
+            return
+        offers = self.ask(value) if isinstance(binding, VarBinding) and _is_step(value) else ()
         if len(offers) < 2:
             self.require(used_vars(value))
             return
         assert isinstance(binding, VarBinding)
         step = self.steps[binding.var] = _Step(binding, offers)
+        if isinstance(value.struct_info, TensorStructInfo):
+            self.computed[binding.var] = (step, 0)
         for number, operand in enumerate(operands_of(value)):
             if isinstance(operand, Var):
                 self.readers.setdefault(operand, []).append((step, number))
@@ -94,22 +98,26 @@ class _Choice:
 
     def solution(self) -> dict[Var, LayoutOffer]:
         """Offers by variable."""
-        if not any(offer.result or any(offer.operands) for step in self.steps.values() for offer in step.offers):
+        for var, step in self.steps.items():
+            if var in self.plain and var not in self.computed:  # a tuple that is read as a whole
+                step.offers = [offer for offer in step.offers if not any(offer.results)]
+        if not any(any((*offer.results, *offer.operands)) for step in self.steps.values() for offer in step.offers):
             return {}
         problem = Problem()
         numbers = {
             var: problem.node(np.array([offer.cost for offer in step.offers])) for var, step in self.steps.items()
         }
-        for var in dict.fromkeys((*self.steps, *self.readers)):
+        for var in dict.fromkeys((*self.computed, *self.readers)):
             self._value(problem, numbers, var)
         chosen = solve(problem)
         taken = {var: step.offers[chosen[numbers[var]]] for var, step in self.steps.items()}
-        return {var: offer for var, offer in taken.items() if offer.result or any(offer.operands)}
+        return {var: offer for var, offer in taken.items() if any((*offer.results, *offer.operands))}
 
     def _value(self, problem: Problem, numbers: Mapping[Var, int], var: Var) -> None:
         """The node of a value, and its pairs with the step that computes it and those that read it."""
-        step, readers = self.steps.get(var), self.readers.get(var, [])
-        computed = [offer.result for offer in step.offers] if step is not None else [""]
+        step, number_of_result = self.computed.get(var, (None, 0))
+        readers = self.readers.get(var, [])
+        computed = [offer.layout_of_result(number_of_result) for offer in step.offers] if step is not None else [""]
         wanted = [offer.operand(number) for reader, number in readers for offer in reader.offers]
         names = sorted({*computed, *wanted, *([""] if var in self.plain else [])})
         ways = [way for name in sorted(set(computed)) for way in _ways(name, names)]
@@ -118,7 +126,7 @@ class _Choice:
         )
         if step is not None:
             costs = [[0.0 if way[0] == name else np.inf for way in ways] for name in computed]
-            problem.pair(numbers[var], node, np.array(costs))
+            problem.pair(numbers[step.binding.var], node, np.array(costs))
         for reader, number in readers:
             fuses = step is not None and len(readers) == 1 and has_trait(reader.binding.value, "pointwise")
             broken = copy_cost(var.struct_info) if fuses else 0.0
@@ -132,12 +140,12 @@ class _Choice:
 _Way: TypeAlias = "tuple[str, ...]"  # the layout in which a value is computed, then those that it is copied into
 
 
-def _is_operator(value: Any) -> bool:
-    """Whether it is a call of an operator that gives a tensor, and whose operands can be seen."""
-    if not isinstance(value, Call) or not isinstance(value.op, Op):
+def _is_step(value: Any) -> bool:
+    """Whether it is a call of an operator that gives a tensor, or of a function, whose operands can be seen."""
+    if not isinstance(value, Call) or not isinstance(value.op, (Op, GlobalVar)):
         return False
     seen = all(isinstance(arg, Tuple) or not isinstance(arg.struct_info, TupleStructInfo) for arg in value.args)
-    return seen and isinstance(value.struct_info, TensorStructInfo)
+    return seen and (isinstance(value.op, GlobalVar) or isinstance(value.struct_info, TensorStructInfo))
 
 
 def _ways(computed: str, names: Sequence[str]) -> Iterator[_Way]:

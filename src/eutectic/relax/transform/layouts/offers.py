@@ -34,10 +34,14 @@ class LayoutOffer:
         """Layout of one operand."""
         return self.operands[number] if number < len(self.operands) else ""
 
+    def layout_of_result(self, number: int) -> str:
+        """Layout of one result."""
+        return self.results[number] if number < len(self.results) else ""
+
     @property
     def result(self) -> str:
         """Layout of the only result."""
-        return self.results[0] if self.results else ""
+        return self.layout_of_result(0)
 
 
 ROW_MAJOR: Final = LayoutOffer()
