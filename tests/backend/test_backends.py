@@ -25,6 +25,7 @@ from eutectic.relax.expr import Function
 from eutectic.relax.interpret import Interpreter
 from eutectic.relax.transform import FusionPattern, RunCodegen
 from eutectic.relax.transform.composite import composite_calls
+from eutectic.relax.transform.layouts.borders import region_with_borders
 from eutectic.runtime.library import LibraryKernel
 from eutectic.support.errors import CodegenError, LoadError, PassError, PatternError
 from eutectic.support.registry import register_global_func
@@ -45,7 +46,7 @@ class Toy(Backend):
         return [FusionPattern("toy.add_relu", is_op("relax.nn.relu")(total))]
 
     def layouts(self, region: Function):
-        return (LayoutOffer(("blocked",), cost=2.0), LayoutOffer(("plain",), cost=1.0))
+        return (LayoutOffer(),)
 
     def lower(self, region: Function, layout: LayoutOffer) -> LibraryKernel:
         self.asked.append(layout)
@@ -95,7 +96,7 @@ def test_a_backend_of_the_users_own_takes_its_part(toy: Toy):
     assert [c.name for c in first.composites] == ["toy.add_relu"] * 2
     assert {u.op for u in model.report.unfused} == {"relax.matmul", "relax.sigmoid"}
     assert "no pattern of toy takes relax.matmul" in {u.reason for u in model.report.unfused}
-    assert toy.asked == [LayoutOffer(("plain",), cost=1.0)]
+    assert toy.asked == [LayoutOffer()]
 
 
 @pytest.mark.skipif(not availability().ok, reason="oneDNN is not there")
@@ -209,7 +210,33 @@ def test_what_is_no_kernel_of_the_region(toy: Toy, monkeypatch, made, said: str)
 def test_no_layout(toy: Toy, monkeypatch):
     monkeypatch.setattr(Toy, "layouts", lambda self, region: ())
     with pytest.raises(CodegenError, match="backend toy offers no layout for region"):
-        Partition("toy")(net())
+        eutectic.compile(net(), target="llvm -libs=toy")
+
+
+@pytest.mark.parametrize("name", ["blocked", "NCHW16c", "HW2w"])
+def test_a_layout_that_is_none_of_its_tensors(toy: Toy, monkeypatch, name: str):
+    offer = LayoutOffer((name,))
+    monkeypatch.setattr(Toy, "layouts", lambda self, region: (LayoutOffer(), offer))
+    with pytest.raises(CodegenError, match=rf"backend toy offers layouts \('{name}',\) and \(\) for region") as caught:
+        eutectic.compile(net(), target="llvm -libs=toy")
+    assert "one name for each tensor" in (caught.value.help or "")
+
+
+def test_a_backend_that_likes_other_layouts(toy: Toy, monkeypatch):
+    """The graph brings tensors into its layouts, and the backend is told which."""
+    offer = LayoutOffer(("WH",), ("WH",))
+    monkeypatch.setattr(Toy, "layouts", lambda self, region: (LayoutOffer(cost=1e9), offer))
+
+    def lower(self, region, layout):
+        self.asked.append(layout)
+        inside = region_with_borders(region, layout)
+        return LibraryKernel("toy", region.attr("global_symbol"), {"calls": 1, "region": inside}, {})
+
+    monkeypatch.setattr(Toy, "lower", lower)
+    model = eutectic.compile(net(), target="llvm -libs=toy")
+    assert_close(model(X), evaluate(net(), X))
+    assert toy.asked == [offer]
+    assert "layout_transform" in model.script()
 
 
 def test_regions_that_only_their_maker_can_run(toy: Toy):

@@ -11,10 +11,10 @@ from typing import Any, Final, NoReturn
 from eutectic.backend.contract import Availability, Backend, CodeGenerator, LoweredRegion
 from eutectic.relax.dpl.table import pattern_source, register_patterns
 from eutectic.relax.expr import Call, Constant, Function
-from eutectic.relax.transform.layouts.borders import region_without_borders
+from eutectic.relax.transform.layouts.borders import region_with_borders, region_without_borders
 from eutectic.relax.transform.layouts.offers import LayoutOffer, register_layout_offers
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, Loader
-from eutectic.support.errors import CodegenError, LoadError
+from eutectic.support.errors import CodegenError, EutecticError, LoadError
 from eutectic.support.registry import register_global_func
 from eutectic.support.shown import shown
 from eutectic.support.spelling import did_you_mean
@@ -218,6 +218,27 @@ def _refuse(owner: Backend, kernel: LibraryKernel) -> NoReturn:
     )
 
 
+def region_offers(owner: Backend, region: Function) -> Sequence[LayoutOffer]:
+    """In which layouts a backend can compute a region.
+
+    Raises:
+        CodegenError: it offers none, or one that the region's tensors cannot have.
+    """
+    offers, symbol = owner.layouts(region), region.attr("global_symbol")
+    if not offers:
+        raise CodegenError(f"backend {owner.name} offers no layout for region {symbol}")
+    for offer in offers:
+        try:
+            region_with_borders(region, offer)
+        except (EutecticError, ValueError, IndexError) as error:
+            raise CodegenError(
+                f"backend {owner.name} offers layouts {offer.operands} and {offer.results} for region {symbol}: "
+                f"{error}",
+                help="one name for each tensor, such as NHWC for a tensor of four axes; empty for row-major",
+            ) from None
+    return offers
+
+
 def lower_region(owner: Backend, region: Function) -> LoweredRegion:
     """A region as a kernel, in the layouts in which the graph calls it.
 
@@ -257,7 +278,8 @@ def _announce(name: str) -> None:
         return [lower_region(backend(name), function) for function in functions]
 
     def layouts(region: Function) -> Sequence[LayoutOffer]:
-        return backend(name).layouts(region)
+        """The offers of a backend."""
+        return region_offers(backend(name), region)
 
     register_library(name)
     register_global_func(f"relax.ext.{name}.layouts", layouts, override=True)

@@ -57,7 +57,7 @@ def conv(channels: int, filters: int, size: int = 7, kernel: int = 3, groups: in
 )
 def test_blocks_are_vectors_of_the_machine(target: str, blocks: list[str]):
     assert written(conv(64, 64), target) == blocks
-    assert written(nn.relu(t(1, 64, 7, 7)), target) == blocks
+    assert written(nn.relu(t(1, 64, 7, 7)), target) == [*blocks, "NHWC"]
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,14 @@ def test_blocks_are_vectors_of_the_machine(target: str, blocks: list[str]):
         (nn.conv2d(t(1, 16, 5, 5, dtype="float16"), t(16, 16, 1, 1, dtype="float16")), [""]),
         (nn.conv2d(t(1, 5, 5, 16), t(16, 16, 1, 1), data_layout="NHWC"), [""]),
         (nn.conv2d_transpose(t(1, 16, 5, 5), t(16, 16, 1, 1)), [""]),
-        (nn.max_pool2d(t(1, 32, 6, 6), 2), ["", "NCHW32c", "NCHW16c"]),
+        (nn.max_pool2d(t(1, 32, 6, 6), 2), ["", "NCHW32c", "NCHW16c", "NHWC"]),
         (nn.max_pool2d(t(1, 32, 6, 6), 2, layout="NHWC"), [""]),
-        (op.concat([t(1, 32, 6, 6), t(1, 16, 6, 6)], axis=1), ["", "NCHW16c"]),
-        (op.concat([t(1, 24, 6, 6), t(1, 24, 6, 6)], axis=1), [""]),
-        (op.add(t(1, 32, 6, 6), t(32, 1, 1)), ["", "NCHW32c", "NCHW16c"]),
+        (op.concat([t(1, 32, 6, 6), t(1, 16, 6, 6)], axis=1), ["", "NCHW16c", "NHWC"]),
+        (op.concat([t(1, 24, 6, 6), t(1, 24, 6, 6)], axis=1), ["", "NHWC"]),
+        (op.add(t(1, 32, 6, 6), t(32, 1, 1)), ["", "NCHW32c", "NCHW16c", "NHWC"]),
         (op.add(t(1, 32, 6, 6), t(6)), [""]),
+        (op.image.resize2d(t(1, 32, 6, 6), (12, 12)), ["", "NHWC"]),
+        (op.image.resize2d(t(1, 6, 6, 32), (12, 12), layout="NHWC"), [""]),
         (op.exp(t(64, 64)), [""]),
         (op.permute_dims(t(1, 32, 6, 6), (0, 2, 3, 1)), [""]),
         (nn.softmax(t(1, 32, 6, 6)), [""]),
@@ -100,7 +102,9 @@ def test_operands_are_laid_out_as_they_broadcast():
     assert {offer.operands for offer in offers(op.clip(t(1, 32, 6, 6), 0, 1)) if offer.result} == {
         ("NCHW32c",),
         ("NCHW16c",),
+        ("NHWC",),
     }
+    assert of["NHWC"] == ("NHWC", "NHWC", "HWC")
 
 
 def test_weights_go_with_data_and_result():
