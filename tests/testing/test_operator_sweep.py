@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._C._nn import upsample_bicubic2d
+from torch.nn.functional import interpolate
 from typer.testing import CliRunner
 
 from eutectic.cli.main import app
@@ -17,6 +19,7 @@ from eutectic.relax.frontend.torch import export_model
 from eutectic.support.errors import EutecticError, UnsupportedOperatorError
 from eutectic.testing import operator_rows
 from eutectic.testing.operator_programs import different_modules
+from eutectic.testing.operator_rounding import RoundedSteps
 from eutectic.testing.operator_rows import Row, Settings, rows
 from eutectic.testing.operator_samples import DTYPES, Calls, Sample, refused_samples, samples, select
 from eutectic.testing.operator_sweep import EQUAL, REFUSED, WRONG, reasons_by_call, sweep, targets
@@ -72,6 +75,20 @@ def test_what_is_wrong_is_seen():
     steps = truth(torch.floor, torch.tensor([2.0, 3.0 - 2**-22]))
     assert steps.fault(torch.tensor([2.0, 3.0])) is not None, "a step is not a rounding"
     assert truth(torch.add, torch.tensor([1]), torch.tensor([1])).fault(torch.tensor([3])) is not None
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_places_of_interpolations_are_rounded(align_corners: bool):
+    """Torch's own definition, which rounds each step in float32, is right; a place that is off by more is not."""
+    x = torch.linspace(-9, 9, 96).sin().mul(9).reshape(2, 3, 4, 4)
+    options = {"scale_factor": 1.7, "mode": "bicubic", "align_corners": align_corners}
+    sample = Sample("nn.functional.interpolate/bicubic", "float32", interpolate, (x,), options, 0)
+    right = Truth(sample, interpolate(x, **options))
+    with RoundedSteps(0.0):  # by smaller operators, nothing moved
+        defined = upsample_bicubic2d(x, [6, 6], align_corners, 1.7, 1.7)
+    assert right.fault(defined) is None
+    moved = upsample_bicubic2d(x, [6, 6], False, 1.7 * (1 + 2**-17), 1.7)
+    assert right.fault(moved) is not None
 
 
 def test_the_command_writes_the_page(tmp_path: Path):

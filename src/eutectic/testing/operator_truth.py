@@ -8,7 +8,8 @@ rounding of the definition, or when it lies within
 of it, or within twice the distance of eager. `ulp` and `eps` are those of the result's dtype. `movement` is how far
 the truth itself moves when every floating-point input is multiplied by `1 +- eps` at random: inputs are exact, but an
 algorithm that rounds once per operation cannot do better than exact results of such inputs; where elements depend
-on others' inputs it is no less than the mean over the result. `scale` is the largest
+on others' inputs it is no less than the mean over the result. Interpolations are moved by the rounding of the places
+that they read, too (`operator_rounding`). `scale` is the largest
 magnitude among inputs and truth, so that a step of the definition (a floor, a comparison) is never taken for rounding.
 Denormal results may lose six more bits. NaN, infinities and the signs of zeros must be those of the rounded truth or
 of eager, but where zeros are compared or weighted by zero their signs are nobody's promise; integers and bools are
@@ -18,12 +19,14 @@ exact.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from eutectic.testing.operator_rounding import INTERPOLATIONS, RoundedSteps
 from eutectic.testing.operator_samples import ARBITRARY, Calls, Sample, is_pointwise, seeded
 
 ULPS: Final = {torch.float64: 64.0, torch.float32: 8.0, torch.float16: 1.0, torch.bfloat16: 1.0}
@@ -31,6 +34,7 @@ CAPS: Final = {torch.float64: 256.0, torch.float32: 256.0, torch.float16: 4.0, t
 SPREAD: Final = 8.0
 _DRAWS: Final = 3
 _UNDERFLOW: Final = 64.0
+_WIDE_EPS: Final = torch.finfo(torch.float32).eps  # 16-bit numbers are computed with in float32
 # Operators that choose among zeros of both signs, which compare equal, or weight terms by zero.
 _UNSIGNED_ZEROS: Final = frozenset(
     """
@@ -160,8 +164,9 @@ def _leaves_in_double(sample: Sample, eps: float | None) -> list[Any] | None:
     args, kwargs = pytree.tree_map(widened, (sample.args, sample.kwargs))
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # what integers become where an operator gives floats
+    steps = nullcontext() if eps is None or sample.operator not in INTERPOLATIONS else RoundedSteps(min(eps, _WIDE_EPS))
     try:
-        with torch.no_grad():
+        with torch.no_grad(), steps:
             leaves: list[Any] = pytree.tree_leaves(definition(*args, **kwargs))
             return leaves
     except Exception:  # not every operator takes float64; eager in the sample's own dtype is then the only witness
