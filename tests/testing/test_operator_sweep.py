@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from torch._C._nn import upsample_bicubic2d
-from torch.nn.functional import interpolate
 from typer.testing import CliRunner
 
 from eutectic.cli.main import app
@@ -17,7 +16,7 @@ from eutectic.ir.structural import assert_structural_equal
 from eutectic.ir.transform import PassContext
 from eutectic.relax.frontend.torch import export_model
 from eutectic.support.errors import EutecticError, UnsupportedOperatorError
-from eutectic.testing import operator_rows
+from eutectic.testing import operator_rows, operator_truth
 from eutectic.testing.operator_programs import different_modules
 from eutectic.testing.operator_rounding import RoundedSteps
 from eutectic.testing.operator_rows import Row, Settings, rows
@@ -77,18 +76,36 @@ def test_what_is_wrong_is_seen():
     assert truth(torch.add, torch.tensor([1]), torch.tensor([1])).fault(torch.tensor([3])) is not None
 
 
-@pytest.mark.parametrize("align_corners", [False, True])
-def test_places_of_interpolations_are_rounded(align_corners: bool):
-    """Torch's own definition, which rounds each step in float32, is right; a place that is off by more is not."""
-    x = torch.linspace(-9, 9, 96).sin().mul(9).reshape(2, 3, 4, 4)
-    options = {"scale_factor": 1.7, "mode": "bicubic", "align_corners": align_corners}
-    sample = Sample("nn.functional.interpolate/bicubic", "float32", interpolate, (x,), options, 0)
-    right = Truth(sample, interpolate(x, **options))
-    with RoundedSteps(0.0):  # by smaller operators, nothing moved
-        defined = upsample_bicubic2d(x, [6, 6], align_corners, 1.7, 1.7)
-    assert right.fault(defined) is None
-    moved = upsample_bicubic2d(x, [6, 6], False, 1.7 * (1 + 2**-17), 1.7)
-    assert right.fault(moved) is not None
+def test_places_of_interpolations_are_rounded(monkeypatch: pytest.MonkeyPatch):
+    """Torch's own definition, which rounds each step in float32, is right."""
+
+    def by_steps(sample: Sample) -> bool:
+        eager = sample.function(*sample.args, **sample.kwargs)
+        with RoundedSteps(0.0):  # by smaller operators, nothing moved
+            results = sample.function(*sample.args, **sample.kwargs)
+        return Truth(sample, eager).fault(results) is None
+
+    calls = samples("nn.functional.interpolate/bicubic", "float32", None)
+    assert all(map(by_steps, calls))
+    monkeypatch.setattr(operator_truth, "INTERPOLATIONS", frozenset())
+    assert not all(map(by_steps, calls)), "the inputs alone do not explain it"
+
+
+def test_a_place_that_is_off_is_seen():
+    x = torch.rand(1, 1, 8, 8)
+    sample = Sample("nn.functional.interpolate/bicubic", "float32", upsample_bicubic2d, (x, [9, 9], False), {}, 0)
+    right = Truth(sample, upsample_bicubic2d(x, [9, 9], False))
+    assert right.fault(upsample_bicubic2d(x, [9, 9], False, 9 / 8, 9 / 8)) is None
+    assert right.fault(upsample_bicubic2d(x, [9, 9], False, 9 / 8 * (1 + 2**-14), 9 / 8)) is not None
+
+
+@pytest.mark.parametrize(("number", "is_rounded"), [(4.3, True), (4.25, False)])
+def test_numbers_are_rounded_too(number: float, is_rounded: bool):
+    """4.3 is no float32: what is near zero between 4.3 and -4.3 may differ from it by that."""
+    steps = truth(lambda start, end: torch.linspace(start, end, 17), number, -number)
+    results = torch.linspace(number, -number, 17)
+    results[8] += 2.0**-24
+    assert (steps.fault(results) is None) == is_rounded
 
 
 def test_the_command_writes_the_page(tmp_path: Path):
