@@ -58,14 +58,15 @@ def coverage_of(rows: Iterable[Row], settings: Settings) -> Coverage:
 def page(coverage: Coverage) -> str:
     """A coverage as a page of the documentation."""
     total, settings = coverage.total(), coverage.settings
-    asked = "all samples" if settings.count is None else f"up to {settings.count} samples"
+    command = f"eutectic verify operators --samples {settings.count or 0} --write docs/coverage.md"
+    asked = "all samples" if settings.count is None else f"up to {settings.count} samples, spread evenly,"
     lines = [
         "# Coverage of torch's operators",
         "",
-        "Written by `eutectic verify operators --write docs/coverage.md`, never by hand.",
+        f"Written by `{command}`, never by hand.",
         "",
         f"torch {torch.__version__.split('+')[0]} describes {len(table())} operators in the table of its own tests,",
-        f"`op_db`. Here are {asked} of each operator and dtype, spread evenly over that table, compiled for",
+        f"`op_db`. Here are {asked} of each operator and dtype, compiled for",
         f"{_listed(f'`{target}`' for target in settings.targets)}, and compared with the definition in float64 and",
         "with eager (the bound is in `eutectic.testing.operator_truth`).",
         "",
