@@ -14,8 +14,8 @@ def case(number: int) -> str:
     """Some samples of one operator."""
     rng = random.Random(number)
     operator, dtype = rng.choice(select(())), rng.choice(DTYPES)
-    found = samples(operator, dtype, None)
-    chosen = rng.sample(found, min(SAMPLES, len(found)))
+    candidates = samples(operator, dtype, None)
+    chosen = rng.sample(candidates, min(SAMPLES, len(candidates)))
     outcomes = list(sweep(chosen, targets()))
     for outcome in outcomes:
         if outcome.result == WRONG:

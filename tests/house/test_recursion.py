@@ -22,7 +22,7 @@ BOUNDED: dict[str, dict[str, str]] = {
     "backend/llvm/requirements.py": {"_as_double": "once, for an operand"},
     "driver/compile.py": {"compile": "what it gives back compiles again when weights change, which is after it ended"},
     "ir/attrs.py": {"freeze": "nested literals of a source", "make_attrs": "nested literals of a source"},
-    "ir/node.py": {"_nodes_in": "tuples in a field, as the class declares them"},
+    "ir/node.py": {"_add_nodes": "tuples in a field, as the class declares them"},
     "ir/structural.py": {
         "_collect": "tuples in a field, as the class declares them",
         "_value_digest": "tuples in a field, as the class declares them",

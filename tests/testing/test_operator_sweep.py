@@ -6,12 +6,23 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._C._nn import upsample_bicubic2d
 from typer.testing import CliRunner
 
 from eutectic.cli.main import app
-from eutectic.testing.operator_samples import DTYPES, Sample, refused_samples, samples, select
-from eutectic.testing.operator_sweep import EQUAL, REFUSED, WRONG, sweep, targets
-from eutectic.testing.operator_table import Coverage, page, run
+from eutectic.driver.compile import settings_of
+from eutectic.driver.importing import Imported, import_model
+from eutectic.ir.structural import assert_structural_equal
+from eutectic.ir.transform import PassContext
+from eutectic.relax.frontend.torch import export_model
+from eutectic.support.errors import EutecticError, UnsupportedOperatorError
+from eutectic.testing import operator_rows, operator_truth
+from eutectic.testing.operator_programs import different_modules
+from eutectic.testing.operator_rounding import RoundedSteps
+from eutectic.testing.operator_rows import Row, Settings, rows
+from eutectic.testing.operator_samples import DTYPES, Calls, Sample, refused_samples, samples, select
+from eutectic.testing.operator_sweep import EQUAL, REFUSED, WRONG, reasons_by_call, sweep, targets
+from eutectic.testing.operator_table import coverage_of, page
 from eutectic.testing.operator_truth import Truth
 
 pytest.importorskip("expecttest", reason="torch's table of operators needs the package expecttest")
@@ -44,7 +55,7 @@ def test_what_cannot_be_imported_is_refused_by_name():
     (outcome,) = sweep(samples("fft.fft", "float32", 1), ("llvm",))
     assert outcome.result == REFUSED
     assert outcome.said.startswith("no converter of aten._fft")
-    assert all(found.result == REFUSED for found in sweep(refused_samples("fmod"), ("llvm",)))
+    assert all(outcome.result == REFUSED for outcome in sweep(refused_samples("fmod"), ("llvm",)))
 
 
 def test_what_is_wrong_is_seen():
@@ -65,6 +76,38 @@ def test_what_is_wrong_is_seen():
     assert truth(torch.add, torch.tensor([1]), torch.tensor([1])).fault(torch.tensor([3])) is not None
 
 
+def test_places_of_interpolations_are_rounded(monkeypatch: pytest.MonkeyPatch):
+    """Torch's own definition, which rounds each step in float32, is right."""
+
+    def by_steps(sample: Sample) -> bool:
+        eager = sample.function(*sample.args, **sample.kwargs)
+        with RoundedSteps(0.0):  # by smaller operators, nothing moved
+            results = sample.function(*sample.args, **sample.kwargs)
+        return Truth(sample, eager).fault(results) is None
+
+    calls = samples("nn.functional.interpolate/bicubic", "float32", None)
+    assert all(map(by_steps, calls))
+    monkeypatch.setattr(operator_truth, "INTERPOLATIONS", frozenset())
+    assert not all(map(by_steps, calls)), "the inputs alone do not explain it"
+
+
+def test_a_place_that_is_off_is_seen():
+    x = torch.rand(1, 1, 8, 8)
+    sample = Sample("nn.functional.interpolate/bicubic", "float32", upsample_bicubic2d, (x, [9, 9], False), {}, 0)
+    right = Truth(sample, upsample_bicubic2d(x, [9, 9], False))
+    assert right.fault(upsample_bicubic2d(x, [9, 9], False, 9 / 8, 9 / 8)) is None
+    assert right.fault(upsample_bicubic2d(x, [9, 9], False, 9 / 8 * (1 + 2**-14), 9 / 8)) is not None
+
+
+@pytest.mark.parametrize(("number", "is_rounded"), [(4.3, True), (4.25, False)])
+def test_numbers_are_rounded_too(number: float, is_rounded: bool):
+    """4.3 is no float32: what is near zero between 4.3 and -4.3 may differ from it by that."""
+    steps = truth(lambda start, end: torch.linspace(start, end, 17), number, -number)
+    results = torch.linspace(number, -number, 17)
+    results[8] += 2.0**-24
+    assert (steps.fault(results) is None) == is_rounded
+
+
 def test_the_command_writes_the_page(tmp_path: Path):
     path = tmp_path / "coverage.md"
     options = ["--op", "nn.functional.softshrink", "--dtype", "float32", "--target", "llvm", "--samples", "1"]
@@ -77,11 +120,99 @@ def test_the_command_writes_the_page(tmp_path: Path):
 
 
 def test_wrong_results_are_on_the_page():
-    coverage = Coverage(1, ("llvm",), ("float32",))
-    list(run(["nn.functional.softshrink"], coverage))
-    (counter,) = coverage.counts["nn.functional.softshrink"].values()
-    counter[WRONG] += 1
+    settings = Settings(1, ("llvm",), ("float32",))
+    row = Row("abs", {"float32": {EQUAL: 1, WRONG: 1}}, [], ["abs float32 #0: is 1"])
+    coverage = coverage_of([Row("sin", {}, ["no converter of aten.sin"], []), row], settings)
+    assert list(coverage.counts) == ["abs", "sin"], "the order of the table"
     assert "1 **1 wrong**" in page(coverage)
+
+
+def outcomes_of(*calls: Sample) -> list[tuple[str, str]]:
+    return [(outcome.result, outcome.said) for outcome in sweep(calls, ("llvm",))]
+
+
+def call(function, *args, place: int) -> Sample:
+    return Sample("sin", "float32", function, args, {}, place)
+
+
+def test_a_batch_says_the_same_as_each_sample_alone():
+    """Right, refused, failing in eager, and not exportable ones among each other."""
+    x = torch.rand(4)
+    kinds = [torch.sin, torch.msort, lambda x: x.view(3), lambda x: x[x > 0.5].sum(), torch.special.i1, torch.cos]
+    calls = [call(kinds[place % len(kinds)], x + place, place=place) for place in range(4 * len(kinds))]
+    together = outcomes_of(*calls)
+    assert together == [outcome for sample in calls for outcome in outcomes_of(sample)]
+    assert {said for result, said in together if result == EQUAL} == {""}
+    assert {"no converter of aten.sort.default", "no converter of aten.special_i1.default"} <= {s for _, s in together}
+
+
+def test_wrong_samples_are_seen_in_a_batch():
+    """One function that exports as another than it is in eager: only that sample is wrong."""
+
+    def changing(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if torch.compiler.is_exporting() else x
+
+    calls = [call(changing if place == 5 else torch.sin, torch.ones(4), place=place) for place in range(9)]
+    results = [result for result, _ in outcomes_of(*calls)]
+    assert results == [EQUAL] * 5 + [WRONG] + [EQUAL] * 3
+
+
+def test_refusals_of_a_batch_are_told_apart():
+    error = UnsupportedOperatorError("two")
+    error.uses = (
+        ("aten.b", "it is so", "calls.2 (file.py:1)"),
+        ("aten.a", "", "calls.0"),
+        ("aten.c", "", "calls.0.inner"),
+        ("aten.b", "it is so", "calls.2"),
+    )
+    assert reasons_by_call(error) == {0: "no converter of aten.a, aten.c", 2: "aten.b: it is so"}
+    error.uses += (("aten.b", "it is so", "node lv"),)
+    assert reasons_by_call(error) == {}, "nobody knows whose the last one is"
+
+
+def imported(operator: str, dtype: str) -> Imported:
+    calls = Calls(samples(operator, dtype, 4))
+    program = export_model(calls.eval(), calls.inputs())
+    return import_model(program, None, None, None, leaves_to_torch=False, custom_convert_map=None)
+
+
+@pytest.mark.parametrize(("operator", "dtype", "count"), [
+    ("add", "int64", 1), ("diff", "float16", 1), ("nn.functional.conv2d", "float32", 2), ("matmul", "float32", 2),
+])  # fmt: skip
+def test_a_target_is_left_out_when_its_program_is_the_same(operator: str, dtype: str, count: int):
+    wanted = targets()
+    if len(wanted) < 2:
+        pytest.skip("needs oneDNN")
+    model = imported(operator, dtype)
+    assert len(list(different_modules(model, wanted))) == count
+    with PassContext():
+        lowered = [settings_of(target).plan(model.mod) for target in wanted]
+    if count == 1:  # the whole way, each target by itself
+        assert_structural_equal(*lowered)
+
+
+def test_processes_give_the_same_rows(tmp_path: Path):
+    settings = Settings(2, ("llvm",), ("float32", "int64"))
+    operators, log = ["abs", "fft.fft", "nn.functional.softshrink"], tmp_path / "log"
+    alone = list(rows(operators, settings))
+    side_by_side = list(rows(operators, settings, log, jobs=2))
+    assert sorted(side_by_side, key=operators_name) == alone
+    assert sorted(rows(operators, settings, log), key=operators_name) == alone
+    assert len(log.read_text(encoding="utf-8").splitlines()) == len(operators)
+
+
+def operators_name(row: Row) -> str:
+    return row.operator
+
+
+def test_a_process_that_is_ended_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    class Ended:
+        def result(self) -> Row:
+            raise operator_rows.BrokenProcessPool("gone")
+
+    future = Ended()
+    with pytest.raises(EutecticError, match="ended from outside, at abs"):
+        operator_rows._result_of(future, {future: "abs"})  # type: ignore[arg-type, dict-item]
 
 
 @pytest.mark.slow
@@ -102,7 +233,7 @@ def test_a_sweep_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.Monk
     options = ["--dtype", "float32", "--target", "llvm", "--samples", "1", "--log", str(log)]
     first = CliRunner().invoke(app, ["verify", "operators", "--op", "abs", *options])
     assert first.output.endswith("1 equal, 0 refused, 0 wrong\n")
-    monkeypatch.setattr("eutectic.testing.operator_table.sweep", lambda samples, wanted: iter(()))
+    monkeypatch.setattr("eutectic.testing.operator_rows.row_of", lambda operator, settings: Row(operator, {}, [], []))
     again = CliRunner().invoke(app, ["verify", "operators", "--op", "abs", *options])
     assert again.output.endswith("1 equal, 0 refused, 0 wrong\n")
     other = CliRunner().invoke(app, ["verify", "operators", "--op", "abs", *options, "--samples", "2"])

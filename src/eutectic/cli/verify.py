@@ -144,36 +144,35 @@ def operators(
     samples: Annotated[int, typer.Option(min=0, help="Samples of each operator and dtype; 0 takes all.")] = 4,
     write: Annotated[Path | None, typer.Option(help="File for the page of all results.")] = None,
     log: Annotated[Path | None, typer.Option(help="Keep results here, and go on where an earlier run ended.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes side by side, each with one thread.")] = 1,
 ) -> None:
     """Compile samples of torch's operators, and compare with their definitions in float64 and with eager.
 
     Example: eutectic verify operators --op nn.functional.gelu --dtype float32
     """
     from eutectic.support.errors import EutecticError  # these import torch and the whole compiler
+    from eutectic.testing.operator_rows import Settings, rows
     from eutectic.testing.operator_samples import DTYPES, select
     from eutectic.testing.operator_sweep import EQUAL, REFUSED, WRONG, targets
-    from eutectic.testing.operator_table import Coverage, page, resumed, run
+    from eutectic.testing.operator_table import coverage_of, page
 
     unknown = [name for name in dtype or () if name not in DTYPES]
     if unknown:
         raise typer.BadParameter(f"{unknown[0]}: expected one of {', '.join(DTYPES)}", param_hint="--dtype")
-    coverage = Coverage(samples or None, tuple(target or targets()), tuple(dtype or DTYPES))
+    settings = Settings(samples or None, tuple(target or targets()), tuple(dtype or DTYPES))
     try:
         names = select(op or ())
+        sweep = rows(names, settings, log, jobs)
+        progress = track(sweep, "sweeping", len(names), console=Console(stderr=True), transient=True)
+        coverage = coverage_of(progress, settings)
     except EutecticError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
-    sweep = run(names, coverage) if log is None else resumed(names, coverage, log)
-    progress = track(sweep, "sweeping", len(names), console=Console(stderr=True), transient=True)
-    for _ in progress:
-        pass
-    for outcome in coverage.wrong:
-        coverage.said.append(f"{outcome.sample}: {outcome.said}")
-    for said in coverage.said:
+    for said in coverage.wrong:
         typer.echo(f"wrong: {said}", err=True)
     if write is not None:
         write.write_text(page(coverage), encoding="utf-8")
     total = coverage.total()
     typer.echo(f"{total[EQUAL]} equal, {total[REFUSED]} refused, {total[WRONG]} wrong")
-    if coverage.said:
+    if coverage.wrong:
         raise typer.Exit(1)

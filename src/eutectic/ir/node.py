@@ -44,6 +44,7 @@ class Node:
     __slots__ = ("__weakref__",)
     type_key: ClassVar[str] = "Node"
     field_roles: ClassVar[tuple[tuple[str, Role], ...]] = ()
+    used_fields: ClassVar[tuple[str, ...]] = ()  # those that are part of the program
     is_variable: ClassVar[bool] = False  # classes whose identity is what the program means by them
 
     def script(self, **options: Any) -> str:
@@ -75,6 +76,7 @@ def node(type_key: str, *, init: bool = True) -> Callable[[type[N]], type[N]]:
         node_type = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False, init=init)(cls)
         node_type.type_key = type_key
         node_type.field_roles = tuple((f.name, f.metadata.get("role", "use")) for f in dataclasses.fields(node_type))  # type: ignore[arg-type]  # made by the line above
+        node_type.used_fields = tuple(name for name, role in node_type.field_roles if role != "ignore")
         _CLASSES[type_key] = node_type
         return node_type
 
@@ -102,22 +104,26 @@ def fields_of(target: Node) -> Iterator[tuple[str, Role, Any]]:
         yield name, role, getattr(target, name)
 
 
-def children(target: Node, *, ignored: bool = False) -> Iterator[Node]:
+def children(target: Node, *, ignored: bool = False) -> list[Node]:
     """Nodes directly below `target`, in field order; tuples are looked into.
 
     Args:
         target: Any node.
         ignored: Whether fields of role `ignore` are visited too.
     """
-    for name, role in target.field_roles:
-        if role == "ignore" and not ignored:
-            continue
-        yield from _nodes_in(getattr(target, name))
+    below: list[Node] = []
+    for name in [name for name, _ in target.field_roles] if ignored else target.used_fields:
+        value = getattr(target, name)
+        if isinstance(value, Node):
+            below.append(value)
+        elif isinstance(value, tuple):
+            _add_nodes(value, below)
+    return below
 
 
-def _nodes_in(value: object) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _nodes_in(item)
+def _add_nodes(values: tuple[object, ...], out: list[Node]) -> None:
+    for value in values:
+        if isinstance(value, Node):
+            out.append(value)
+        elif isinstance(value, tuple):
+            _add_nodes(value, out)

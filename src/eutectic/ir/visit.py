@@ -16,22 +16,23 @@ def post_order(root: Node, *, enter: Callable[[Node], bool] | None = None) -> It
         enter: When given, children of a node are visited only if it returns True.
     """
     seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(root, False)]
+    stack: list[Node | None] = [root]  # None: the children of what is under it are done
     while stack:
-        item, done = stack.pop()
-        if done:
-            yield item
+        item = stack.pop()
+        if item is None:
+            if (parent := stack.pop()) is not None:
+                yield parent
             continue
         if id(item) in seen:
             continue
         seen.add(id(item))
-        below = list(children(item)) if enter is None or enter(item) else []
+        below = children(item) if enter is None or enter(item) else []
         if not below:  # half of all nodes are leaves
             yield item
             continue
-        stack.append((item, True))
         below.reverse()
-        stack += [(child, False) for child in below]
+        stack += [item, None]
+        stack += below
 
 
 def rewrite(root: Node, change: Callable[[Node], Node | None]) -> Node:

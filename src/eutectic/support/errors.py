@@ -113,9 +113,18 @@ class FrontendError(EutecticError):
 
 
 class UnsupportedOperatorError(FrontendError):
-    """The model uses operators that the importer does not know; lists all of them."""
+    """The model uses operators that the importer does not know; lists all of them.
+
+    Attributes:
+        uses: Each use as the operator, the reason (empty when it has no converter at all), and the place; the notes
+            name the first places only.
+    """
 
     default_code = "F0101"
+    uses: tuple[tuple[str, str, str], ...] = ()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (*super().__reduce__(), {"uses": self.uses})
 
 
 class UnsupportedTypeError(FrontendError):

@@ -54,15 +54,30 @@ class Sample:
         return f"{self.operator} {self.dtype} #{self.place}: ({', '.join(arguments)})"
 
 
+class _Call(nn.Module):
+    """One call, as a module of its own: errors of the importer say of which module an operator is."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """The result of the function."""
+        return self._function(*args, **kwargs)
+
+
 class Calls(nn.Module):
-    """Several samples as one module: its inputs are the tensors of all of them, its outputs a list of the results."""
+    """Several samples as one module: its inputs are the tensors of all of them, its outputs a list of the results.
+
+    The calls are its modules `calls.0`, `calls.1`, ....
+    """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
         super().__init__()
         leaves, self._spec = pytree.tree_flatten([(sample.args, sample.kwargs) for sample in samples])
         self._fixed = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         self._places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        self._functions = [sample.function for sample in samples]
+        self.calls = nn.ModuleList(_Call(sample.function) for sample in samples)
         self._tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
     def inputs(self) -> tuple[torch.Tensor, ...]:
@@ -74,8 +89,8 @@ class Calls(nn.Module):
         leaves = list(self._fixed)
         for place, tensor in zip(self._places, tensors, strict=True):
             leaves[place] = tensor
-        calls = pytree.tree_unflatten(leaves, self._spec)
-        return [function(*args, **kwargs) for function, (args, kwargs) in zip(self._functions, calls, strict=True)]
+        operands = pytree.tree_unflatten(leaves, self._spec)
+        return [call(args, kwargs) for call, (args, kwargs) in zip(self.calls, operands, strict=True)]
 
 
 @cache

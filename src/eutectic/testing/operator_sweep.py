@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import torch
-
-import eutectic
 from eutectic.backend.dnnl.library import availability
-from eutectic.relax.frontend.torch import export_model
 from eutectic.support.errors import EutecticError, InternalError, UnsupportedOperatorError
+from eutectic.testing.operator_programs import results_of
 from eutectic.testing.operator_samples import Calls, Sample
 from eutectic.testing.operator_truth import Truth, eager_results
 
@@ -20,7 +18,8 @@ EQUAL: Final = "equal"
 REFUSED: Final = "refused"
 WRONG: Final = "wrong"
 NO_CONVERTER: Final = "no converter of "  # how a refusal begins that no form of the operator would escape
-BATCH: Final = 8  # samples per export, which costs more than the samples
+BATCH: Final = 64  # samples per export at most, which costs more than the samples
+_CALL: Final = re.compile(r"calls\.(\d+)\b")  # the place of an operator in `Calls`
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,71 +43,108 @@ def targets() -> tuple[str, ...]:
 
 
 def sweep(samples: Sequence[Sample], wanted: Sequence[str]) -> Iterator[Outcome]:
-    """The outcome of every sample, in order; several are compiled as one model where all of them can be.
+    """The outcome of every sample, in order; see `Sweep`.
 
     Args:
         samples: The calls.
         wanted: Targets; a sample is right when it is for all of them.
     """
-    if not samples:
-        return
-    (first,) = _quietly(list(samples[:1]), wanted)
-    yield first
-    size = BATCH if first.result == EQUAL else 1  # what the first is refused for, the others will often be too
-    for begin in range(1, len(samples), size):
-        yield from _quietly(list(samples[begin : begin + size]), wanted)
+    return Sweep(wanted).outcomes(samples)
 
 
-def _quietly(samples: list[Sample], wanted: Sequence[str]) -> list[Outcome]:
-    """Outcomes without what torch warns of: samples are odd on purpose."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return _outcomes(samples, wanted)
+class Sweep:
+    """Compiles samples of one operator, many as one model where all of them can be.
+
+    A batch that fails is halved until single samples tell which of them failed, and why; the next batch is smaller,
+    and batches grow as long as they do not fail. An error that names the operators it refuses, and where they are, is
+    no reason to halve: samples that it names are refused, each reason being confirmed once by a sample alone, and the
+    others go on together.
+
+    Args:
+        wanted: Targets; a sample is right when it is for all of them.
+    """
+
+    def __init__(self, wanted: Sequence[str]) -> None:
+        self._wanted = tuple(wanted)
+        self._confirmed: set[str] = set()
+        self._size = 1
+        self._was_halved = False
+
+    def outcomes(self, samples: Sequence[Sample]) -> Iterator[Outcome]:
+        """The outcome of every sample, in order."""
+        begin = 0
+        while begin < len(samples):
+            batch = list(samples[begin : begin + self._size])
+            begin += len(batch)
+            self._was_halved = False
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # samples are odd on purpose, and torch warns of some
+                outcomes = self._together(batch)
+            unnamed = len(batch) == 1 and outcomes[0].result == REFUSED and not self._confirmed
+            failed = self._was_halved or unnamed or outcomes[0].result == WRONG
+            self._size = max(1, self._size // 4) if failed else min(BATCH, self._size * 8)
+            yield from outcomes
+
+    def _together(self, samples: list[Sample]) -> list[Outcome]:
+        if len(samples) == 1:
+            return [self._alone(samples[0])]
+        try:
+            if _all_equal(samples, self._wanted):
+                return [Outcome(sample, EQUAL) for sample in samples]
+        except UnsupportedOperatorError as error:
+            refused = {index: self._named(samples[index], said) for index, said in reasons_by_call(error).items()}
+            if refused:
+                rest = [sample for index, sample in enumerate(samples) if index not in refused]
+                others = iter(self._together(rest) if rest else ())
+                return [refused[index] if index in refused else next(others) for index in range(len(samples))]
+        except Exception:  # one of them cannot be compiled or called: the halves tell which, and why
+            pass
+        self._was_halved = True
+        half = len(samples) // 2
+        return [*self._together(samples[:half]), *self._together(samples[half:])]
+
+    def _named(self, sample: Sample, said: str) -> Outcome:
+        """The outcome of a sample that the error of a batch names."""
+        return Outcome(sample, REFUSED, said) if said in self._confirmed else self._alone(sample)
+
+    def _alone(self, sample: Sample) -> Outcome:
+        calls = Calls([sample])
+        try:
+            (eager,) = eager_results(calls)
+        except Exception as error:
+            return _of_an_error(sample, calls, self._wanted, error)
+        truth = Truth(sample, eager)
+        try:
+            for target, (ours,) in results_of(calls, self._wanted):
+                said = truth.fault(ours)
+                if said is not None:
+                    return Outcome(sample, WRONG, f"{target}: {said}")
+        except InternalError as error:
+            return Outcome(sample, WRONG, f"internal error: {error.message}")
+        except EutecticError as error:
+            if isinstance(error, UnsupportedOperatorError):
+                self._confirmed.add(reason(error))
+            return Outcome(sample, REFUSED, reason(error))
+        except Exception as error:
+            return Outcome(sample, WRONG, f"{type(error).__name__} instead of an EutecticError: {error}")
+        return Outcome(sample, EQUAL)
 
 
-def _outcomes(samples: list[Sample], wanted: Sequence[str]) -> list[Outcome]:
-    if len(samples) == 1:
-        return [_alone(samples[0], wanted)]
-    try:
-        calls = Calls(samples)
-        eager = eager_results(calls)
-        for results in _results(calls, wanted):
-            if any(Truth(*pair).fault(ours) for *pair, ours in zip(samples, eager, results, strict=True)):
-                break
-        else:
-            return [Outcome(sample, EQUAL) for sample in samples]
-    except Exception:  # one of them cannot be compiled or called: the halves tell which, and why
-        pass
-    half = len(samples) // 2
-    return [*_outcomes(samples[:half], wanted), *_outcomes(samples[half:], wanted)]
-
-
-def _alone(sample: Sample, wanted: Sequence[str]) -> Outcome:
-    calls = Calls([sample])
-    try:
-        (eager,) = eager_results(calls)
-    except Exception as error:
-        return _of_an_error(sample, calls, wanted, error)
-    truth = Truth(sample, eager)
-    try:
-        for target, (ours,) in zip(wanted, _results(calls, wanted), strict=True):
-            said = truth.fault(ours)
-            if said is not None:
-                return Outcome(sample, WRONG, f"{target}: {said}")
-    except InternalError as error:
-        return Outcome(sample, WRONG, f"internal error: {error.message}")
-    except EutecticError as error:
-        return Outcome(sample, REFUSED, reason(error))
-    except Exception as error:
-        return Outcome(sample, WRONG, f"{type(error).__name__} instead of an EutecticError: {error}")
-    return Outcome(sample, EQUAL)
+def _all_equal(samples: Sequence[Sample], wanted: Sequence[str]) -> bool:
+    calls = Calls(samples)
+    truths = [Truth(sample, eager) for sample, eager in zip(samples, eager_results(calls), strict=True)]
+    return not any(
+        truth.fault(ours)
+        for _, results in results_of(calls, wanted)
+        for truth, ours in zip(truths, results, strict=True)
+    )
 
 
 def _of_an_error(sample: Sample, calls: Calls, wanted: Sequence[str], eager: Exception) -> Outcome:
     """The outcome where eager raises: so must we, with an error of ours."""
     said = str(eager).splitlines()[0] if str(eager) else type(eager).__name__
     try:
-        list(_results(calls, wanted))
+        list(results_of(calls, wanted))
     except InternalError as error:
         return Outcome(sample, WRONG, f"internal error: {error.message}")
     except EutecticError as error:
@@ -118,18 +154,26 @@ def _of_an_error(sample: Sample, calls: Calls, wanted: Sequence[str], eager: Exc
     return Outcome(sample, WRONG, f"gives a result, eager raises {type(eager).__name__}: {said}")
 
 
-def _results(calls: Calls, wanted: Sequence[str]) -> Iterator[list[Any]]:
-    program = export_model(calls.eval(), calls.inputs())
-    for target in wanted:
-        compiled = eutectic.compile(program, target=target, threads=1, fallback="error")
-        with torch.no_grad():
-            yield compiled(*calls.inputs())
-
-
 def reason(error: EutecticError) -> str:
     """A refusal in one line: the code, the operators with their reasons, or the message."""
     if isinstance(error, UnsupportedOperatorError):
-        notes = sorted({note.rpartition(", at ")[0] or note for note in error.facts if not note.startswith("while ")})
-        bare = [note for note in notes if ":" not in note]
-        return f"{NO_CONVERTER}{', '.join(bare)}" if bare else "; ".join(notes)
+        return _reason_of_uses((operator, why) for operator, why, _ in error.uses)
     return f"{error.code} {error.message}"
+
+
+def reasons_by_call(error: UnsupportedOperatorError) -> dict[int, str]:
+    """Why each of several samples is refused, by its place in the batch; nothing if a use is of none of them."""
+    places = [_CALL.match(place) for _, _, place in error.uses]
+    uses: dict[int, list[tuple[str, str]]] = {}
+    for (operator, why, _), place in zip(error.uses, places, strict=True):
+        if place is None:
+            return {}
+        uses.setdefault(int(place.group(1)), []).append((operator, why))
+    return {index: _reason_of_uses(uses[index]) for index in sorted(uses)}
+
+
+def _reason_of_uses(uses: Iterable[tuple[str, str]]) -> str:
+    """Operators without any converter, if there are such; else the operators with their reasons."""
+    listed = sorted(set(uses))
+    bare = [operator for operator, why in listed if not why]
+    return f"{NO_CONVERTER}{', '.join(bare)}" if bare else "; ".join(f"{operator}: {why}" for operator, why in listed)

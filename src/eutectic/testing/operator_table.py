@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import torch
 
-from eutectic.testing.operator_samples import samples, table
-from eutectic.testing.operator_sweep import EQUAL, NO_CONVERTER, REFUSED, WRONG, Outcome, sweep
+from eutectic.testing.operator_rows import Row, Settings
+from eutectic.testing.operator_samples import table
+from eutectic.testing.operator_sweep import EQUAL, REFUSED, WRONG
 
 _SHOWN = 4  # operators listed per reason
 
@@ -22,32 +20,23 @@ class Coverage:
     """What became of the samples of a sweep.
 
     Attributes:
-        count: Samples per operator and dtype; None means all that torch has.
-        targets: The targets that results were compared for.
-        dtypes: In the order of the columns.
+        settings: What was asked.
         counts: Numbers of results by operator and dtype.
         reasons: Operators by reason of refusal.
-        wrong: Outcomes that must not be.
-        said: The same as text, where a log had them.
+        wrong: A sentence for each sample that is wrong.
     """
 
-    count: int | None
-    targets: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    counts: dict[str, dict[str, Counter[str]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(Counter))
-    )
+    settings: Settings
+    counts: dict[str, dict[str, Counter[str]]] = field(default_factory=dict)
     reasons: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    wrong: list[Outcome] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
 
-    def add(self, outcome: Outcome) -> None:
-        """Count one outcome."""
-        self.counts[outcome.sample.operator][outcome.sample.dtype][outcome.result] += 1
-        if outcome.result == REFUSED:
-            self.reasons[outcome.said].add(outcome.sample.operator)
-        if outcome.result == WRONG:
-            self.wrong.append(outcome)
+    def add(self, row: Row) -> None:
+        """Count the samples of an operator."""
+        self.counts[row.operator] = {dtype: Counter(counts) for dtype, counts in row.counts.items()}
+        for reason in row.reasons:
+            self.reasons[reason].add(row.operator)
+        self.wrong += row.wrong
 
     def total(self) -> Counter[str]:
         """Numbers of results of all samples."""
@@ -58,73 +47,27 @@ class Coverage:
         return totals
 
 
-def resumed(operators: Sequence[str], coverage: Coverage, log: Path) -> Iterator[str]:
-    """`run`, with a log: an operator that is in it is not swept again, one that is done is appended.
-
-    Args:
-        operators: Names in torch's table.
-        coverage: What is filled.
-        log: One JSON object a line. It belongs to one version of the code, and to the coverage's settings.
-    """
-    settings = [coverage.count, list(coverage.targets), list(coverage.dtypes)]
-    rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
-    done = {row["operator"]: row for row in rows if row["settings"] == settings}
-    for operator in operators:
-        if operator not in done:
-            own = Coverage(coverage.count, coverage.targets, coverage.dtypes)
-            for _ in run([operator], own):
-                pass
-            done[operator] = _row(operator, own, settings)
-            with log.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(done[operator]) + "\n")
-        _take(coverage, done[operator])
-        yield operator
-
-
-def _row(operator: str, own: Coverage, settings: list[Any]) -> dict[str, Any]:
-    counts = {dtype: dict(counter) for dtype, counter in own.counts[operator].items()}
-    wrong = [f"{outcome.sample}: {outcome.said}" for outcome in own.wrong]
-    return {
-        "operator": operator, "settings": settings, "counts": counts, "reasons": sorted(own.reasons), "wrong": wrong
-    }  # fmt: skip
-
-
-def _take(coverage: Coverage, row: dict[str, Any]) -> None:
-    for dtype, counts in row["counts"].items():
-        coverage.counts[row["operator"]][dtype].update(counts)
-    for reason in row["reasons"]:
-        coverage.reasons[reason].add(row["operator"])
-    coverage.said += row["wrong"]
-
-
-def run(operators: Sequence[str], coverage: Coverage) -> Iterator[str]:
-    """Sweep operators into a coverage; gives each operator's name when it is done.
-
-    An operator of which no sample of the first dtype can be imported, for want of a converter, is not asked
-    about the other dtypes.
-    """
-    for operator in operators:
-        for dtype in coverage.dtypes:
-            outcomes = list(sweep(samples(operator, dtype, coverage.count), coverage.targets))
-            for outcome in outcomes:
-                coverage.add(outcome)
-            if outcomes and all(outcome.said.startswith(NO_CONVERTER) for outcome in outcomes):
-                break
-        yield operator
+def coverage_of(rows: Iterable[Row], settings: Settings) -> Coverage:
+    """The coverage that rows make up, whatever order they are in."""
+    coverage = Coverage(settings)
+    for row in sorted(rows, key=lambda row: row.operator):
+        coverage.add(row)
+    return coverage
 
 
 def page(coverage: Coverage) -> str:
     """A coverage as a page of the documentation."""
-    total = coverage.total()
-    asked = "all samples" if coverage.count is None else f"up to {coverage.count} samples"
+    total, settings = coverage.total(), coverage.settings
+    command = f"eutectic verify operators --samples {settings.count or 0} --write docs/coverage.md"
+    asked = "all samples" if settings.count is None else f"up to {settings.count} samples, spread evenly,"
     lines = [
         "# Coverage of torch's operators",
         "",
-        "Written by `eutectic verify operators --write docs/coverage.md`, never by hand.",
+        f"Written by `{command}`, never by hand.",
         "",
         f"torch {torch.__version__.split('+')[0]} describes {len(table())} operators in the table of its own tests,",
-        f"`op_db`. Here are {asked} of each operator and dtype, spread evenly over that table, compiled for",
-        f"{_listed(f'`{target}`' for target in coverage.targets)}, and compared with the definition in float64 and",
+        f"`op_db`. Here are {asked} of each operator and dtype, compiled for",
+        f"{_listed(f'`{target}`' for target in settings.targets)}, and compared with the definition in float64 and",
         "with eager (the bound is in `eutectic.testing.operator_truth`).",
         "",
         f"**{total[EQUAL]} equal, {total[REFUSED]} refused, {total[WRONG]} wrong.**",
@@ -132,11 +75,11 @@ def page(coverage: Coverage) -> str:
         "A refusal is an error that names the operator, raised when the model is compiled. Cells: samples equal, and",
         "after a plus those refused.",
         "",
-        f"| operator | {' | '.join(coverage.dtypes)} |",
-        f"|---|{'---|' * len(coverage.dtypes)}",
+        f"| operator | {' | '.join(settings.dtypes)} |",
+        f"|---|{'---|' * len(settings.dtypes)}",
     ]
     some = {name: by for name, by in coverage.counts.items() if any(c[EQUAL] or c[WRONG] for c in by.values())}
-    lines += [f"| {name} | {' | '.join(_cell(by.get(d)) for d in coverage.dtypes)} |" for name, by in some.items()]
+    lines += [f"| {name} | {' | '.join(_cell(by.get(d)) for d in settings.dtypes)} |" for name, by in some.items()]
     lines += ["", "## Reasons of refusals", "", "| reason | operators |", "|---|---|"]
     lines += [f"| {_plain(reason)} | {_few(names)} |" for reason, names in sorted(coverage.reasons.items())]
     return "\n".join(lines) + "\n"

@@ -6,9 +6,10 @@ rounding of the definition, or when it lies within
     ULPS * ulp(truth) + min(SPREAD * movement, CAP * eps * scale)
 
 of it, or within twice the distance of eager. `ulp` and `eps` are those of the result's dtype. `movement` is how far
-the truth itself moves when every floating-point input is multiplied by `1 +- eps` at random: inputs are exact, but an
-algorithm that rounds once per operation cannot do better than exact results of such inputs; where elements depend
-on others' inputs it is no less than the mean over the result. `scale` is the largest
+the truth itself moves when every floating-point input is multiplied by `1 +- eps` at random (a number only where
+float32 rounds it): inputs are exact, but an algorithm that rounds once per operation cannot do better than exact
+results of such inputs; where elements depend on others' inputs it is no less than the mean over the result.
+Interpolations are moved by the rounding of the places that they read, too (`operator_rounding`). `scale` is the largest
 magnitude among inputs and truth, so that a step of the definition (a floor, a comparison) is never taken for rounding.
 Denormal results may lose six more bits. NaN, infinities and the signs of zeros must be those of the rounded truth or
 of eager, but where zeros are compared or weighted by zero their signs are nobody's promise; integers and bools are
@@ -17,13 +18,16 @@ exact.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from eutectic.testing.operator_rounding import INTERPOLATIONS, RoundedSteps
 from eutectic.testing.operator_samples import ARBITRARY, Calls, Sample, is_pointwise, seeded
 
 ULPS: Final = {torch.float64: 64.0, torch.float32: 8.0, torch.float16: 1.0, torch.bfloat16: 1.0}
@@ -31,6 +35,7 @@ CAPS: Final = {torch.float64: 256.0, torch.float32: 256.0, torch.float16: 4.0, t
 SPREAD: Final = 8.0
 _DRAWS: Final = 3
 _UNDERFLOW: Final = 64.0
+_WIDE_EPS: Final = torch.finfo(torch.float32).eps  # 16-bit numbers are computed with in float32
 # Operators that choose among zeros of both signs, which compare equal, or weight terms by zero.
 _UNSIGNED_ZEROS: Final = frozenset(
     """
@@ -126,9 +131,11 @@ class Truth:
 
     def _movements(self) -> list[list[Any]]:
         if not self._moved:
-            eps = max((torch.finfo(leaf.dtype).eps for leaf in _floats(self._sample)), default=0.0)
+            sample = self._sample
+            eps = max((torch.finfo(leaf.dtype).eps for leaf in _floats(sample)), default=0.0)
+            numbers_too = [False] * _DRAWS + [True] * (_DRAWS if _rounded_numbers(sample) else 0)
             with seeded():
-                draws = [_leaves_in_double(self._sample, eps) for _ in range(_DRAWS)]
+                draws = [_leaves_in_double(sample, eps, with_numbers=numbers) for numbers in numbers_too]
             self._moved = [moved for moved in draws if moved is not None]
         return self._moved
 
@@ -145,12 +152,34 @@ def _floats(sample: Sample) -> Sequence[torch.Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
 
 
-def _leaves_in_double(sample: Sample, eps: float | None) -> list[Any] | None:
-    """Results of the operator on float64, inputs moved by up to `eps` when one is given; None where torch cannot."""
+def _is_rounded(leaf: Any) -> bool:
+    """Whether a number is another one in float32, which 16-bit dtypes are computed in."""
+    return isinstance(leaf, float) and math.isfinite(leaf) and float(np.float32(leaf)) != leaf
+
+
+def _rounded_numbers(sample: Sample) -> bool:
+    leaves = pytree.tree_leaves((sample.args, sample.kwargs))
+    return sample.dtype in ("float32", "float16", "bfloat16") and any(map(_is_rounded, leaves))
+
+
+def _moved_number(number: float) -> float:
+    return number * (1 + _WIDE_EPS * float(2 * torch.rand((), dtype=torch.float64) - 1))
+
+
+def _leaves_in_double(sample: Sample, eps: float | None, *, with_numbers: bool = False) -> list[Any] | None:
+    """Results of the operator on float64; None where torch cannot.
+
+    Args:
+        sample: The call.
+        eps: How far tensors are moved at most; None computes the definition itself.
+        with_numbers: Whether numbers that are not float32 are moved, too, by their rounding to float32.
+    """
 
     def widened(leaf: Any) -> Any:
         if leaf in (torch.float16, torch.bfloat16, torch.float32) if isinstance(leaf, torch.dtype) else False:
             return torch.float64
+        if with_numbers and _is_rounded(leaf):
+            return _moved_number(leaf)
         if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
             return leaf
         wide = leaf.detach().double()
@@ -160,8 +189,9 @@ def _leaves_in_double(sample: Sample, eps: float | None) -> list[Any] | None:
     args, kwargs = pytree.tree_map(widened, (sample.args, sample.kwargs))
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # what integers become where an operator gives floats
+    steps = nullcontext() if eps is None or sample.operator not in INTERPOLATIONS else RoundedSteps(min(eps, _WIDE_EPS))
     try:
-        with torch.no_grad():
+        with torch.no_grad(), steps:
             leaves: list[Any] = pytree.tree_leaves(definition(*args, **kwargs))
             return leaves
     except Exception:  # not every operator takes float64; eager in the sample's own dtype is then the only witness

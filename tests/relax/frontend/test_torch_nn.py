@@ -191,6 +191,14 @@ def test_normalisation(name: str):
         equal(model(x), layer(x), 2e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_batch_norm_of_nothing(dtype: torch.dtype):
+    """An input without an axis of channels is right for torch if it has no elements."""
+    nothing = torch.empty(0, dtype=dtype)
+    check(lambda x, stats: F.batch_norm(x, stats, stats), nothing, nothing)
+    check(lambda x, stats: F.batch_norm(x, stats, stats).relu(), nothing, nothing)
+
+
 def test_batch_norm_lowers_to_one_call_and_a_field():
     model = imported(nn.BatchNorm2d(3).eval(), (rand(1, 3, 2, 2),))
     assert model.operators == ["nn.batch_norm"]

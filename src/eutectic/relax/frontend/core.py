@@ -165,12 +165,14 @@ class RefusedOperators:
         operators = {name for name, _ in self._places}
         kinds = "an operator" if len(operators) == 1 else f"{len(operators)} operators"
         listed = ", ".join(_counted(name, len(places)) for (name, _), places in self._places.items())
-        raise UnsupportedOperatorError(
+        error = UnsupportedOperatorError(
             f"the model uses {kinds} that cannot be imported: {listed}",
             at=self._first,
             notes=[_note(*key, places) for key, places in self._places.items()],
             help=self._help,
         )
+        error.uses = tuple((*key, place) for key, places in self._places.items() for place in places)
+        raise error
 
 
 def number(value: Any, dtype: str) -> Constant:

@@ -7,14 +7,15 @@ nobody outside but for its root, and does not need its own result.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
-from eutectic.relax.analysis.uses import used_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.dpl.remarks import Refusal
-from eutectic.relax.expr import Binding, DataflowVar, Var
+from eutectic.relax.expr import DataflowVar, Var
 from eutectic.relax.transform.grouping import depends_on_itself
 
 Users = Mapping[Var, Sequence[Var | None]]
+Reads = Mapping[Var, AbstractSet[Var]]
 
 
 def outside_block(members: Mapping[Var, Expr], root: Var, order: Mapping[Var, int]) -> Refusal | None:
@@ -79,22 +80,20 @@ def leaking_value(members: Mapping[Var, Expr], root: Var, users: Users) -> Refus
     return None
 
 
-def needs_its_result(
-    own: set[Var], value: Expr, bindings: Sequence[Binding], group_of: Mapping[Var, set[Var]]
-) -> Refusal | None:
+def needs_its_result(own: set[Var], value: Expr, reads: Reads, group_of: Mapping[Var, set[Var]]) -> Refusal | None:
     """Refuses a group from which a path of reads leaves and comes back.
 
     Args:
         own: The group.
         value: Its root.
-        bindings: All bindings of the block.
+        reads: What each binding of the block reads, in program order (`reads_of`).
         group_of: Variables that count as one step because they belong to one group already.
     """
-    if not depends_on_itself(own, bindings, group_of):
+    if not depends_on_itself(own, reads, group_of):
         return None
-    between = _between(own, bindings, group_of)
+    between = _between(own, reads, group_of)
     through = tuple(var.name_hint for var in between)
-    readers = _names(b.var for b in bindings if b.var in own and set(used_vars(b.value)) & set(between))
+    readers = _names(var for var, read in reads.items() if var in own and not read.isdisjoint(between))
     return Refusal(
         "the group would depend on its own result",
         value,
@@ -106,15 +105,17 @@ def needs_its_result(
     )
 
 
-def _between(own: set[Var], bindings: Sequence[Binding], group_of: Mapping[Var, set[Var]]) -> list[Var]:
+def _between(own: set[Var], reads: Reads, group_of: Mapping[Var, set[Var]]) -> list[Var]:
     """Variables outside the group, on a path from it to it; those of another group stand and fall together."""
-    reads: dict[Var, set[Var]] = {binding.var: set(used_vars(binding.value)) for binding in bindings}
-    after = _closure(own, {v: {r for r in reads if v in reads[r]} for v in reads}, group_of)
-    before = _closure(own, reads, group_of)
-    return [b.var for b in bindings if b.var in after and b.var in before and b.var not in own]
+    readers: dict[Var, set[Var]] = {}
+    for reader, read in reads.items():
+        for var in read:
+            readers.setdefault(var, set()).add(reader)
+    after, before = _closure(own, readers, group_of), _closure(own, reads, group_of)
+    return [var for var in reads if var in after and var in before and var not in own]
 
 
-def _closure(start: set[Var], step: Mapping[Var, set[Var]], group_of: Mapping[Var, set[Var]]) -> set[Var]:
+def _closure(start: set[Var], step: Reads, group_of: Mapping[Var, set[Var]]) -> set[Var]:
     seen, todo = set(start), list(start)
     while todo:
         var = todo.pop()

@@ -7,7 +7,8 @@ block; the caller has made sure that it does not depend on itself.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,29 +103,33 @@ def order_units(block: DataflowBlock, groups: Sequence[Group]) -> list[Binding |
     return out
 
 
-def depends_on_itself(own: set[Var], bindings: Sequence[Binding], group_of: Mapping[Var, set[Var]]) -> bool:
+def reads_of(bindings: Iterable[Binding]) -> dict[Var, frozenset[Var]]:
+    """What the value of each binding reads, in program order."""
+    return {binding.var: frozenset(used_vars(binding.value)) for binding in bindings}
+
+
+def depends_on_itself(own: set[Var], reads: Mapping[Var, AbstractSet[Var]], group_of: Mapping[Var, set[Var]]) -> bool:
     """Whether a path of reads leaves a set of bindings and comes back.
 
     Args:
         own: Variables of the set.
-        bindings: All bindings of the block, in program order.
+        reads: What each binding of the block reads, in program order (`reads_of`).
         group_of: Variables that count as one step because they belong to one group already.
     """
-    inside = [i for i, binding in enumerate(bindings) if binding.var in own]
+    inside = [var for var in reads if var in own]
     if len(inside) < 2:
         return False
     tainted: set[Var] = set()
     size = -1
     while size != len(tainted):  # groups may reach backwards in program order, so repeat until nothing is added
         size = len(tainted)
-        for binding in bindings[inside[0] :]:
-            if binding.var in own or binding.var in tainted:
+        for var, read in reads.items():
+            if var in own or var in tainted or (read.isdisjoint(own) and read.isdisjoint(tainted)):
                 continue
-            if any(v in own or v in tainted for v in used_vars(binding.value)):
-                tainted |= group_of.get(binding.var) or {binding.var}
+            tainted |= group_of.get(var) or {var}
         if not group_of:
             break
-    return any(v in tainted for i in inside for v in used_vars(bindings[i].value))
+    return any(not reads[var].isdisjoint(tainted) for var in inside)
 
 
 def outline(

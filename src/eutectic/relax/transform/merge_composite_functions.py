@@ -35,6 +35,7 @@ from eutectic.relax.transform.grouping import (
     order_units,
     ordered_outputs,
     outline,
+    reads_of,
 )
 from eutectic.support.deep import deep
 
@@ -97,6 +98,7 @@ def _plan(function: Function, mod: IRModule, ctx: PassContext) -> dict[int, list
 def _regions_of(bindings: Sequence[Binding], mod: IRModule, ctx: PassContext) -> list[_Region]:
     region_of: dict[Var, _Region] = {}
     by_var = {binding.var: binding for binding in bindings}
+    reads = reads_of(bindings)
     for binding in bindings:
         composite = composite_of(binding.value, mod)
         if composite is None:
@@ -109,7 +111,7 @@ def _regions_of(bindings: Sequence[Binding], mod: IRModule, ctx: PassContext) ->
                 continue
             joined = own.members | parent.members | _links(binding.value, source, by_var)
             others = {v: r.members for v, r in region_of.items() if not r.members & joined}
-            refusal = needs_its_result(joined, binding.value, bindings, others)
+            refusal = needs_its_result(joined, binding.value, reads, others)
             if refusal is None:
                 own.members = joined
             elif ctx.collect_remarks:

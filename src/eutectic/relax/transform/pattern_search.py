@@ -20,6 +20,7 @@ from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.expr import Call, DataflowBlock, Function, Var, VarBinding
 from eutectic.relax.transform.fusion_log import FusionLog
 from eutectic.relax.transform.group_rules import leaking_value, needs_its_result, outside_block, shared_match
+from eutectic.relax.transform.grouping import reads_of
 
 
 class FunctionFacts:
@@ -49,6 +50,7 @@ class BlockFacts:
     def __init__(self, block: DataflowBlock) -> None:
         self.block = block
         self.order = {binding.var: i for i, binding in enumerate(block.bindings)}
+        self.reads = reads_of(block.bindings)
         self.calls = [b for b in block.bindings if isinstance(b, VarBinding) and isinstance(b.value, Call)]
 
     def roots(self, entry: FusionPattern) -> Iterator[VarBinding]:
@@ -215,7 +217,7 @@ class Search:
     ) -> Refusal | None:
         """Whether a path leaves the group and comes back, other groups counting as one step."""
         group_of = {var: c.own for c in taken for var in c.members if not c.own <= own}
-        return needs_its_result(own, binding.value, block.block.bindings, group_of)
+        return needs_its_result(own, binding.value, block.reads, group_of)
 
     def _clash(self, candidate: Candidate, block: BlockFacts, taken: Sequence[Candidate]) -> Refusal | None:
         """Why a match cannot be taken beside those that were taken before it, of any pattern."""

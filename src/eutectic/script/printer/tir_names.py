@@ -57,5 +57,5 @@ def _in_order(root: Node) -> list[Node]:
         if id(item) not in seen:
             seen.add(id(item))
             out.append(item)
-            stack.extend(reversed(list(children(item))))
+            stack.extend(reversed(children(item)))
     return out

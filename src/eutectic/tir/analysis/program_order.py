@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.tir.analysis.accesses import Access, Accesses
@@ -25,8 +25,12 @@ def shared(a: Access, b: Access) -> tuple[tuple[Stmt, ...], int, int]:
 
 def part_of(parts: Sequence[Stmt], access: Access) -> int:
     """Which of some statements an access is in; -1 when it is in none."""
-    line = (*access.above, access.stmt)
-    return next((k for k, part in enumerate(parts) if any(part is item for item in line)), -1)
+    return _part_of({id(part): place for place, part in enumerate(parts)}, access)
+
+
+def _part_of(places: Mapping[int, int], access: Access) -> int:
+    """`part_of` statements whose places are known by their identity."""
+    return next((places[id(item)] for item in (*access.above, access.stmt) if id(item) in places), -1)
 
 
 def fixed_loops(around: Sequence[Stmt]) -> dict[Var, PrimExpr]:
@@ -57,8 +61,9 @@ def between(accesses: Accesses, a: Access, b: Access) -> list[Access]:
     last = around[-1] if around else None
     if not isinstance(last, SeqStmt) or first < 0:
         return list(accesses.items)
+    places = {id(part): place for place, part in enumerate(last.seq)}
     return [
         item
         for item in accesses.items
-        if any(x is last for x in item.above) and first <= part_of(last.seq, item) <= second
+        if first <= _part_of(places, item) <= second and any(x is last for x in item.above)
     ]

@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Call
+from eutectic.relax.expr import Call, as_int
 from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
 from eutectic.relax.frontend.torch.table import Context, axis_of, converts
 from eutectic.relax.op import (
@@ -171,6 +171,10 @@ def _batch_norm(
     ctx: Context, x: Expr, params: tuple[Expr | None, ...], epsilon: float, *, training: bool
 ) -> list[Expr | None]:
     weight, bias, mean_, variance = params
+    if ndim_of(x) < 2:
+        if not any(as_int(size) == 0 for size in dims_of(x)):
+            ctx.refuse("its input has no axis of channels")
+        return [x, None, None]  # torch takes it for no channels, each without elements
     dtype, channels = _computing(x, *params), dims_of(x)[1]
     gamma = _filled(ctx, weight, channels, 1.0, dtype)
     beta = _filled(ctx, bias, channels, 0.0, dtype)
