@@ -25,7 +25,7 @@ from eutectic.runtime.instructions import (
 from eutectic.runtime.native_code import NativeCode
 from eutectic.runtime.params import AnyParam, ScalarParam, ShapeParam, TensorParam, TupleParam
 from eutectic.runtime.program import Program
-from eutectic.runtime.results import Fresh, Shared
+from eutectic.runtime.results import Fresh, Number, Shared
 from eutectic.runtime.signature import ArraySignature, ModelSignature
 from eutectic.runtime.sizes import Size, SizeExpr
 from eutectic.runtime.team import MOST_THREADS
@@ -222,7 +222,7 @@ def check_signature(signature: ModelSignature | ArraySignature, program: Program
         raise damaged("the signature has other arguments or results than the program")
     places = [*results.changed]
     for number, recipe in enumerate(results.recipes):
-        if isinstance(recipe, Fresh) and recipe.index not in range(len(program.results)):
+        if isinstance(recipe, (Fresh, Number)) and recipe.index not in range(len(program.results)):
             raise damaged(f"result {number} is number {recipe.index} of {len(program.results)}")
         if isinstance(recipe, Shared) and recipe.of_input:
             places.append(recipe.place)
