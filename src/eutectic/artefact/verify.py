@@ -212,13 +212,13 @@ def check_signature(signature: ModelSignature | ArraySignature, program: Program
             raise damaged(f"the signature takes {takes} and gives {gives} arrays, the program others")
         return
     arguments, results = signature.arguments, signature.results
-    count = len(arguments.leaves)
-    tensors = sum(isinstance(leaf, TensorArgument) for leaf in arguments.leaves)
-    if any(isinstance(leaf, TensorArgument) and len(leaf.shape) != len(leaf.written) for leaf in arguments.leaves):
+    count = len(arguments.leaves) + len(signature.state)
+    tensors = [leaf for leaf in (*arguments.leaves, *signature.state) if isinstance(leaf, TensorArgument)]
+    if any(len(leaf.shape) != len(leaf.written) for leaf in tensors):
         raise damaged("an argument of the signature has sizes that are not written")
-    if len(arguments.names) != len(arguments.trees) or sum(map(_leaves, arguments.trees)) != count:
+    if len(arguments.names) != len(arguments.trees) or sum(map(_leaves, arguments.trees)) != len(arguments.leaves):
         raise damaged("the arguments of the signature do not fit to their names")
-    if tensors != len(program.params) or _leaves(results.tree) != len(results.recipes):
+    if len(tensors) != len(program.params) or _leaves(results.tree) != len(results.recipes):
         raise damaged("the signature has other arguments or results than the program")
     places = [*results.changed]
     for number, recipe in enumerate(results.recipes):

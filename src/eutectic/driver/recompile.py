@@ -64,6 +64,7 @@ def recompiled(saved: SavedModel, target: str | None = None) -> CompiledModel:
     module = module_of(saved, chosen)
     model = compile(module, target=chosen, threads=saved.threads, precision=saved.precision)
     model.use_signature(saved.signature)
+    model.use_state(saved.state)
     return model
 
 

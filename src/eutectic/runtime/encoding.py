@@ -50,7 +50,7 @@ from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticError, LoadError
 
 MAGIC: Final = b"eutectic"
-VERSION: Final = 3
+VERSION: Final = 4
 _HEAD: Final = struct.Struct("<8sIQ")
 _ALIGNMENT: Final = 64
 _CLASSES: Final[dict[str, type]] = {
