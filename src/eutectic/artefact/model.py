@@ -168,7 +168,8 @@ class LoadedModel:
 
         Args:
             args: Arguments of a call, when measuring.
-            measure: Whether to run the model, for times; the speed of the machine is then measured, too, once.
+            measure: Whether to run the model, for times; the speed of the machine is then measured, too, once. Sizes
+                that vary are those of these arguments; without measuring, those of the example when compiling.
             kwargs: Keyword arguments of a call, when measuring.
 
         Returns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from eutectic.driver.pipeline import before_loops, default_target, get_pipeline
 from eutectic.driver.pipeline import pipeline as passes_for
 from eutectic.driver.pipeline_text import Pipeline, members_to_run
 from eutectic.driver.plan_records import plan_record
+from eutectic.driver.plan_sizes import size_records
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
 from eutectic.driver.report import CompileReport, EagerRecord, host_records
 from eutectic.driver.shelf import aligned_constants
@@ -181,7 +182,9 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
     stages = Stages(ctx.records, lowered)
     partitioned, kept = libraries.shelf.put(align(stages.partitioned)), libraries.shelf.put(lowered)
     refusals = tuple(f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks))
-    report = report_of(stages, ctx, native, settings.notes + refusals, executable.program, imported.eager)
+    report = report_of(
+        stages, ctx, native, settings.notes + refusals, executable.program, imported.eager, imported.sizes
+    )
 
     def apart() -> Executable:
         return link(kept.module, libraries, "main", NativeBuilder(target, threads, one_by_one=True))
@@ -210,7 +213,8 @@ def _tie(
 
     Args:
         compiled: The model.
-        imported: What it was made of.
+        eager: What torch runs.
+        sizes: Symbolic sizes of the example, by name.
         weights: `frozen` or `live`.
         again: Compiles the exported program once more.
         anew: Exports the module once more, and compiles that.
@@ -244,6 +248,7 @@ def report_of(
     notes: Sequence[str],
     program: Program,
     eager: tuple[EagerRecord, ...] = (),
+    sizes: Mapping[str, int] | None = None,
 ) -> CompileReport:
     """What became of the operators of a module.
 
@@ -254,8 +259,10 @@ def report_of(
         notes: Sentences about the compilation as a whole.
         program: What was linked.
         eager: What torch runs.
+        sizes: Symbolic sizes of the example, by name.
     """
     passes, target = tuple(ctx.timeline.outermost()), native.target
+    plan = plan_record(stages, ctx.remarks, target.kind.name, native.traces())
     return CompileReport(
         regions=region_records(stages, target),
         unfused=unfused_records(stages, ctx.remarks),
@@ -264,7 +271,7 @@ def report_of(
         passes=passes,
         host_operators=host_records(program),
         eager_operators=eager,
-        plan=plan_record(stages, ctx.remarks, target.kind.name, native.traces()),
+        plan=replace(plan, sizes=size_records(sizes or {})),
     )
 
 
