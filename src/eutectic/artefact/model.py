@@ -36,7 +36,6 @@ class LoadedModel:
 
     Attributes:
         executable: What runs.
-        variant: The target that it was compiled for.
 
     Args:
         saved: The model as data.
