@@ -22,6 +22,7 @@ from eutectic.driver.pipeline import pipeline as passes_for
 from eutectic.driver.pipeline_text import Pipeline, members_to_run
 from eutectic.driver.plan_records import plan_record
 from eutectic.driver.plan_sizes import size_records
+from eutectic.driver.progress import Report, reports
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
 from eutectic.driver.report import CompileReport, EagerRecord, host_records
 from eutectic.driver.shelf import aligned_constants
@@ -39,8 +40,6 @@ from eutectic.support.spelling import did_you_mean
 from eutectic.support.timeline import Timeline
 from eutectic.target import Target
 
-Progress = Callable[[str, int, int], None]
-
 
 def compile(
     model: Any,
@@ -57,7 +56,7 @@ def compile(
     custom_convert_map: Mapping[Any, Callable[..., Any]] | None = None,
     verify: bool = False,
     validate: bool = False,
-    progress: Progress | None = None,
+    progress: Report | bool | None = None,
 ) -> CompiledModel:
     """Compile a model to native code.
 
@@ -85,7 +84,8 @@ def compile(
         verify: Check the module after every pass.
         validate: Run the module before and after every pass on generated inputs, and refuse a pass that changes
             the results; takes long.
-        progress: Called with (step, done, total) as compilation goes on.
+        progress: A function that is called with (step, done, total) before and after each step. True shows a bar on the
+            error stream, on a terminal or in a notebook, after a second of work.
 
     Returns:
         A callable that takes what the model takes and gives what it gives.
@@ -97,8 +97,8 @@ def compile(
     _check_choice("fallback", fallback, ("eager", "error"))
     _check_choice("weights", weights, ("frozen", "live"))
     settings = settings_of(target, threads, precision, pipeline)
-    with PassContext(remarks=True, verify=verify, validate=validate) as ctx:
-        steps = _Steps(progress, len(settings.plan), ctx.timeline)
+    with reports(progress) as report, PassContext(remarks=True, verify=verify, validate=validate) as ctx:
+        steps = _Steps(report, len(settings.plan), ctx.timeline)
         with steps.step("import"):
             imported = import_model(
                 model,
@@ -313,7 +313,7 @@ def libraries_for(mod: IRModule, threads: int | None, target: Target, *, elsewhe
 class _Steps:
     """The steps of a compilation, each announced and timed."""
 
-    def __init__(self, progress: Progress | None, passes: int, timeline: Timeline) -> None:
+    def __init__(self, progress: Report | None, passes: int, timeline: Timeline) -> None:
         self._progress, self._timeline = progress, timeline
         self._count, self._total = 0, 2 + passes
 
