@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 import eutectic
 from eutectic.cli.main import app
 from eutectic.demo import subjects
-from eutectic.demo.report import compile_bar, print_result, to_json
+from eutectic.demo.report import print_result, to_json
 from eutectic.demo.run import ModelResult, show
+from eutectic.driver.progress import bar
 from eutectic.driver.report import CompileReport, CompositeRecord, RegionRecord, UnfusedRecord
 from eutectic.support.errors import ToolchainError
 from eutectic.testing.models import MODELS
@@ -148,10 +149,10 @@ def test_everything_fused_reads_well(result: ModelResult):
 
 
 def test_progress_bar_only_on_a_terminal():
-    with compile_bar(Console(file=StringIO()), "net") as progress:
+    with bar("net", Console(file=StringIO()), delay=0) as progress:
         assert progress is None
     text = StringIO()
-    with compile_bar(Console(file=text, force_terminal=True, width=100), "net") as progress:
+    with bar("net", Console(file=text, force_terminal=True, width=100), delay=0) as progress:
         assert progress is not None
         progress("partition", 1, 2)
     assert "net" in text.getvalue()

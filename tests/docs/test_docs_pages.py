@@ -43,6 +43,18 @@ def test_code_runs(page: Path, tmp_path: Path):
     assert done.returncode == 0, done.stderr[-4000:]
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("sphinx") is None, reason="Sphinx is not installed")
+def test_sphinx_has_no_warnings(tmp_path: Path):
+    """What `make docs` does, warnings as errors: pages, links between them, and the docstrings in the reference."""
+    options = ["-q", "-E", "-W", "--keep-going", "-b", "html", "-d", str(tmp_path / "trees")]
+    command = [sys.executable, "-m", "sphinx", *options, str(ROOT / "docs"), str(tmp_path / "html")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "html" / "reference.html").exists()
+
+
 def test_the_pages_with_code_are_found():
     assert {"README", "getting-started", "patterns", "passes", "operators"} <= {page.stem for page in WITH_CODE}
 

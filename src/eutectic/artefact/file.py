@@ -5,7 +5,7 @@ An artefact holds a model once for each kind of processor it was compiled for. I
 - `manifest.json`: the format's version, the signature, a row for each variant and one for each other member;
 - `programs/<n>.json`, `reports/<n>.json`, `texts/<n>.py`: the program, the report and the module of a variant;
 - `code/<digest>.o`: object code;
-- `weights.safetensors`: every array of every program and text, each once, by digest.
+- `weights.safetensors`: every array of every program and text, and the buffers that calls write, each once, by digest.
 
 Reading runs nothing and makes nothing but dataclasses of the runtime; machine code runs when the model is loaded.
 """
@@ -73,13 +73,13 @@ def write_artefact(path: str | Path, variants: Sequence[SavedModel], writer: str
     target, parts = Path(path), _Parts()
     texts: dict[str, bytes] = {}
     rows = tuple(_row(variant, number, parts, texts) for number, variant in enumerate(variants))
-    signature = to_tree(variants[0].signature, parts)
+    signature, state = to_tree(variants[0].signature, parts), to_tree(variants[0].state, parts)
     weights, begin = write_weights(parts.arrays)
     code = {f"code/{digest}.o": content for digest, content in sorted(parts.code.items())}
     members = [Member(name, content) for name, content in {**texts, **code}.items()]
     members.append(Member(WEIGHTS, weights, begin))
     listed = {member.name: _member_row(member.content) for member in members}
-    manifest = Manifest(VERSION, writer, signature, rows, listed)
+    manifest = Manifest(VERSION, writer, signature, state, rows, listed)
     try:
         write_members(target, [Member(NAME, manifest.to_json()), *members])
     except OSError as error:
@@ -203,9 +203,10 @@ class Artefact:
             constants = from_tree(row.constants, self, dict)
             if not _is_table(constants):
                 raise damaged("the constants of the text are something else")
+            state = from_tree(self.manifest.state, self, tuple)
             return SavedModel(
                 program, signature, self._tree(row.report), self._text(row.text), row.threads, constants, row.target,
-                row.precision,
+                row.precision, state,
             )  # fmt: skip
         except LoadError as error:
             raise self.named(error) from None

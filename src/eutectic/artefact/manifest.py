@@ -11,7 +11,7 @@ from eutectic.support.annotations import accepts, described, hints_of
 from eutectic.support.errors import LoadError
 
 FORMAT: Final = "eutectic artefact"
-VERSION: Final = 1
+VERSION: Final = 2
 NAME: Final = "manifest.json"
 LARGEST: Final = 64 << 20  # bytes of a manifest
 
@@ -64,6 +64,7 @@ class Manifest:
         version: Of the format.
         writer: Version of the package that wrote it.
         signature: How the model is called.
+        state: What the buffers begin as that calls read and write: dtype, shape and digest of each.
         variants: The model for each kind of processor.
         members: All members but the manifest.
     """
@@ -71,6 +72,7 @@ class Manifest:
     version: int
     writer: str
     signature: Any
+    state: Any
     variants: tuple[VariantRow, ...]
     members: Mapping[str, MemberRow]
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from eutectic.artefact.file import Artefact, write_artefact
+from eutectic.artefact.state import State, buffers_of, check_state, named_state, overwrite
 from eutectic.artefact.verify import check_program, check_signature, libraries_of
 from eutectic.runtime.encoding import damaged, from_bytes, to_bytes
 from eutectic.runtime.executable import Executable, KernelTime
@@ -25,12 +29,13 @@ _COMPILER: Final = "pip install 'eutectic[compiler]'"
 class LoadedModel:
     """A compiled model; call it like the original.
 
-    Safe to call from several threads at once. Results belong to the caller. It can be copied, saved, and written as
-    data and read again, which is also what deep copies and Python's own way of writing objects do.
+    Safe to call from several threads at once, except when it has state: `state_dict()` names the buffers that calls
+    read and write, and each model that is read or copied has its own. Results belong to the caller. It can be copied,
+    saved, and written as data and read again, which is also what deep copies and Python's own way of writing objects
+    do.
 
     Attributes:
         executable: What runs.
-        variant: The target that it was compiled for.
 
     Args:
         saved: The model as data.
@@ -40,12 +45,13 @@ class LoadedModel:
         LoadError: it is for another processor, or needs a library that is not there.
     """
 
-    _state: Callable[[], Sequence[Any]] | None = None  # gives tensors of a torch module that calls read and write
+    _state: Callable[[], Sequence[Any]] | None = None  # gives arrays, or tensors of torch, that calls read and write
     _before: Callable[[], bool] | None = None  # done before each call, until it returns False
 
     def __init__(self, saved: SavedModel, executable: Executable | None = None) -> None:
         self._model = saved
         self.executable = executable or _loaded(saved)
+        self.use_state(saved.state)
         self.use_signature(saved.signature)
 
     def use_signature(self, signature: Signature) -> None:
@@ -54,13 +60,45 @@ class LoadedModel:
         direct = self.executable.direct
         self._quick = None if direct is None else signature.quick(direct)
 
+    def use_state(self, values: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Let the model have state of its own, in the order of the signature; its values are copied."""
+        self._state = State(values) if values else None
+
     def _saved(self) -> SavedModel:
         """The model as data.
 
         Raises:
             LoadError: a part of it belongs to the compiler.
         """
-        return self._model
+        return replace(self._model, state=self._state_now()) if self._state is not None else self._model
+
+    def _state_now(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """Copies of the state."""
+        return tuple(array.copy() for array in self.state_dict().values())
+
+    def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
+        """The buffers that calls read and write, by their names in the torch module; empty when there are none.
+
+        Returns:
+            Arrays that share the memory of the buffers: what is written to them the next call reads. Of a model that
+            was compiled in this process they are those of the torch module.
+
+        Raises:
+            LoadError: the torch module has lost one.
+        """
+        values = () if self._state is None else self._state()
+        return named_state(buffers_of(self._signature), values) if values else {}
+
+    def load_state_dict(self, values: Mapping[str, Any]) -> None:
+        """Give the buffers that calls read and write new values, such as those of an earlier `state_dict`.
+
+        Args:
+            values: Arrays, or tensors of torch, by name: one for each buffer, of its dtype and shape.
+
+        Raises:
+            CallError: a name is missing or unknown, or a value does not fit; nothing is written then.
+        """
+        overwrite(self.state_dict(), values)
 
     @property
     def variant(self) -> str:
@@ -129,7 +167,8 @@ class LoadedModel:
 
         Args:
             args: Arguments of a call, when measuring.
-            measure: Whether to run the model, for times; the speed of the machine is then measured, too, once.
+            measure: Whether to run the model, for times; the speed of the machine is then measured, too, once. Sizes
+                that vary are those of these arguments; without measuring, those of the example when compiling.
             kwargs: Keyword arguments of a call, when measuring.
 
         Returns:
@@ -159,7 +198,7 @@ class LoadedModel:
         print(self.script())
 
     def save(self, path: str | Path, targets: Sequence[str] = ()) -> Path:
-        """Write the model as a file that `eutectic.load` reads.
+        """Write the model as a file that `eutectic.load` reads; the state is written as it is now.
 
         Args:
             path: The file, by custom with the extension `.eut`; what is there is replaced at once.
@@ -228,6 +267,7 @@ class LoadedModel:
 
     def __copy__(self) -> LoadedModel:
         copy = LoadedModel(self._model, self.executable)
+        copy._state = self._state
         copy.use_signature(self._signature)
         return copy
 
@@ -286,6 +326,7 @@ def _loaded(saved: SavedModel) -> Executable:
     """
     check_program(saved.program)
     check_signature(saved.signature, saved.program)
+    check_state(saved.signature, saved.state)
     try:
         return Executable(saved.program, Loading(_loader, available_threads(saved.threads)))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -25,7 +25,7 @@ from eutectic.runtime.instructions import (
 from eutectic.runtime.native_code import NativeCode
 from eutectic.runtime.params import AnyParam, ScalarParam, ShapeParam, TensorParam, TupleParam
 from eutectic.runtime.program import Program
-from eutectic.runtime.results import Fresh, Shared
+from eutectic.runtime.results import Fresh, Number, Shared
 from eutectic.runtime.signature import ArraySignature, ModelSignature
 from eutectic.runtime.sizes import Size, SizeExpr
 from eutectic.runtime.team import MOST_THREADS
@@ -212,17 +212,17 @@ def check_signature(signature: ModelSignature | ArraySignature, program: Program
             raise damaged(f"the signature takes {takes} and gives {gives} arrays, the program others")
         return
     arguments, results = signature.arguments, signature.results
-    count = len(arguments.leaves)
-    tensors = sum(isinstance(leaf, TensorArgument) for leaf in arguments.leaves)
-    if any(isinstance(leaf, TensorArgument) and len(leaf.shape) != len(leaf.written) for leaf in arguments.leaves):
+    count = len(arguments.leaves) + len(signature.state)
+    tensors = [leaf for leaf in (*arguments.leaves, *signature.state) if isinstance(leaf, TensorArgument)]
+    if any(len(leaf.shape) != len(leaf.written) for leaf in tensors):
         raise damaged("an argument of the signature has sizes that are not written")
-    if len(arguments.names) != len(arguments.trees) or sum(map(_leaves, arguments.trees)) != count:
+    if len(arguments.names) != len(arguments.trees) or sum(map(_leaves, arguments.trees)) != len(arguments.leaves):
         raise damaged("the arguments of the signature do not fit to their names")
-    if tensors != len(program.params) or _leaves(results.tree) != len(results.recipes):
+    if len(tensors) != len(program.params) or _leaves(results.tree) != len(results.recipes):
         raise damaged("the signature has other arguments or results than the program")
     places = [*results.changed]
     for number, recipe in enumerate(results.recipes):
-        if isinstance(recipe, Fresh) and recipe.index not in range(len(program.results)):
+        if isinstance(recipe, (Fresh, Number)) and recipe.index not in range(len(program.results)):
             raise damaged(f"result {number} is number {recipe.index} of {len(program.results)}")
         if isinstance(recipe, Shared) and recipe.of_input:
             places.append(recipe.place)

@@ -34,15 +34,16 @@ def demo(
 def _demo(*, json: bool, threads: int | None, errors: Console) -> None:
     if find_spec("torch") is None:
         raise ToolchainError("the demo needs torch, which is not installed", help="pip install 'eutectic[torch,demo]'")
-    from eutectic.demo.report import compile_bar, print_result, to_json  # these import torch
+    from eutectic.demo.report import print_result, to_json  # these import torch
     from eutectic.demo.run import show
     from eutectic.demo.subjects import choose
+    from eutectic.driver.progress import bar
 
     output = Console()
     messages = errors if json else output
     results = []
     for subject in choose(lambda sentence: messages.print(sentence, markup=False)):
-        with compile_bar(errors, subject.entry.title) as progress:
+        with bar(subject.entry.title, errors, delay=0) as progress:
             results.append(show(subject, eutectic.compile, threads=threads, progress=progress))
         if not json:
             print_result(output, results[-1])

@@ -1,17 +1,14 @@
-"""The demo's output: tables for people, one JSON document for programs, a bar while the compiler works."""
+"""The demo's output: tables for people, one JSON document for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from eutectic.demo.run import ModelResult
-from eutectic.demo.run import Progress as Report
 from eutectic.driver.report import CompileReport, UnfusedRecord
 
 
@@ -102,24 +99,3 @@ def _print_unfused(console: Console, unfused: Sequence[UnfusedRecord]) -> None:
 
 def _short(op: str) -> str:
     return op.removeprefix("relax.").removeprefix("nn.")
-
-
-@contextmanager
-def compile_bar(console: Console, title: str) -> Iterator[Report | None]:
-    """A progress bar for one compilation, removed at the end; None where nobody would see it.
-
-    Args:
-        console: Where to draw; nothing is drawn unless it is a terminal.
-        title: Name of the network.
-    """
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(f"{title}: starting", total=None)
-
-        def report(step: str, done: int, total: int) -> None:
-            bar.update(task, description=f"{title}: {step}", completed=done, total=total)
-
-        yield report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,8 @@ from eutectic.driver.pipeline import before_loops, default_target, get_pipeline
 from eutectic.driver.pipeline import pipeline as passes_for
 from eutectic.driver.pipeline_text import Pipeline, members_to_run
 from eutectic.driver.plan_records import plan_record
+from eutectic.driver.plan_sizes import size_records
+from eutectic.driver.progress import Report, reports
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
 from eutectic.driver.report import CompileReport, EagerRecord, host_records
 from eutectic.driver.shelf import aligned_constants
@@ -38,8 +40,6 @@ from eutectic.support.spelling import did_you_mean
 from eutectic.support.timeline import Timeline
 from eutectic.target import Target
 
-Progress = Callable[[str, int, int], None]
-
 
 def compile(
     model: Any,
@@ -56,7 +56,7 @@ def compile(
     custom_convert_map: Mapping[Any, Callable[..., Any]] | None = None,
     verify: bool = False,
     validate: bool = False,
-    progress: Progress | None = None,
+    progress: Report | bool | None = None,
 ) -> CompiledModel:
     """Compile a model to native code.
 
@@ -84,7 +84,8 @@ def compile(
         verify: Check the module after every pass.
         validate: Run the module before and after every pass on generated inputs, and refuse a pass that changes
             the results; takes long.
-        progress: Called with (step, done, total) as compilation goes on.
+        progress: A function that is called with (step, done, total) before and after each step. True shows a bar on the
+            error stream, on a terminal or in a notebook, after a second of work.
 
     Returns:
         A callable that takes what the model takes and gives what it gives.
@@ -105,9 +106,10 @@ def compile(
         leaves_to_torch=fallback == "eager",
         custom_convert_map=custom_convert_map,
     )
-    compiled, imported = _imported_and_compiled(
-        importing, settings, progress, PassContext(remarks=True, verify=verify, validate=validate)
-    )
+    with reports(progress) as report:
+        compiled, imported = _imported_and_compiled(
+            importing, settings, report, PassContext(remarks=True, verify=verify, validate=validate)
+        )
     give_back()
     if imported.source is not None:
         options: dict[str, Any] = {"pipeline": pipeline, "custom_convert_map": custom_convert_map}
@@ -169,7 +171,7 @@ def compile_imported(imported: Imported, settings: Settings) -> CompiledModel:
 
 
 def _imported_and_compiled(
-    importing: Callable[[], Imported], settings: Settings, progress: Progress | None, context: PassContext
+    importing: Callable[[], Imported], settings: Settings, progress: Report | None, context: PassContext
 ) -> tuple[CompiledModel, Imported]:
     """Afterwards nothing holds the modules of the stages, whose constants are several copies of the weights."""
     with context as ctx:
@@ -191,7 +193,9 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
     stages = Stages(ctx.records, lowered)
     partitioned, kept = libraries.shelf.put(align(stages.partitioned)), libraries.shelf.put(lowered)
     refusals = tuple(f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks))
-    report = report_of(stages, ctx, native, settings.notes + refusals, executable.program, imported.eager)
+    report = report_of(
+        stages, ctx, native, settings.notes + refusals, executable.program, imported.eager, imported.sizes
+    )
 
     def apart() -> Executable:
         return link(kept.module, libraries, "main", NativeBuilder(target, threads, one_by_one=True))
@@ -220,7 +224,8 @@ def _tie(
 
     Args:
         compiled: The model.
-        imported: What it was made of.
+        eager: What torch runs.
+        sizes: Symbolic sizes of the example, by name.
         weights: `frozen` or `live`.
         again: Compiles the exported program once more.
         anew: Exports the module once more, and compiles that.
@@ -254,6 +259,7 @@ def report_of(
     notes: Sequence[str],
     program: Program,
     eager: tuple[EagerRecord, ...] = (),
+    sizes: Mapping[str, int] | None = None,
 ) -> CompileReport:
     """What became of the operators of a module.
 
@@ -264,8 +270,10 @@ def report_of(
         notes: Sentences about the compilation as a whole.
         program: What was linked.
         eager: What torch runs.
+        sizes: Symbolic sizes of the example, by name.
     """
     passes, target = tuple(ctx.timeline.outermost()), native.target
+    plan = plan_record(stages, ctx.remarks, target.kind.name, native.traces())
     return CompileReport(
         regions=region_records(stages, target),
         unfused=unfused_records(stages, ctx.remarks),
@@ -274,7 +282,7 @@ def report_of(
         passes=passes,
         host_operators=host_records(program),
         eager_operators=eager,
-        plan=plan_record(stages, ctx.remarks, target.kind.name, native.traces()),
+        plan=replace(plan, sizes=size_records(sizes or {})),
     )
 
 
@@ -316,7 +324,7 @@ def libraries_for(mod: IRModule, threads: int | None, target: Target, *, elsewhe
 class _Steps:
     """The steps of a compilation, each announced and timed."""
 
-    def __init__(self, progress: Progress | None, passes: int, timeline: Timeline) -> None:
+    def __init__(self, progress: Report | None, passes: int, timeline: Timeline) -> None:
         self._progress, self._timeline = progress, timeline
         self._count, self._total = 0, 2 + passes
 

@@ -21,7 +21,6 @@ from eutectic.runtime.signature import ArraySignature, Signature
 from eutectic.runtime.trees import Leaf, Node, Tree
 from eutectic.script import print_with_metadata
 from eutectic.support.deep import deep
-from eutectic.support.errors import LoadError
 
 
 class CompiledModel(LoadedModel):
@@ -42,7 +41,7 @@ class CompiledModel(LoadedModel):
         target: What it was compiled for.
         threads: Threads of calls that Python makes of libraries; None takes what is available.
         precision: What libraries were allowed to take.
-        state: Gives the tensors of the torch module that calls read and write.
+        state: Gives the tensors of the torch module, or arrays, that calls read and write.
     """
 
     report: CompileReport
@@ -91,11 +90,6 @@ class CompiledModel(LoadedModel):
         return self._made_from[1].module
 
     def _saved(self) -> SavedModel:
-        if self._state is not None:
-            raise LoadError(
-                "the model reads and writes buffers of its torch module, which are not part of its data",
-                help="return the new values as outputs, and pass them in with the next call",
-            )
         signature: Any = self._signature
         module, program = self.module, self.executable.complete()
         return SavedModel(
@@ -107,6 +101,7 @@ class CompiledModel(LoadedModel):
             constants_of(module),
             self._target,
             self._precision,
+            self._state_now(),
         )
 
     def _timed(self) -> Executable:

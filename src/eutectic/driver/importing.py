@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -30,6 +30,7 @@ class Imported:
         source: The torch module or exported program that the parameters belong to; None for others.
         program: The exported program; None for others.
         eager: What torch runs.
+        sizes: Symbolic sizes of the example, by name.
     """
 
     mod: IRModule
@@ -38,6 +39,7 @@ class Imported:
     source: Any = None
     program: Any = None
     eager: tuple[EagerRecord, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     def without_module(self) -> Imported:
         """The rest, for after compiling: the module's constants are another copy of the weights."""
@@ -74,6 +76,7 @@ def import_model(
             help="pip install 'eutectic[torch]', or give an IRModule",
         )
     from eutectic.relax.frontend.torch import (  # heavy, and only for torch models
+        example_sizes,
         export_model,
         from_exported_program,
         signature_of,
@@ -88,7 +91,7 @@ def import_model(
     state = Tensors(places_of(source, [str(name) for name in names])) if names else None
     eager = eager_records(mod)
     warn_of(eager, operator_count(mod))
-    return Imported(mod, signature_of(program), state, source, program, eager)
+    return Imported(mod, signature_of(program), state, source, program, eager, example_sizes(program.graph))
 
 
 def _own(mod: IRModule) -> Imported:

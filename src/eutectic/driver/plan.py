@@ -32,17 +32,19 @@ class TensorRecord:
         shape: Sizes; a symbolic one as text.
         dtype: Its dtype.
         constant: Whether it is a weight or another constant of the model.
+        at: The sizes in the call that is explained, where some are symbolic; else empty.
     """
 
     name: str
     shape: tuple[Size, ...]
     dtype: str
     constant: bool = False
+    at: tuple[int, ...] = ()
 
     @property
     def bytes(self) -> int | None:
-        """Its size in memory; None when that is symbolic."""
-        sizes = [size for size in self.shape if isinstance(size, int)]
+        """Its size in memory; None when that is symbolic, and no call is known."""
+        sizes = [size for size in self.at or self.shape if isinstance(size, int)]
         known = len(sizes) == len(self.shape) and self.dtype
         return prod(sizes) * np.dtype(self.dtype).itemsize if known else None
 
@@ -63,6 +65,7 @@ class OperatorRecord:
         results: What it gives.
         flops: Floating-point operations by the formula of `relax.analysis.flops`; None when not known.
         part_of: The operator that it is a part of; empty for a whole one.
+        work: The same as an expression of symbolic sizes; empty where there are none.
     """
 
     op: str
@@ -73,6 +76,7 @@ class OperatorRecord:
     results: tuple[TensorRecord, ...] = ()
     flops: int | None = None
     part_of: str = ""
+    work: str = ""
 
     @property
     def label(self) -> str:
@@ -97,6 +101,7 @@ class GroupRecord:
         trace: Steps of the default schedule, line by line.
         region: The call of a library that computes it, maybe with others; empty for others than libraries.
         note: What is special about it, such as why it runs in Python.
+        work: `flops` as an expression of symbolic sizes; empty where there are none.
     """
 
     kind: Kind
@@ -111,6 +116,7 @@ class GroupRecord:
     trace: tuple[str, ...] = ()
     region: str = ""
     note: str = ""
+    work: str = ""
 
     @property
     def bytes_fused(self) -> int | None:
@@ -189,6 +195,19 @@ class MissRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeRecord:
+    """A symbolic size.
+
+    Attributes:
+        name: What it is called.
+        value: Its value in a call.
+    """
+
+    name: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanRecord:
     """What a model became.
 
@@ -196,11 +215,13 @@ class PlanRecord:
         groups: In the order of execution.
         boundaries: One for each group and group that reads its result, in the order of the readers.
         misses: Patterns that nearly matched.
+        sizes: Symbolic sizes of the example that the model was compiled with, or of the call that is explained.
     """
 
     groups: tuple[GroupRecord, ...] = ()
     boundaries: tuple[BoundaryRecord, ...] = ()
     misses: tuple[MissRecord, ...] = ()
+    sizes: tuple[SizeRecord, ...] = ()
 
 
 def operator_label(op: str, variable: str) -> str:

@@ -16,19 +16,22 @@ from eutectic.driver.plan import (
     operator_label,
 )
 from eutectic.driver.plan_reasons import Edge, edge_reason
-from eutectic.driver.plan_tensors import operands, operator_record, tensors_of
+from eutectic.driver.plan_tensors import amount, operands, operator_record, tensors_of
 from eutectic.driver.records import Stages, callee_of, plain_name
 from eutectic.ir.module import IRModule
 from eutectic.ir.op import Op
+from eutectic.ir.prim_expr import PrimExpr
+from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.relax.analysis.uses import used_vars, walk_bindings
-from eutectic.relax.base import Expr
+from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.dpl.remarks import FusionRemark
 from eutectic.relax.expr import Binding, Call, ExternFunc, Function, Tuple, TupleGetItem, Var
 from eutectic.relax.op.registry import has_trait
-from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.transform.composite import composite_calls
 from eutectic.relax.transform.fusion_reasons import PASS, callee_name
-from eutectic.tir.analysis.flops import count_flops
+from eutectic.tir.access import substitute
+from eutectic.tir.analysis.flops import work_of
 from eutectic.tir.function import PrimFunc
 
 _NAMED: Final = re.compile(r"\w+ \(\w+\)")
@@ -123,7 +126,7 @@ class _Builder:
     fields: dict[Var, Sequence[Var]] = field(default_factory=dict)
     _read_at: dict[tuple[int, int], tuple[Var, Var | None]] = field(default_factory=dict)
     _labels: dict[str, str] = field(default_factory=dict)
-    _flops: dict[str, int] = field(default_factory=dict)
+    _counted: dict[str, int | PrimExpr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         fused = [remark for remark in self.remarks if remark.pattern == PASS and remark.kind == "fused"]
@@ -168,10 +171,18 @@ class _Builder:
         program = self._program(call)
         if program is not None:
             name, func = program
-            flops = self._count(name, func)
-            trace = self.traces.get(name, ())
+            flops, work = amount(self._work(name, func, call))
             return GroupRecord(
-                "kernel", self.generator, name, plain_name(name), operators, inputs, results, (), flops, trace
+                "kernel",
+                self.generator,
+                name,
+                plain_name(name),
+                operators,
+                inputs,
+                results,
+                flops=flops,
+                trace=self.traces.get(name, ()),
+                work=work,
             )
         if has_trait(call, "view") and not _has_unknown_shape(call):
             return GroupRecord("view", "", operators[0].op, "view", operators, inputs, results, (), 0)
@@ -184,13 +195,12 @@ class _Builder:
         func = self.graphs.kernels.get(callee) if callee is not None else None
         return (callee.name_hint, func) if callee is not None and isinstance(func, PrimFunc) else None
 
-    def _count(self, name: str, func: PrimFunc) -> int | None:
-        """Operations of a program, counted once for each; None where a size is symbolic."""
-        if any(size is None for buffer in func.buffer_map.values() for size in _sizes(buffer.shape)):
-            return None
-        if name not in self._flops:
-            self._flops[name] = count_flops(func)
-        return self._flops[name]
+    def _work(self, name: str, func: PrimFunc, call: Call) -> int | PrimExpr:
+        """Operations of a program, counted once for each; of sizes that vary as an expression of the graph's."""
+        if name not in self._counted:
+            self._counted[name] = work_of(func)
+        counted = self._counted[name]
+        return substitute(counted, _sizes_of_call(func, call)) if isinstance(counted, PrimExpr) else counted
 
     def _add_region(self, var: Var, call: Call, region: Function) -> None:
         """The composites of a call of a library, each as a group."""
@@ -329,8 +339,22 @@ def _has_unknown_shape(call: Call) -> bool:
     return isinstance(info, TensorStructInfo) and info.dims is None
 
 
-def _sizes(shape: Iterable[Any]) -> Iterator[int | None]:
-    return (getattr(size, "value", None) for size in shape)
+def _sizes_of_call(func: PrimFunc, call: Call) -> dict[ScalarVar, PrimExpr]:
+    """What the sizes of a tensor program are in the graph, of those that an axis has by itself or that are passed."""
+    args = call.args[1].fields if isinstance(call.args[1], Tuple) else (call.args[1],)
+    result = call.struct_info
+    infos = [*(arg.struct_info for arg in args), *(result.fields if isinstance(result, TupleStructInfo) else [result])]
+    buffers = [func.buffer_map[param] for param in func.params if param in func.buffer_map]
+    sizes: dict[ScalarVar, PrimExpr] = {}
+    for buffer, info in zip(buffers, infos, strict=False):
+        for size, value in zip(buffer.shape, (isinstance(info, TensorStructInfo) and info.dims) or (), strict=False):
+            if isinstance(size, ScalarVar):
+                sizes.setdefault(size, value)
+    numbers = [param for param in func.params if param not in func.buffer_map]
+    passed = call.args[2] if len(call.args) > 2 else None
+    if isinstance(passed, ShapeExpr):
+        sizes.update(zip(numbers, passed.values, strict=False))
+    return sizes
 
 
 def _sum(parts: Iterable[int | None]) -> int | None:

@@ -9,7 +9,7 @@ from eutectic.driver.plan import OperatorRecord, Size, TensorRecord
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.ir.span import Span
-from eutectic.relax.analysis.flops import operator_flops
+from eutectic.relax.analysis.flops import operator_work
 from eutectic.relax.base import StructInfo
 from eutectic.relax.expr import Call, Constant, Tuple, Var, describe_size
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
@@ -27,6 +27,7 @@ def operator_record(var: Var, call: Call, op: str, part_of: str = "") -> Operato
     """
     module, source = place(call.span)
     is_operator = isinstance(call.op, Op) and call.op.name == op
+    flops, work = amount(operator_work(call) if is_operator else None)
     return OperatorRecord(
         op,
         var.name_hint,
@@ -34,9 +35,17 @@ def operator_record(var: Var, call: Call, op: str, part_of: str = "") -> Operato
         source,
         tuple(operands(call)),
         tuple(tensors_of(var.name_hint, var.struct_info)),
-        operator_flops(call) if is_operator else None,
+        flops,
         part_of,
+        work,
     )
+
+
+def amount(value: int | PrimExpr | None) -> tuple[int | None, str]:
+    """Operations as a number, and as an expression where they are none."""
+    if isinstance(value, IntImm):
+        return value.value, ""
+    return (None, describe_size(value)) if isinstance(value, PrimExpr) else (value, "")
 
 
 def place(span: Span | None) -> tuple[str, str]:

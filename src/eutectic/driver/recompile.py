@@ -15,6 +15,7 @@ from eutectic.driver.link import program_of
 from eutectic.driver.native import NativeBuilder
 from eutectic.driver.pipeline import before_loops, pipeline
 from eutectic.driver.records import Stages
+from eutectic.driver.report import CompileReport
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
 from eutectic.relax.expr import Constant
@@ -64,6 +65,7 @@ def recompiled(saved: SavedModel, target: str | None = None) -> CompiledModel:
     module = module_of(saved, chosen)
     model = compile(module, target=chosen, threads=saved.threads, precision=saved.precision)
     model.use_signature(saved.signature)
+    model.use_state(saved.state)
     return model
 
 
@@ -114,12 +116,12 @@ def _variant(saved: SavedModel, target: Target) -> SavedModel:
         if libraries.kernels:
             other = program_of(lowered, libraries, "main", native, by_reference=True)
             program = replace(program, otherwise=other)
-    stages = Stages(ctx.records, lowered)
-    partitioned = stages.partitioned
+    stages, sizes = Stages(ctx.records, lowered), CompileReport.from_json(saved.report).plan.sizes
+    partitioned, example = stages.partitioned, {size.name: size.value for size in sizes}
     return replace(
         saved,
         program=program,
-        report=report_of(stages, ctx, native, (), program, eager_records(module)).to_json(),
+        report=report_of(stages, ctx, native, (), program, eager_records(module), example).to_json(),
         text=partitioned.script(),
         constants=constants_of(partitioned),
         target=str(target),

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from eutectic.driver.plan import NO_TIME, GroupRecord
+from eutectic.driver.plan_sizes import at_sizes, has_symbols
 from eutectic.driver.report import CompileReport
 from eutectic.explain.data import Timing
 from eutectic.explain.explanation import Explanation
@@ -40,14 +41,19 @@ def explained(
         apart: Gives what runs with an instruction per kernel, or `executable` where there is nothing of the kind.
         args: Arguments as arrays, when measuring.
         threads: As it was compiled with.
-        measure: Whether to run it.
+        measure: Whether to run it. Symbolic sizes are those of these arguments then, else those of the example that it
+            was compiled with.
     """
+    varies = has_symbols(report.plan)
     if not measure:
-        return Explanation(report.plan, notes=report.notes, threads=available_threads(threads))
+        sizes = {size.name: size.value for size in report.plan.sizes}
+        plan = at_sizes(report.plan, sizes) if varies else report.plan
+        return Explanation(plan, notes=report.notes, threads=available_threads(threads))
+    plan = at_sizes(report.plan, executable.sizes(args)) if varies else report.plan
     used = available_threads(threads)
     seconds = _median_call(executable, args)
     timings = tuple(_timings(report.plan.groups, apart(), args, seconds))
-    return Explanation(report.plan, timings, seconds, machine_speed(used), used, report.notes)
+    return Explanation(plan, timings, seconds, machine_speed(used), used, report.notes)
 
 
 def _median_call(executable: Executable, args: Sequence[Any]) -> float:

@@ -60,6 +60,8 @@ def summary(explanation: Explained) -> str:
     if explanation.seconds is not None:
         parts.append(f"{seconds_text(explanation.seconds)} per call on {explanation.threads} threads")
     parts += _moved(explanation)
+    if explanation.plan.sizes:
+        parts.append(f"at {', '.join(f'{size.name} = {size.value}' for size in explanation.plan.sizes)}")
     return ", ".join(parts)
 
 

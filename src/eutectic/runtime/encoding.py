@@ -39,7 +39,7 @@ from eutectic.runtime.library import LibraryKernel
 from eutectic.runtime.native_code import NativeCode
 from eutectic.runtime.params import AnyParam, ScalarParam, ShapeParam, TensorParam, TupleParam
 from eutectic.runtime.program import Program
-from eutectic.runtime.results import Counted, Fixed, Fresh, Results, Shared
+from eutectic.runtime.results import Counted, Fixed, Fresh, Number, Results, Shared
 from eutectic.runtime.saved import SavedModel
 from eutectic.runtime.signature import ArraySignature, ModelSignature
 from eutectic.runtime.sizes import SizeExpr
@@ -50,7 +50,7 @@ from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticError, LoadError
 
 MAGIC: Final = b"eutectic"
-VERSION: Final = 3
+VERSION: Final = 4
 _HEAD: Final = struct.Struct("<8sIQ")
 _ALIGNMENT: Final = 64
 _CLASSES: Final[dict[str, type]] = {
@@ -73,6 +73,7 @@ _CLASSES: Final[dict[str, type]] = {
         ModelSignature,
         NativeCode,
         Node,
+        Number,
         Program,
         Put,
         Reshape,

@@ -177,6 +177,22 @@ class Executable:
             times.append(KernelTime(instruction.name, time.perf_counter() - start))
         return self._finish(slots), times
 
+    def sizes(self, args: Sequence[Array]) -> dict[str, int]:
+        """Symbolic sizes of one call, which is made: those of the arguments, and those that values decide."""
+        try:
+            return self._sizes(args)
+        except OtherThread:
+            return elsewhere(self._sizes, args)
+
+    def _sizes(self, args: Sequence[Array]) -> dict[str, int]:
+        slots, sizes = self._start(args)
+        try:
+            for step in self._steps:
+                step(slots, sizes)
+        except SpecialValues:
+            return self._otherwise()._sizes(args)
+        return {name: int(size) for name, size in sizes.items()}
+
     def _start(self, args: Sequence[Array]) -> tuple[Slots, Sizes]:
         if len(args) != len(self.params):
             names = ", ".join(param.name for param in self.params)

@@ -75,6 +75,17 @@ class Counted:
 
 
 @dataclass(frozen=True)
+class Number:
+    """A result of the program with one element, as a number of Python."""
+
+    index: int
+
+    def __call__(self, call: Made) -> Any:
+        """The number."""
+        return call.results[self.index].item()
+
+
+@dataclass(frozen=True)
 class Shared:
     """An argument or an earlier result, with views repeated on it; what cannot be viewed is copied.
 
@@ -103,7 +114,7 @@ class Shared:
         return torch_array(value) if call.is_array else value
 
 
-Recipe: TypeAlias = Fresh | Fixed | Counted | Shared
+Recipe: TypeAlias = Fresh | Fixed | Counted | Number | Shared
 
 
 @dataclass(frozen=True)

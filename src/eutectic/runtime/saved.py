@@ -25,6 +25,7 @@ class SavedModel:
         constants: Values that the text refers to, by kind and number.
         target: What it was compiled for.
         precision: What libraries were allowed to take, as `compile` is told.
+        state: What its buffers begin as that calls read and write, in the order of the signature.
     """
 
     program: Program
@@ -35,3 +36,4 @@ class SavedModel:
     constants: Mapping[str, tuple[np.ndarray[Any, Any], ...]] = field(default_factory=dict)
     target: str = "llvm"
     precision: str = "default"
+    state: tuple[np.ndarray[Any, Any], ...] = ()

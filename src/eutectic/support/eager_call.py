@@ -10,6 +10,11 @@ has no form for, they have an object with one key:
 | `torch` | a dtype, layout or memory format by its name in torch |
 | `device` | a device |
 | `complex` | a complex number: real and imaginary part |
+| `graph` | a function, as control flow takes it: `inputs`, `calls` and `results` |
+| `value` | in a graph: the input with that number, or behind the inputs the result of a call |
+
+The calls of a graph are lists of an operator's name, its positional and its keyword arguments. They are run one after
+the other; what they read of the surrounding program are operands and sizes of the outermost call.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ import json
 import math
 import operator as python_operators
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +40,7 @@ SIZE: Final = "size"  # a number that becomes an array with one element, for the
 
 _PYTHON: Final = {"operator": python_operators, "math": math, "builtins": builtins}
 _BUILTINS: Final = ("round", "min", "max", "abs", "float", "int", "bool", "pow")
+_CONTROL_FLOW: Final = ("cond", "while_loop", "map_impl", "scan")
 _SYMBOLIC: Final = ("sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sqrt", "_sym_sqrt")
 
 
@@ -55,7 +61,7 @@ def eager_call(name: str, arguments: str, results: Sequence[str], operands: Sequ
         LoadError: torch is not installed, or has no such operator.
     """
     torch = _torch()
-    positional, keyword = json.loads(arguments)
+    positional, keyword = _parsed(arguments)
     tensors = [as_tensor(operand) if isinstance(operand, np.ndarray) else operand for operand in operands]
     fill = _Filling(torch, tensors, sizes)
     with torch.no_grad():
@@ -63,6 +69,11 @@ def eager_call(name: str, arguments: str, results: Sequence[str], operands: Sequ
     if len(results) == 1 and not isinstance(value, (tuple, list)):
         return _kept(value, results[0])
     return tuple(_kept(part, kind) for part, kind in zip(value, results, strict=True))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(arguments: str) -> Any:
+    return json.loads(arguments)
 
 
 @cache
@@ -77,8 +88,7 @@ def function_of(name: str) -> Callable[..., Any]:
     if namespace == "builtins" and path[-1] not in _BUILTINS:
         owner = None
     elif owner is None:
-        torch = _torch()
-        owner = torch if namespace == "torch" and path[-1] in _SYMBOLIC else getattr(torch.ops, namespace, None)
+        owner = _owner(namespace, path[-1])
     try:
         for part in path:
             owner = getattr(owner, part)
@@ -92,11 +102,25 @@ def function_of(name: str) -> Callable[..., Any]:
     return function
 
 
-class _Filling:
-    """Puts operands and sizes where arguments name them."""
+def _owner(namespace: str, name: str) -> Any:
+    """What has the functions of a namespace of torch; None when there is nothing, or the name is not one of ours."""
+    torch = _torch()
+    if namespace == "torch":
+        return torch if name in _SYMBOLIC else None
+    if namespace == "higher_order":
+        if name not in _CONTROL_FLOW:
+            return None
+        importlib.import_module("torch._higher_order_ops")  # which defines them
+    return getattr(torch.ops, namespace, None)
 
-    def __init__(self, torch: Any, tensors: Sequence[Any], sizes: Sequence[int]) -> None:
-        self._torch, self._tensors, self._sizes = torch, tensors, sizes
+
+class _Filling:
+    """Puts operands and sizes where arguments name them, and in a graph its values."""
+
+    def __init__(
+        self, torch: Any, tensors: Sequence[Any], sizes: Sequence[int], values: Sequence[Any] | None = None
+    ) -> None:
+        self._torch, self._tensors, self._sizes, self._values = torch, tensors, sizes, values
 
     @deep
     def __call__(self, argument: Any) -> Any:
@@ -118,8 +142,24 @@ class _Filling:
                 return self._torch.device(value)
             case "complex":
                 return complex(*value)
+            case "graph":
+                return partial(self._run, value)
+            case "value" if self._values is not None:
+                return self._values[value]
             case _:
                 raise LoadError(f"an argument of an operator of torch is damaged: {key}")
+
+    def _run(self, graph: Mapping[str, Any], *inputs: Any) -> Any:
+        """The results of a graph: a tuple, or the one that stands alone."""
+        values = list(inputs)
+        if len(values) != graph["inputs"]:
+            raise LoadError(f"a graph of {graph['inputs']} inputs is called with {len(values)}")
+        fill = _Filling(self._torch, self._tensors, self._sizes, values)
+        for name, positional, keyword in graph["calls"]:
+            filled = {key: fill(item) for key, item in keyword.items()}
+            values.append(function_of(name)(*map(fill, positional), **filled))
+        results = fill(graph["results"])
+        return tuple(results) if isinstance(results, list) else results
 
 
 def in_order(tensor: Any, order: Sequence[int]) -> Any:

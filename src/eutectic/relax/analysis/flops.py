@@ -8,11 +8,14 @@ from typing import Any, Final, TypeAlias
 
 from eutectic.ir.dtype import is_float
 from eutectic.ir.op import Op
+from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.relax.base import StructInfo
 from eutectic.relax.expr import Call
 from eutectic.relax.op.registry import Fusion, Trait, has_trait, op_def
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 
+Amount: TypeAlias = int | PrimExpr
+Sizes: TypeAlias = tuple[Amount, ...]
 NORMALISED: Final = 5
 """Operations per element of what normalises (softmax, layer_norm): largest or mean, difference, exp or square, sum,
 quotient."""
@@ -20,6 +23,16 @@ quotient."""
 
 def operator_flops(call: Call) -> int | None:
     """Floating-point operations of a call of an operator; None where a size is symbolic or no formula is known.
+
+    Args:
+        call: A call with struct info.
+    """
+    work = operator_work(call)
+    return work if isinstance(work, int) else None
+
+
+def operator_work(call: Call) -> Amount | None:
+    """Floating-point operations of a call of an operator, of symbolic sizes as an expression; None without a formula.
 
     A multiplication and an addition count one each; so do exp, tanh and the like. Products (matmul, convolution,
     attention) count two per pair of elements, and nothing else of theirs; pooling counts one per element of each
@@ -47,14 +60,16 @@ def _computes_floats(call: Call) -> bool:
     return any(is_float(info.dtype) for info in tensors if info.dtype)
 
 
-def _shape(info: StructInfo | None) -> tuple[int, ...] | None:
-    """The constant shape of a tensor, or of the first one of a tuple."""
+def _shape(info: StructInfo | None) -> Sizes | None:
+    """The shape of a tensor, or of the first one of a tuple."""
     while isinstance(info, TupleStructInfo) and info.fields:
         info = info.fields[0]
-    return info.static_shape if isinstance(info, TensorStructInfo) else None
+    if not isinstance(info, TensorStructInfo) or info.dims is None:
+        return None
+    return tuple(size.value if isinstance(size, IntImm) else size for size in info.dims)
 
 
-def _operand(call: Call, number: int) -> tuple[int, ...] | None:
+def _operand(call: Call, number: int) -> Sizes | None:
     return _shape(call.args[number].struct_info) if len(call.args) > number else None
 
 
@@ -62,7 +77,7 @@ def _attr(call: Call, name: str) -> Any:
     return None if call.attrs is None else call.attrs.get(name)
 
 
-def _convolution(call: Call, result: tuple[int, ...]) -> int | None:
+def _convolution(call: Call, result: Sizes) -> Amount | None:
     """Two per element of the result and weight that goes into it; of a transposed one, per element of the operand."""
     data, weight, layout = _operand(call, 0), _operand(call, 1), _attr(call, "kernel_layout")
     if data is None or weight is None or layout is None:
@@ -74,12 +89,12 @@ def _convolution(call: Call, result: tuple[int, ...]) -> int | None:
     return 2 * places * prod(weight) // channels if channels else 0
 
 
-def _contraction(call: Call, result: tuple[int, ...]) -> int | None:
+def _contraction(call: Call, result: Sizes) -> Amount | None:
     left = _operand(call, 0)
     return None if not left else 2 * prod(result) * left[-1]
 
 
-def _attention(call: Call, result: tuple[int, ...]) -> int | None:
+def _attention(call: Call, result: Sizes) -> Amount | None:
     """The two products; operands are `(batch, sequence, heads, features)`."""
     query, key, value = (_operand(call, i) for i in range(3))
     if query is None or key is None or value is None or len(query) != 4 or len(key) != 4:
@@ -88,16 +103,16 @@ def _attention(call: Call, result: tuple[int, ...]) -> int | None:
     return 2 * batch * heads * length * key[1] * (features + value[-1])
 
 
-def _per_result(call: Call, result: tuple[int, ...]) -> int | None:
+def _per_result(call: Call, result: Sizes) -> Amount | None:
     return prod(result)
 
 
-def _per_operand(call: Call, result: tuple[int, ...]) -> int | None:
+def _per_operand(call: Call, result: Sizes) -> Amount | None:
     operand = _operand(call, 0)
     return None if operand is None else prod(operand)
 
 
-def _windows(call: Call, result: tuple[int, ...]) -> int | None:
+def _windows(call: Call, result: Sizes) -> Amount | None:
     """Pooling: by the size of its windows, or of the operand where every element is in one of them."""
     window = _attr(call, "pool_size")
     if window is not None:
@@ -105,13 +120,15 @@ def _windows(call: Call, result: tuple[int, ...]) -> int | None:
     return None if _attr(call, "output_size") is None else _per_operand(call, result)
 
 
-def _normalised(call: Call, result: tuple[int, ...]) -> int | None:
+def _normalised(call: Call, result: Sizes) -> Amount | None:
     """What gives floats of the shape of its operand normalises, among the layers of networks; else not known."""
-    is_layer = call.op.name.split(".")[1] == "nn" and _operand(call, 0) == result
+    operand = _operand(call, 0)
+    same = operand is not None and [*map(str, operand)] == [*map(str, result)]
+    is_layer = call.op.name.split(".")[1] == "nn" and same
     return NORMALISED * prod(result) if is_layer else None
 
 
-_Formula: TypeAlias = Callable[[Call, tuple[int, ...]], "int | None"]
+_Formula: TypeAlias = Callable[[Call, Sizes], "Amount | None"]
 _PRODUCTS: Final[dict[Trait, _Formula]] = {
     "convolution": _convolution,
     "contraction": _contraction,

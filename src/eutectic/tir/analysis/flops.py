@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from eutectic.ir.dtype import is_float
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
-from eutectic.ir.prim_expr import BinaryExpr, Call, IntImm, element_dtype, lanes_of
+from eutectic.ir.prim_expr import BinaryExpr, Call, IntImm, Max, PrimExpr, as_prim, element_dtype, lanes_of
 from eutectic.ir.visit import post_order
 from eutectic.support.deep import deep
 from eutectic.tir.block import Block
@@ -27,29 +29,49 @@ def count_flops(item: PrimFunc | IRModule) -> int:
     """
     if isinstance(item, IRModule):
         return sum(count_flops(f) for _, f in item.functions_items() if isinstance(f, PrimFunc))
-    return _statement(item.body)
+    counted = _statement(item.body, lambda extent: 1)
+    assert isinstance(counted, int)  # no extent that varies is in it
+    return counted
+
+
+def work_of(function: PrimFunc) -> int | PrimExpr:
+    """The same with extents that are not constant as they are, as an expression of the program's variables.
+
+    Args:
+        function: A tensor program. Where the extent of a loop depends on another loop, that one's variable is in the
+            result.
+    """
+    return _statement(function.body, lambda extent: extent)
 
 
 @deep
-def _statement(stmt: Stmt) -> int:
+def _statement(stmt: Stmt, varying: Callable[[PrimExpr], int | PrimExpr]) -> int | PrimExpr:
+    """Operations of a statement; `varying` says what an extent that is not constant counts."""
     match stmt:
         case For():
-            times = stmt.extent.value if isinstance(stmt.extent, IntImm) else 1
-            return times * _statement(stmt.body)
+            times = stmt.extent.value if isinstance(stmt.extent, IntImm) else varying(stmt.extent)
+            each = _statement(stmt.body, varying)
+            return 0 if isinstance(each, int) and each == 0 else times * each
         case SeqStmt():
-            return sum(map(_statement, stmt.seq))
+            return sum(_statement(part, varying) for part in stmt.seq)
         case BufferStore():
             return _expression(stmt.value)
         case IfThenElse():
-            other = 0 if stmt.else_case is None else _statement(stmt.else_case)
-            return max(_statement(stmt.then_case), other)
+            other = 0 if stmt.else_case is None else _statement(stmt.else_case, varying)
+            return _larger(_statement(stmt.then_case, varying), other)
         case LetStmt():
-            return _expression(stmt.value) + _statement(stmt.body)
+            return _expression(stmt.value) + _statement(stmt.body, varying)
         case Block():
-            return _statement(stmt.body)
+            return _statement(stmt.body, varying)
         case _:
             inner = getattr(stmt, "block", None) or getattr(stmt, "body", None)
-            return _statement(inner) if isinstance(inner, Stmt) else 0
+            return _statement(inner, varying) if isinstance(inner, Stmt) else 0
+
+
+def _larger(a: int | PrimExpr, b: int | PrimExpr) -> int | PrimExpr:
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    return Max(as_prim(a, "int64"), as_prim(b, "int64"))
 
 
 def _expression(expr: Node) -> int:

@@ -5,9 +5,10 @@ from eutectic.relax.frontend.torch.export import export_model
 from eutectic.relax.frontend.torch.exported_program import from_exported_program
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.signature import signature_of
+from eutectic.relax.frontend.torch.symbols import example_sizes
 from eutectic.relax.frontend.torch.table import Context
 from eutectic.support.lazy import lazy
 
-__all__ = ["TABLE", "Context", "Converter", "export_model", "from_exported_program", "signature_of"]
+__all__ = ["TABLE", "Context", "Converter", "example_sizes", "export_model", "from_exported_program", "signature_of"]
 
 lazy(globals())

@@ -7,6 +7,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import fx
 from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
@@ -14,8 +15,10 @@ from torch.export.graph_signature import InputKind
 from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, as_exported
 from eutectic.relax.frontend.torch.hidden_aliases import passing_as_aliases, refuse_hidden_aliases, whole_no_more
 from eutectic.relax.frontend.torch.ops import TABLE
+from eutectic.relax.frontend.torch.spans import span_of
 from eutectic.relax.frontend.torch.table import key_of
 from eutectic.relax.frontend.torch.tracing import tracing
+from eutectic.support.errors import FrontendError
 
 ROUNDS: Final = 5  # of taking operators without converter apart
 _Done = dict[frozenset[str], FunctionalProgram | None]  # None is the program itself, which would keep its own key
@@ -48,14 +51,33 @@ def decomposed(program: ExportedProgram, custom: Collection[str] = ()) -> Functi
     Args:
         program: The program as exported.
         custom: Keys of converters given by the user, whose operators stay whole.
+
+    Raises:
+        FrontendError: torch cannot, because of a tensor that control flow makes out of numbers.
     """
     names = frozenset(custom)
+    _refuse_tensors_in_control_flow(program)
     with tracing():
         # Beneath autograd torch leaves operators whole that it takes apart for the sake of their gradients.
         with torch.inference_mode(), passing_as_aliases(program):
             rewritten = _taken_apart(program.run_decompositions(dict(whole_no_more(program))), names)
         _DONE.setdefault(program, {})[names] = rewritten
         return rewritten
+
+
+def _refuse_tensors_in_control_flow(program: ExportedProgram) -> None:
+    """Refuse what torch 2.13 fails at with a message about its own tensors."""
+    for name, graph in program.graph_module.named_modules():
+        if not name or not isinstance(graph, fx.GraphModule):
+            continue
+        for node in graph.graph.nodes:
+            if node.op == "get_attr" and isinstance(getattr(graph, str(node.target), None), torch.Tensor):
+                span = span_of(next(iter(node.users), node))
+                raise FrontendError(
+                    "a function that is given to control flow makes a tensor out of numbers, which torch cannot export",
+                    at=span.excerpt() if span is not None and span.file else None,
+                    help="make the tensor before the call of torch.cond, while_loop, map or scan, and use it inside",
+                )
 
 
 def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedProgram:

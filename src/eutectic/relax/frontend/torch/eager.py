@@ -15,17 +15,19 @@ from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, StructInfo
 from eutectic.relax.expr import Var
 from eutectic.relax.frontend.core import Refused
 from eutectic.relax.frontend.torch.dtypes import dtype_name
+from eutectic.relax.frontend.torch.eager_graph import callable_name, graph_form, is_random, literal, subgraph
 from eutectic.relax.frontend.torch.symbols import Symbols
 from eutectic.relax.frontend.torch.table import Context
-from eutectic.relax.op import tensor_to_shape
+from eutectic.relax.op import shape_to_tensor, tensor_to_shape
 from eutectic.relax.op.eager import call_eager
 from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.support.deep import deep
-from eutectic.support.eager_call import ARRAY, SIZE, VALUE, function_of
-from eutectic.support.errors import LoadError, UnsupportedTypeError
+from eutectic.support.eager_call import ARRAY, SIZE, VALUE
+from eutectic.support.errors import UnsupportedTypeError
 
-_PYTHON: Final = {"_operator": "operator", "math": "math", "builtins": "builtins"}
 NO_CONVERTER: Final = "there is no converter for it"
+_WIDE: Final = {torch.SymInt: "int64", torch.SymFloat: "float64", torch.SymBool: "bool"}
+CONTROL_FLOW: Final = "values decide which of its graphs run, and how often: torch runs them"
 
 
 class EagerCalls:
@@ -95,6 +97,29 @@ class EagerCalls:
         """
         return self.call(node, context, operand, "it is a number that has no value when compiling")
 
+    def tensor_of(self, node: fx.Node, number: Any, context: Context) -> Var:
+        """A number that is returned, as a tensor of one element, of the largest dtype of its kind.
+
+        Args:
+            node: The node that gives the number.
+            number: Its value in the graph: a size, or what torch keeps.
+            context: Receives the call.
+        """
+        if isinstance(number, PrimExpr):
+            return context.emit(shape_to_tensor(ShapeExpr((number,))))
+        dtype = _WIDE[type(node.meta["val"])]
+        call = call_eager(
+            [number],
+            (),
+            operator="aten.scalar_tensor.default",
+            arguments=json.dumps([[{"tensor": 0}], {"dtype": {"torch": dtype}}]),
+            results=(ARRAY,),
+            sinfo_args=TensorStructInfo(ShapeExpr(()), dtype),
+            reason="it is a number that is returned",
+            span=context.span,
+        )
+        return context.emit(call)
+
     def _emitted(
         self,
         node: fx.Node,
@@ -105,9 +130,9 @@ class EagerCalls:
         infos: StructInfo | tuple[StructInfo, ...],
         reason: str,
     ) -> Var:
-        name = _callable_name(node, reason)
+        name = callable_name(node, reason)
         number, operands = 0, arguments.operands
-        if _is_random(node):  # in the order of the program, each once
+        if is_random(node):  # in the order of the program, each once
             self._count += 1
             number = self._count
             operands = operands if self._random is None else [*operands, self._random]
@@ -120,7 +145,7 @@ class EagerCalls:
                 arguments=json.dumps(written),
                 results=kinds,
                 sinfo_args=info,
-                reason=reason or NO_CONVERTER,
+                reason=reason or (CONTROL_FLOW if name.startswith("higher_order.") else NO_CONVERTER),
                 number=number,
                 span=context.span,
             )
@@ -173,6 +198,9 @@ class _Arguments:
             Refused: it has no form as data.
         """
         if isinstance(argument, fx.Node):
+            graph = subgraph(argument)
+            if graph is not None:
+                return graph_form(graph, self.form)
             operand = self._operand(argument)
             order = _order_in_memory(argument) if self._looks_at_strides and isinstance(operand, Expr) else None
             return self.form(operand) if order is None else {**self.form(operand), "order": order}
@@ -184,7 +212,7 @@ class _Arguments:
         if isinstance(argument, PrimExpr):
             self.sizes.append(argument)
             return {"size": len(self.sizes) - 1}
-        return _literal(argument, self._reason)
+        return literal(argument, self._reason)
 
 
 def _order_in_memory(node: fx.Node) -> list[int] | None:
@@ -200,41 +228,3 @@ def _order_in_memory(node: fx.Node) -> list[int] | None:
     if not value.permute(order).is_contiguous():
         raise Refused("it looks at the memory of a tensor with gaps")
     return order
-
-
-def _literal(argument: Any, reason: str) -> Any:
-    match argument:
-        case None | bool() | int() | float() | str():
-            return argument
-        case torch.dtype() | torch.layout() | torch.memory_format():
-            return {"torch": str(argument).removeprefix("torch.")}
-        case torch.device():
-            return {"device": str(argument)}
-        case complex():
-            return {"complex": [argument.real, argument.imag]}
-        case _:
-            raise Refused(f"{reason}{': ' if reason else ''}an argument of it is a {type(argument).__name__}")
-
-
-def _callable_name(node: fx.Node, reason: str) -> str:
-    """The name by which torch's function is called again.
-
-    Raises:
-        Refused: it has none.
-    """
-    target: Any = node.target
-    if isinstance(target, torch._ops.OpOverload):
-        name = str(target)
-    else:
-        module, own = getattr(target, "__module__", ""), getattr(target, "__name__", "")
-        name = f"torch.{own}" if module.startswith("torch") else f"{_PYTHON.get(module, module)}.{own}"
-    try:
-        function_of(name)
-    except LoadError:
-        raise Refused(reason) from None
-    return name
-
-
-def _is_random(node: fx.Node) -> bool:
-    target = node.target
-    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags

@@ -25,7 +25,7 @@ from eutectic.relax.frontend.torch.importer import Importer
 from eutectic.relax.frontend.torch.kernels import Kernels
 from eutectic.relax.frontend.torch.params import Parameters
 from eutectic.relax.frontend.torch.spans import module_path
-from eutectic.relax.frontend.torch.symbols import Symbols
+from eutectic.relax.frontend.torch.symbols import Symbols, free_symbols
 from eutectic.relax.frontend.torch.training import refuse_training_operators
 from eutectic.relax.op import tensor_to_shape
 from eutectic.relax.struct_info import TensorStructInfo
@@ -75,7 +75,8 @@ def from_exported_program(
 
     Returns:
         A module whose `main` takes the tensor inputs under their names in the graph and returns a tuple
-        of the tensor outputs, new values of mutated inputs first. Every value carries the
+        of the tensor outputs, new values of mutated inputs first. Among them is a tensor without axes for each output
+        that is a number of data, such as `x.sum().item()`. Every value carries the
         module path and source line of the user's program. Sizes that vary are variables, whose ranges are
         in the attributes `tir_var_lower_bound` and `tir_var_upper_bound`. Parameters are copied.
 
@@ -243,7 +244,7 @@ class _Builder:
         return var
 
     def _output(self) -> Expr:
-        fields = [self.importer.env[node] for node in tensor_outputs(self.program)]
+        fields = [self.importer.result(node) for node in computed_outputs(self.program)]
         fields[:1] = map(self.importer.asserted, fields[:1])
         if self.options.unwrap_unit_return_tuple and len(fields) == 1:
             return self.block_builder.emit_output(fields[0])
@@ -295,10 +296,19 @@ def tensor_of(program: FunctionalProgram, spec: InputSpec) -> torch.Tensor:
     return tensor
 
 
-def tensor_outputs(program: FunctionalProgram) -> list[fx.Node]:
-    """The nodes that `main` returns: the tensors among the outputs of the graph, in order."""
+def computed_outputs(program: FunctionalProgram) -> list[fx.Node]:
+    """The nodes that `main` returns: tensors and numbers of data among the outputs of the graph, in order."""
     output = next(node for node in program.graph.nodes if node.op == "output")
-    return [node for node in output.args[0] if is_tensor_node(node)]
+    return [node for node in output.args[0] if is_tensor_node(node) or is_number_of_data(node)]
+
+
+def is_number_of_data(node: Any) -> bool:
+    """Whether an entry of a graph's output is a number that values of tensors decide, and not sizes of arguments."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return False
+    arguments = (other.meta.get("val") for other in node.graph.nodes if other.op == "placeholder")
+    return not free_symbols([value]) <= free_symbols(arguments)
 
 
 def is_tensor_node(node: Any) -> bool:

@@ -23,12 +23,18 @@ from torch.export.graph_signature import (
 from eutectic.ir.module import IRModule
 from eutectic.relax.frontend.torch.arguments import tensor_argument
 from eutectic.relax.frontend.torch.as_exported import Rewritten
-from eutectic.relax.frontend.torch.exported_program import from_functional_program, is_tensor_node, size_inputs
+from eutectic.relax.frontend.torch.eager_graph import subgraph
+from eutectic.relax.frontend.torch.exported_program import (
+    from_functional_program,
+    is_number_of_data,
+    is_tensor_node,
+    size_inputs,
+)
 from eutectic.relax.frontend.torch.formulas import typed
 from eutectic.relax.frontend.torch.results import origin_of
 from eutectic.runtime import arguments
 from eutectic.runtime.arguments import Arguments
-from eutectic.runtime.results import Counted, Fixed, Fresh, Recipe, Results
+from eutectic.runtime.results import Counted, Fixed, Fresh, Number, Recipe, Results
 from eutectic.runtime.signature import ModelSignature
 from eutectic.runtime.trees import Leaf, Node
 
@@ -88,7 +94,7 @@ def _program(
     specs = [_input(node, node.name in state) for node in placeholders]
     constants = {}
     for node in graph.nodes:
-        if node.op == "get_attr":
+        if node.op == "get_attr" and subgraph(node) is None:
             constants[node.name] = getattr(graph_module, str(node.target))
             node.meta.setdefault("val", constants[node.name])
             specs.append(InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(node.name), node.name, persistent=None))
@@ -132,6 +138,10 @@ def _results(graph: fx.Graph) -> Results:
     taken: set[fx.Node] = set()
     place = 0
     for node in _outputs(graph):
+        if is_number_of_data(node):
+            recipes.append(Number(place))
+            place += 1
+            continue
         if not is_tensor_node(node):
             value = node.meta["val"] if isinstance(node, fx.Node) else node
             is_symbol = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))

@@ -100,15 +100,15 @@ class Importer:
             value = self.env.get(node)
             if isinstance(value, _NoValue) and value.reason is _DATA:
                 self.unsupported.add(value.node, _DATA)
-            elif not isinstance(node.meta.get("val"), torch.Tensor) and self._is_of_values(node):
-                self.unsupported.add(node, _DATA)
         self.unsupported.raise_if_any()
 
-    def _is_of_values(self, node: fx.Node) -> bool:
-        """Whether a number is one that values of tensors decide about."""
-        if isinstance(node.meta.get("val"), (torch.SymFloat, torch.SymBool)):
-            return isinstance(self.env.get(node), Expr)
-        return bool(self.symbols.of_values & set(map(str, free_symbols([node.meta.get("val")]))))
+    def result(self, node: fx.Node) -> Any:
+        """The graph value of an output: of a number that values decide, a tensor without axes."""
+        value = self.env[node]
+        if isinstance(node.meta.get("val"), torch.Tensor) or self.eager is None:
+            return value
+        context = Context(node, span_of(node), self.block_builder, self.env, self.symbols)
+        return self.eager.tensor_of(node, value, context)
 
     def _walk(self, graph: fx.Graph) -> None:
         for node in graph.nodes:

@@ -17,10 +17,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
 from eutectic.relax.frontend.torch.as_exported import FunctionalProgram
-from eutectic.relax.frontend.torch.exported_program import changed_buffers, is_tensor_node
+from eutectic.relax.frontend.torch.exported_program import changed_buffers, is_number_of_data, is_tensor_node
 from eutectic.relax.frontend.torch.formulas import typed
 from eutectic.relax.frontend.torch.trees import tree_from
-from eutectic.runtime.results import Counted, Fixed, Fresh, Recipe, Results, Shared
+from eutectic.runtime.results import Counted, Fixed, Fresh, Number, Recipe, Results, Shared
 from eutectic.runtime.views import TorchName, View
 from eutectic.support.deep import deep
 
@@ -69,6 +69,10 @@ def _plan(originals: Sequence[Any], decomposed: Sequence[Any], place: int, input
     recipes: list[Recipe] = []
     taken: set[fx.Node] = set()
     for i, (node, path) in enumerate(zip(decomposed, paths, strict=True)):
+        if is_number_of_data(node):
+            recipes.append(Number(place))
+            place += 1
+            continue
         if not is_tensor_node(node):
             recipes.append(_number(node))
             continue
@@ -84,6 +88,7 @@ def _plan(originals: Sequence[Any], decomposed: Sequence[Any], place: int, input
 
 
 def _number(node: Any) -> Recipe:
+    """The recipe of an output that is no tensor, and that is known from the arguments."""
     value = node.meta["val"] if isinstance(node, fx.Node) else node
     return Counted(typed(value)) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else Fixed(value)
 

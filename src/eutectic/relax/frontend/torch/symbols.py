@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import sympy  # type: ignore[import-untyped]  # it ships no types
 import torch
+from torch import fx
 
 from eutectic.ir.prim_expr import Max, Min, PrimExpr, Var, add, as_prim, floordiv, floormod, mul
 from eutectic.support.errors import FrontendError
@@ -102,6 +103,15 @@ def free_symbols(values: Iterable[Any]) -> frozenset[Any]:
         elif isinstance(value, (list, tuple)):
             symbols |= free_symbols(value)
     return frozenset(symbols)
+
+
+def example_sizes(graph: fx.Graph) -> dict[str, int]:
+    """The symbols in the shapes of a graph's arguments, with their values in the example that it was traced with."""
+    values = [node.meta.get("val") for node in graph.nodes if node.op == "placeholder"]
+    shapes: list[Any] = [value.shape for value in values if isinstance(value, torch.Tensor)]
+    sizes = [size.node for shape in shapes for size in shape if isinstance(size, torch.SymInt)]
+    known = [size for size in sizes if isinstance(size.expr, sympy.Symbol) and size.has_hint()]
+    return {str(size.expr): int(size.hint) for size in known}
 
 
 def finite(bound: Any) -> int | None:

@@ -65,7 +65,8 @@ def refuse_training_operators(program: ExportedProgram) -> None:
     Raises:
         ModelStateError: names the operators and where they are.
     """
-    nodes = [node for node in program.graph.nodes if _is_training(node)]
+    graphs = [module.graph for module in program.graph_module.modules() if isinstance(module, fx.GraphModule)]
+    nodes = [node for graph in graphs for node in graph.nodes if _is_training(node)]
     if nodes:
         places = [f"{node.target} at {place_of(node)}" for node in nodes[:SHOWN]]
         span = span_of(nodes[0])

@@ -36,11 +36,12 @@ class AssignLayouts(Pass):
     all there is: options of the calls name layouts, `layout_transform` is where they change, and regions begin and end
     with those of their own (`borders.py`); of constants `FoldConstant` does that at compile time.
 
-    before:                                     after:
-        lv = nn.conv2d(x, w)                        wp = layout_transform(w, "OIHW", "OIHW16o")
-        gv = nn.relu(lv)                            lv = nn.conv2d(x, wp, kernel_layout="OIHW16o", out_layout="NCHW16c")
-                                                    lv1 = nn.relu(lv)
-                                                    gv = layout_transform(lv1, "NCHW16c", "NCHW")
+    Before, and after::
+
+        lv = nn.conv2d(x, w)            wp = layout_transform(w, "OIHW", "OIHW16o")
+        gv = nn.relu(lv)                lv = nn.conv2d(x, wp, kernel_layout="OIHW16o", out_layout="NCHW16c")
+                                        lv1 = nn.relu(lv)
+                                        gv = layout_transform(lv1, "NCHW16c", "NCHW")
 
     Accuracy: sums of products may run in another order.
     Cost: linear in the number of steps, times the square of the number of their offers.
