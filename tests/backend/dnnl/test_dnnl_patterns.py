@@ -27,6 +27,7 @@ ACTIVATE = {
     "gelu": op.nn.gelu,
     "gelutanh": op.nn.gelu_tanh,
     "hardswish": op.nn.hardswish,
+    "mish": op.nn.mish,
     "hardsigmoid": op.nn.hardsigmoid,
     "elu": lambda x: op.nn.elu(x, 0.7),
 }

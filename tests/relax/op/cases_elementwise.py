@@ -68,6 +68,7 @@ table(
         "relax.nn.silu": (F.silu, FLOATS, _ODD),
         "relax.nn.selu": (F.selu, FLOATS, _ODD),
         "relax.nn.hardswish": (F.hardswish, FLOATS, _ODD),
+        "relax.nn.mish": (F.mish, FLOATS, _ODD),
         "relax.nn.hardsigmoid": (F.hardsigmoid, FLOATS, _ODD),
     },
     _unary,

@@ -86,7 +86,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = {
     ),
     "linear": Algorithm(38, 6e-8, "kept", "one rounding (FMA); -0 becomes +0 when beta is 0", ("alpha", "beta")),
     "softplus": Algorithm(39, 2e-6, "as torch", "relative error above 1 for x < -14", fixed=(1, 0)),
-    "mish": Algorithm(51, 3e-7, "as torch", "0 for x = -20"),
+    "mish": Algorithm(51, 3e-7, "as torch", "0 for x = -20", takes=(Taken("mish", "relax.nn.mish"),)),
     "abs": Algorithm(36, 0, "as torch"),
     "square": Algorithm(35, 6e-8, "as torch"),
     "exp": Algorithm(42, 2e-7, "lost", "NaN becomes infinity"),

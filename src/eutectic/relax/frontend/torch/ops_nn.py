@@ -38,6 +38,7 @@ _PLAIN: Final[dict[str, Callable[..., Call]]] = {
     "aten.sigmoid.default": sigmoid,
     "aten.tanh.default": tanh,
     "aten.hardswish.default": nn.hardswish,
+    "aten.mish.default": nn.mish,
     "aten.hardsigmoid.default": nn.hardsigmoid,
     "aten.selu.default": nn.selu,
 }
@@ -97,14 +98,6 @@ def celu(ctx: Context, x: Expr, alpha: float) -> Expr:
 def softplus(ctx: Context, x: Expr, beta: float, threshold: float) -> Expr:
     """Softplus with its linear part."""
     return ctx.call(nn.softplus, x, float(beta), float(threshold))
-
-
-@converts("aten.mish.default")
-def mish(ctx: Context, x: Expr) -> Expr:
-    """`x * tanh(softplus(x))`, in no less than float32."""
-    dtype = dtype_of(x)
-    wide = ctx.wide(x)
-    return ctx.cast(ctx.call(multiply, wide, ctx.call(tanh, ctx.call(nn.softplus, wide))), dtype)
 
 
 @converts("aten.log_sigmoid.default")

@@ -23,7 +23,9 @@ from eutectic.relax.op.ternary import clip
 from eutectic.relax.op.unary import UnaryConstructor
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
+from eutectic.tir.op import exp
 from eutectic.topi.nn.activation import activation
+from eutectic.topi.special_values import nan_min
 
 __all__ = [
     "elu",
@@ -33,6 +35,7 @@ __all__ = [
     "hardswish",
     "leakyrelu",
     "log_softmax",
+    "mish",
     "prelu",
     "relu",
     "relu6",
@@ -137,12 +140,20 @@ def _ramp(x: Array) -> Array:
     return np.asarray(np.minimum(np.maximum(x + 3, 0), 6) / 6)
 
 
+def _mish(x: PrimExpr) -> PrimExpr:
+    """With e = exp(min(x, 20)): tanh(log(1 + e)) is e (e + 2) / (e (e + 2) + 2), in which nothing is cancelled."""
+    grown = exp(nan_min(x, 20))
+    both = grown * (grown + 2)
+    return x * (both / (both + 2))
+
+
 relu = _activation("relu", _relu, "The larger of `data` and zero.", integers=True)
 gelu = _activation("gelu", _gelu, "`x * P(X <= x)` of a standard normal X, by the error function.")
 gelu_tanh = _activation("gelu_tanh", _gelu_tanh, "The approximation of gelu by a hyperbolic tangent.")
 silu = _activation("silu", lambda x: x / (1 + np.exp(-x)), "`x * sigmoid(x)`.")
 selu = _activation("selu", _selu, "Self-normalising exponential unit.")
 hardswish = _activation("hardswish", lambda x: x * _ramp(x), "`x * clip(x + 3, 0, 6) / 6`.")
+mish = _activation("mish", lambda x: x * np.tanh(np.logaddexp(0, x)), "`x * tanh(softplus(x))`.", program=_mish)
 hardsigmoid = _activation("hardsigmoid", _ramp, "`clip(x + 3, 0, 6) / 6`.")
 
 
