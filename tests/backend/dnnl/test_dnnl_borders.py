@@ -21,6 +21,9 @@ from eutectic.backend.outline import outlined_for
 from eutectic.backend.registry import backend
 from eutectic.driver.pipeline import Pipeline, pipeline
 from eutectic.ir.prim_expr import Var
+from eutectic.ir.structural import structural_equal
+from eutectic.relax import op
+from eutectic.relax.analysis.copying import copy_with_new_vars
 from eutectic.relax.op import nn as relax_nn
 from eutectic.relax.transform import AssignLayouts
 from eutectic.support.errors import CallError, CodegenError, EutecticAdvice
@@ -264,6 +267,40 @@ def test_saved_and_loaded(tmp_path):
     fast = eutectic.compile(model, (x,), target="llvm -libs=dnnl")
     fast.save(tmp_path / "m.eut")
     np.testing.assert_array_equal(eutectic.load(tmp_path / "m.eut")(x.numpy()), fast(x).numpy())
+
+
+@needs_onednn
+def test_saved_for_several_processors(tmp_path):
+    """A variant is made of the graph that has its layouts already."""
+    torch.manual_seed(0)
+    model, x = Skips().eval(), torch.randn(1, 3, 16, 16)
+    fast = eutectic.compile(model, (x,), target="llvm -libs=dnnl")
+    fast.save(tmp_path / "m.eut", targets=["x86-64-v3", "x86-64-v4"])
+    np.testing.assert_allclose(eutectic.load(tmp_path / "m.eut")(x.numpy()), fast(x).numpy(), rtol=0, atol=1e-6)
+
+
+@needs_onednn
+def test_copies_and_text():
+    torch.manual_seed(0)
+    model, x = Skips().eval(), torch.randn(1, 3, 16, 16)
+    fast = eutectic.compile(model, (x,), target="llvm -libs=dnnl")
+    torch.testing.assert_close(deepcopy(fast)(x), fast(x), rtol=0, atol=0)
+
+
+@needs_onednn
+@pytest.mark.parametrize("names", [("first",), ("first", "second")])
+def test_a_region_of_two_callers_stays_row_major(names: tuple[str, ...]):
+    """Whoever calls it must agree, and each function is looked at alone."""
+
+    def body(bb, x):
+        y = bb.emit(relax_nn.conv2d(x, weights(32, 32, 3, 3), padding=1))
+        return relax_nn.conv2d(bb.emit(op.erf(y)), weights(32, 32, 3, 3, seed=1), padding=1)
+
+    mod = outlined_for(graph({"x": (1, 32, 8, 8)}, body), backend("dnnl")).clone()
+    for name in names:
+        mod[name] = copy_with_new_vars(mod["main"]).with_attr("global_symbol", name)
+    del mod["main"]
+    assert structural_equal(AssignLayouts("llvm")(mod), mod) == (len(names) == 2)
 
 
 def _row_major_pipeline() -> Pipeline:

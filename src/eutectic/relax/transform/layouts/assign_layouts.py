@@ -19,7 +19,7 @@ from eutectic.relax.op.layout import row_major
 from eutectic.relax.op.layout_transform import layout_transform
 from eutectic.relax.op.registry import infer_call, op_def
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
-from eutectic.relax.transform.layouts.borders import region_with_borders
+from eutectic.relax.transform.layouts.borders import has_borders, region_with_borders
 from eutectic.relax.transform.layouts.choice import chosen_offers
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer, offers_of
 from eutectic.target import Target, target_or_current
@@ -59,19 +59,28 @@ class AssignLayouts(Pass):
         """Choose for every function; regions of libraries get layouts as the calls of them do."""
         regions: dict[GlobalVar, Function] = {}
         changed: dict[GlobalVar, Any] = {}
+        calls = _calls_of_functions(mod)
         for gv, function in mod.functions_items():
             if isinstance(function, Function) and not any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
-                ask = _Asker(mod, function, ctx.services, target_or_current(self.target or None))
+                known = {gv: mod[gv] for gv, count in calls.items() if count == 1 and gv in mod}
+                ask = _Asker(known, function, ctx.services, target_or_current(self.target or None))
                 if chosen := chosen_offers(function, ask):
                     changed[gv] = _Assigner(chosen, ask.regions, regions).visit_expr(function)
         return with_functions(mod, {**changed, **regions})
+
+
+def _calls_of_functions(mod: IRModule) -> Counter[GlobalVar]:
+    """How often each function of a module is called."""
+    graphs = [function for _, function in mod.functions_items() if isinstance(function, Function)]
+    values = [binding.value for function in graphs for binding in walk_bindings(function)]
+    return Counter(value.op for value in values if isinstance(value, Call) and isinstance(value.op, GlobalVar))
 
 
 class _Asker:
     """In which layouts the steps of a function can be computed: operators by ours, regions by their libraries.
 
     Args:
-        mod: Has the regions.
+        callees: The functions that are called at one place only.
         function: Calls them.
         services: Knows the libraries.
         target: What code is made for.
@@ -80,10 +89,11 @@ class _Asker:
         regions: Those that have been asked for, by what they are called.
     """
 
-    def __init__(self, mod: IRModule, function: Function, services: Services, target: Target) -> None:
-        self._mod, self._services, self._operators = mod, services, offers_of(target)
+    def __init__(
+        self, callees: Mapping[GlobalVar, Any], function: Function, services: Services, target: Target
+    ) -> None:
+        self._callees, self._services, self._operators = callees, services, offers_of(target)
         bindings = list(walk_bindings(function))
-        self._calls = Counter(binding.value.op for binding in bindings if isinstance(binding.value, Call))
         self._variables = {id(binding.value): binding.var for binding in bindings}
         self._inner = {binding.var for binding in bindings}
         self._read = {var for binding in bindings for var in used_vars(binding.value)}
@@ -93,9 +103,9 @@ class _Asker:
         """The offers of a call."""
         if not isinstance(call.op, GlobalVar):
             return self._operators(call)
-        region = self._mod.get(call.op)
-        if not isinstance(region, Function) or not region.attr("Codegen") or self._calls[call.op] > 1:
-            return (ROW_MAJOR,)
+        region = self._callees.get(call.op)
+        if not isinstance(region, Function) or not region.attr("Codegen") or has_borders(region):
+            return (ROW_MAJOR,)  # or in the layouts in which it is called already
         if self._variables[id(call)] not in self._read and not any(arg in self._inner for arg in call.args):
             return (ROW_MAJOR,)  # the whole network, or nearly: asking the library would take time
         self.regions[call.op] = region

@@ -49,14 +49,14 @@ def region_with_borders(region: Function, offer: LayoutOffer) -> Function:
     return _with_body(region, params, blocks, results)
 
 
+def has_borders(region: Function) -> bool:
+    """Whether some tensor of a region is in another layout."""
+    return bool(_transforms(region))
+
+
 def region_without_borders(region: Function) -> tuple[Function, LayoutOffer]:
     """The inverse of `region_with_borders`: what is computed on row-major tensors, and the layouts outside."""
-    calls = {
-        binding.var: binding.value
-        for block in region.body.blocks
-        for binding in block.bindings
-        if isinstance(binding.value, Call) and isinstance(binding.value.attrs, LayoutTransformAttrs)
-    }
+    calls = _transforms(region)
     if not calls:
         return region, LayoutOffer()
     entries = {call.args[0]: var for var, call in calls.items() if call.args[0] in region.params}
@@ -83,6 +83,16 @@ def _with_body(
 def _info(value: Expr) -> StructInfo:
     assert value.struct_info is not None
     return value.struct_info
+
+
+def _transforms(region: Function) -> dict[Var, Call]:
+    """The calls at the borders: what the region itself computes is in functions of its own."""
+    return {
+        binding.var: binding.value
+        for block in region.body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, Call) and isinstance(binding.value.attrs, LayoutTransformAttrs)
+    }
 
 
 def _tensors(params: Sequence[Var]) -> list[int]:
