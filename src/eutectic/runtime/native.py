@@ -57,7 +57,10 @@ class NativeFunction:
         self.raw = self._function
 
     def keep_lock(self) -> None:
-        """Keep Python's global lock during calls: what takes microseconds is not worth giving it away."""
+        """Keep Python's global lock during calls: what takes microseconds is not worth giving it away.
+
+        Not for code that calls functions of Python: a worker would wait for the lock, and the caller for the worker.
+        """
         self._function.release_gil = False
 
     def __call__(self, *args: Any) -> None:

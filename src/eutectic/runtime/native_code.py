@@ -115,7 +115,7 @@ class LoadedCode:
         weakref.finalize(self._library, release)
         owners = (self._library, self._arrays, self._fixed)
         self.function = NativeFunction(self._library.address(code.symbol), owners)
-        if code.is_small:
+        if code.is_small and not self._library.calls_registered:
             self.function.keep_lock()
 
     def _for_sizes(self, sizes: tuple[int, ...]) -> _Prepared:

@@ -82,6 +82,9 @@ class ObjectCode:
         objects: Object files for this machine.
         imports: Addresses of symbols that they use, beside those of the process.
 
+    Attributes:
+        calls_registered: Whether it uses a function of `symbols.py`, which may be one of Python.
+
     Raises:
         LoadError: one is damaged, for another machine, or needs something that is not there.
     """
@@ -89,6 +92,7 @@ class ObjectCode:
     def __init__(self, objects: Iterable[bytes], imports: Mapping[str, int] | None = None) -> None:
         self._imports = dict(imports or {})
         self._symbols: dict[str, int] = {}
+        self.calls_registered = False
         parsed = [_parse(data) for data in objects]
         self._place(parsed)
         for item in parsed:
@@ -163,7 +167,9 @@ class ObjectCode:
         for known in (self._symbols, self._imports):
             if name in known:
                 return known[name]
-        return registered_address(name) or _in_process(name)
+        registered = registered_address(name)
+        self.calls_registered |= registered is not None
+        return _in_process(name) if registered is None else registered
 
     def _stub(self, target: int) -> int:
         """Address of a jump to a function that is too far for a call."""

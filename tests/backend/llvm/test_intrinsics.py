@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,12 @@ from eutectic import tir
 from eutectic.backend.llvm import expr, intrinsics
 from eutectic.ir.dtype import is_float, to_numpy
 from eutectic.ir.op import Op
-from eutectic.ir.prim_expr import Call, FloatImm, PrimExpr, with_lanes
+from eutectic.ir.prim_expr import Call, Cast, FloatImm, PrimExpr, Var, with_lanes
 from eutectic.runtime.symbols import register_symbol
+from eutectic.runtime.team import available_threads
 from eutectic.support.errors import CodegenError
 from eutectic.testing.native import run_native
-from eutectic.tir import Buffer, BufferStore, Evaluate, PrimFunc
+from eutectic.tir import Buffer, BufferStore, Evaluate, For, PrimFunc
 from eutectic.tir.interpret.intrinsics import intrinsic_meaning
 from eutectic.tir.interpret.intrinsics import reinterpret as reinterpreted
 
@@ -208,6 +211,30 @@ def test_extern_functions_must_be_registered():
         register_symbol("eutectic_test_thrice", address + 8)
     with pytest.raises(CodegenError, match="cannot be the name"):
         register_symbol("not a name", address)
+
+
+def test_functions_of_python_are_called_by_any_thread():
+    """Small work keeps Python's lock, unless it calls Python: a worker that waits for the lock would never end."""
+    threads: set[int] = set()
+
+    @ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)
+    def noted(x: float) -> float:
+        threads.add(threading.get_ident())
+        time.sleep(1e-4)
+        return x + 1
+
+    address = ctypes.cast(noted, ctypes.c_void_p).value
+    assert address is not None
+    register_symbol("eutectic_test_noted", address)
+    out, i = Buffer("out", (64,), "float64"), Var("i", "int32")
+    value = tir.call_extern("float64", "eutectic_test_noted", Cast("float64", i))
+    func = PrimFunc((out,), For(i, 0, 64, "parallel", BufferStore(out, value, (i,))))
+    for _ in range(10):
+        result = np.zeros(64)
+        run_native(func, result)
+        np.testing.assert_array_equal(result, np.arange(64) + 1.0)
+    assert threading.get_ident() in threads
+    assert len(threads) > 1 or available_threads() == 1
 
 
 def test_statements_that_do_nothing():
