@@ -140,7 +140,7 @@ def _coordinates(attrs: Resize2DAttrs, size: int, count: int, dtype: Any) -> Arr
     mode, half = attrs.coordinate_transformation_mode, np.asarray(0.5, dtype=dtype)
     if mode == "align_corners":
         sizes = sizes - 1 if count > 1 else np.asarray([0, 1], dtype=dtype)
-    ratio = sizes[0] / sizes[1]
+    ratio: Array = sizes[:1] / sizes[1:]
     return (places + half) * ratio - half if mode == "half_pixel" else places * ratio
 
 
