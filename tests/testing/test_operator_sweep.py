@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from eutectic.ir.structural import assert_structural_equal
 from eutectic.ir.transform import PassContext
 from eutectic.relax.frontend.torch import export_model
 from eutectic.support.errors import EutecticError, UnsupportedOperatorError
-from eutectic.testing import operator_rows, operator_truth
+from eutectic.testing import operator_rows, operator_sweep, operator_truth
 from eutectic.testing.operator_programs import different_modules
 from eutectic.testing.operator_rounding import RoundedSteps
 from eutectic.testing.operator_rows import Row, Settings, rows
@@ -155,6 +156,22 @@ def test_wrong_samples_are_seen_in_a_batch():
     calls = [call(changing if place == 5 else torch.sin, torch.ones(4), place=place) for place in range(9)]
     results = [result for result, _ in outcomes_of(*calls)]
     assert results == [EQUAL] * 5 + [WRONG] + [EQUAL] * 3
+
+
+@pytest.mark.parametrize("how", ["another result", "an error"])
+def test_samples_that_are_wrong_only_together_are_wrong(how: str, monkeypatch: pytest.MonkeyPatch):
+    compiled = operator_sweep.results_of
+
+    def results_of(calls: Calls, wanted: tuple[str, ...]) -> Iterator[tuple[str, list[torch.Tensor]]]:
+        if len(calls.calls) > 1 and how == "an error":
+            raise EutecticError("too many")
+        for target, results in compiled(calls, wanted):
+            yield target, [results[0], *(result + (len(results) > 1) for result in results[1:])]
+
+    monkeypatch.setattr(operator_sweep, "results_of", results_of)
+    outcomes = outcomes_of(*(call(torch.sin, torch.rand(4), place=place) for place in range(3)))
+    assert [result for result, _ in outcomes] == [EQUAL, WRONG, EQUAL]
+    assert outcomes[1][1].startswith("together with the next 1 samples: ")
 
 
 def test_refusals_of_a_batch_are_told_apart():

@@ -80,28 +80,39 @@ class Sweep:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # samples are odd on purpose, and torch warns of some
                 outcomes = self._together(batch)
-            unnamed = len(batch) == 1 and outcomes[0].result == REFUSED and not self._confirmed
-            failed = self._was_halved or unnamed or outcomes[0].result == WRONG
-            self._size = max(1, self._size // 4) if failed else min(BATCH, self._size * 8)
+            self._size = min(BATCH, self._size * 8) if self._went_well(outcomes) else max(1, self._size // 4)
             yield from outcomes
+
+    def _went_well(self, outcomes: Sequence[Outcome]) -> bool:
+        """Whether a batch was not halved, and more samples like it need not be."""
+        if len(outcomes) > 1:
+            return not self._was_halved
+        return outcomes[0].result == EQUAL or outcomes[0].said in self._confirmed
 
     def _together(self, samples: list[Sample]) -> list[Outcome]:
         if len(samples) == 1:
             return [self._alone(samples[0])]
         try:
-            if _all_equal(samples, self._wanted):
-                return [Outcome(sample, EQUAL) for sample in samples]
+            said = _first_fault(samples, self._wanted)
         except UnsupportedOperatorError as error:
+            said = error.message
             refused = {index: self._named(samples[index], said) for index, said in reasons_by_call(error).items()}
             if refused:
                 rest = [sample for index, sample in enumerate(samples) if index not in refused]
                 others = iter(self._together(rest) if rest else ())
                 return [refused[index] if index in refused else next(others) for index in range(len(samples))]
-        except Exception:  # one of them cannot be compiled or called: the halves tell which, and why
-            pass
+        except Exception as error:  # one of them cannot be compiled or called: the halves tell which, and why
+            said = f"{type(error).__name__}: {error}"
+        return [Outcome(sample, EQUAL) for sample in samples] if said is None else self._halved(samples, said)
+
+    def _halved(self, samples: list[Sample], said: str) -> list[Outcome]:
+        """The outcomes of samples that fail together; if none does by itself, that they do is wrong."""
         self._was_halved = True
         half = len(samples) // 2
-        return [*self._together(samples[:half]), *self._together(samples[half:])]
+        outcomes = [*self._together(samples[:half]), *self._together(samples[half:])]
+        if all(outcome.result == EQUAL for outcome in outcomes):
+            outcomes[0] = Outcome(samples[0], WRONG, f"together with the next {len(samples) - 1} samples: {said}")
+        return outcomes
 
     def _named(self, sample: Sample, said: str) -> Outcome:
         """The outcome of a sample that the error of a batch names."""
@@ -130,14 +141,16 @@ class Sweep:
         return Outcome(sample, EQUAL)
 
 
-def _all_equal(samples: Sequence[Sample], wanted: Sequence[str]) -> bool:
+def _first_fault(samples: Sequence[Sample], wanted: Sequence[str]) -> str | None:
+    """The first thing that is wrong with the results of samples compiled together; None when all are right."""
     calls = Calls(samples)
     truths = [Truth(sample, eager) for sample, eager in zip(samples, eager_results(calls), strict=True)]
-    return not any(
-        truth.fault(ours)
-        for _, results in results_of(calls, wanted)
-        for truth, ours in zip(truths, results, strict=True)
-    )
+    for target, results in results_of(calls, wanted):
+        for sample, truth, ours in zip(samples, truths, results, strict=True):
+            said = truth.fault(ours)
+            if said is not None:
+                return f"{sample}: {target}: {said}"
+    return None
 
 
 def _of_an_error(sample: Sample, calls: Calls, wanted: Sequence[str], eager: Exception) -> Outcome:

@@ -13,6 +13,7 @@ from tests.relax.frontend.torch_compare import check, equal, imported, rand
 from torch import nn
 from torch.nn import functional as F
 
+import eutectic
 from eutectic.relax.expr import Constant
 from eutectic.support.errors import UnsupportedOperatorError
 
@@ -189,6 +190,15 @@ def test_normalisation(name: str):
     model = imported(layer, (x,))
     with torch.no_grad():
         equal(model(x), layer(x), 2e-5)
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_bilinear_interpolation_of_float64_is_of_that_precision(align_corners: bool):
+    x = rand(1, 2, 5, 7, dtype=torch.float64)
+    layer = nn.Upsample((6, 9), mode="bilinear", align_corners=align_corners)
+    compiled = eutectic.compile(layer.eval(), (x,), target="llvm", threads=1)
+    for results in (imported(layer, (x,))(x), compiled(x)):  # by the reference, and by the kernel
+        torch.testing.assert_close(torch.as_tensor(results), layer(x), rtol=1e-14, atol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -49,7 +49,8 @@ def resize2d(
     Raises:
         ValueError: an unknown layout, method, mode or rounding.
 
-    Accuracy: coordinates in float32; interpolation in no less than float32, first over rows, then over columns.
+    Accuracy: interpolation and its coordinates in no less than float32, first over rows, then over columns; the nearest
+    element by coordinates in float32 whatever the dtype, as torch takes it.
     Reference: TVM topi.image.resize2d; torch.nn.functional.interpolate.
     """
     if method not in ("nearest_neighbor", "linear") or rounding_method not in _NEAREST:
@@ -65,7 +66,7 @@ def resize2d(
     def nearest(image: PrimExpr, channel: PrimExpr, *place: PrimExpr) -> PrimExpr:
         indices = []
         for i, before, after in zip(place, old, new, strict=True):
-            at = _NEAREST[rounding_method](_coordinate(coordinate_transformation_mode, i, before, after))
+            at = _NEAREST[rounding_method](_coordinate(coordinate_transformation_mode, i, before, after, "float32"))
             indices.append(op.max(op.min(at.astype(i.dtype), before - 1), 0))
         return at_place(image, channel, *indices)
 
@@ -73,11 +74,11 @@ def resize2d(
         wide = accumulator(data.dtype)
         ends, weights = [], []
         for i, before, after in zip(place, old, new, strict=True):
-            at = _coordinate(coordinate_transformation_mode, i, before, after)
-            at = op.max(op.min(at, (before - 1).astype("float32")), as_prim(0.0, "float32"))
+            at = _coordinate(coordinate_transformation_mode, i, before, after, wide)
+            at = op.max(op.min(at, (before - 1).astype(wide)), as_prim(0.0, wide))
             low = op.floor(at).astype(i.dtype)
             ends.append((low, op.min(low + 1, before - 1)))
-            weights.append((at - low.astype("float32")).astype(wide))
+            weights.append(at - low.astype(wide))
 
         def column(at: PrimExpr) -> PrimExpr:
             upper, lower = (at_place(image, channel, row, at).astype(wide) for row in ends[0])
@@ -90,15 +91,15 @@ def resize2d(
     return stage(shape, lambda *at: convert(value(*arranged(at, layout, "NCHW")), dtype), "resize", "injective")
 
 
-def _coordinate(mode: str, i: PrimExpr, before: PrimExpr, after: PrimExpr) -> PrimExpr:
-    """Where element `i` of `after` lies among `before` elements, in float32."""
-    place = i.astype("float32")
+def _coordinate(mode: str, i: PrimExpr, before: PrimExpr, after: PrimExpr, dtype: str) -> PrimExpr:
+    """Where element `i` of `after` lies among `before` elements, computed in a dtype."""
+    place = i.astype(dtype)
     if mode == "align_corners":
         known = static(after)
         if known is not None and known <= 1:
-            return as_prim(0.0, "float32")
-        return place * _ratio(before - 1, op.max(after - 1, 1))
-    ratio = _ratio(before, after)
+            return as_prim(0.0, dtype)
+        return place * _ratio(before - 1, op.max(after - 1, 1), dtype)
+    ratio = _ratio(before, after, dtype)
     if mode == "asymmetric":
         return place * ratio
     if mode != "half_pixel":
@@ -106,5 +107,5 @@ def _coordinate(mode: str, i: PrimExpr, before: PrimExpr, after: PrimExpr) -> Pr
     return (place + 0.5) * ratio - 0.5
 
 
-def _ratio(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    return a.astype("float32") / b.astype("float32")
+def _ratio(a: PrimExpr, b: PrimExpr, dtype: str) -> PrimExpr:
+    return a.astype(dtype) / b.astype(dtype)

@@ -90,7 +90,8 @@ def resize2d(
     Raises:
         TypeInferenceError: another rank, an unknown method or mode, or integers with `linear`.
 
-    Accuracy: coordinates in float32 as torch's; interpolation in no less than float32.
+    Accuracy: interpolation and its coordinates in no less than float32; the nearest element by coordinates in float32
+    whatever the dtype, as torch takes it.
     Reference: TVM relax.image.resize2d; torch.nn.functional.interpolate.
     """
     shape = as_shape((size, size) if isinstance(size, (int, PrimExpr)) else size)
@@ -140,21 +141,22 @@ def _infer(c: Call) -> TensorStructInfo:
     return tensor_info(arrange_dims((n, channels, *size.values), "NCHW", attrs.layout), dtype)
 
 
-def _coordinates(attrs: Resize2DAttrs, size: int, count: int) -> Array:
+def _coordinates(attrs: Resize2DAttrs, size: int, count: int, dtype: Any) -> Array:
     """Where each of `count` new elements lies among `size` old ones."""
-    places, one = np.arange(count, dtype=np.float32), np.float32(1)
-    if attrs.coordinate_transformation_mode == "align_corners":
-        return places * (np.float32(size - 1) / np.float32(count - 1) if count > 1 else np.float32(0))
-    ratio = np.float32(size) / np.float32(count)
-    if attrs.coordinate_transformation_mode == "asymmetric":
-        return places * ratio
-    return (places + one / 2) * ratio - one / 2
+    places: Array = np.arange(count, dtype=dtype)
+    sizes: Array = np.asarray([size, count], dtype=dtype)
+    mode, half = attrs.coordinate_transformation_mode, np.asarray(0.5, dtype=dtype)
+    if mode == "align_corners":
+        sizes = sizes - 1 if count > 1 else np.asarray([0, 1], dtype=dtype)
+    ratio: Array = sizes[:1] / sizes[1:]
+    return (places + half) * ratio - half if mode == "half_pixel" else places * ratio
 
 
 def _resampled(attrs: Resize2DAttrs, x: Array, axis: int, count: int) -> Array:
     size = x.shape[axis]
-    at = _coordinates(attrs, size, count)
-    if attrs.method == "nearest_neighbor":
+    is_nearest = attrs.method == "nearest_neighbor"
+    at = _coordinates(attrs, size, count, np.float32 if is_nearest else x.dtype)
+    if is_nearest:
         places = np.clip(ROUNDINGS[attrs.rounding_method](at), 0, size - 1).astype(np.intp)
         return np.take(x, places, axis=axis)
     at = np.clip(at, 0, size - 1)
