@@ -104,7 +104,11 @@ def import_with_weights(
     Raises:
         FrontendError: it cannot be imported.
     """
-    from eutectic.relax.frontend.torch import example_sizes, from_exported_program, signature_of
+    from eutectic.relax.frontend.torch import (  # heavy, and only for torch models
+        example_sizes,
+        from_exported_program,
+        signature_of,
+    )
 
     mod = from_exported_program(
         program,
