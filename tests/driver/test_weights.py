@@ -13,6 +13,7 @@ from torch import nn
 
 import eutectic
 from eutectic import EutecticAdvice
+from eutectic.driver import live
 from eutectic.support.errors import PassError
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -72,6 +73,108 @@ def test_frozen_weights_stay_and_that_is_said_once(change):
     (warning,) = [item for item in caught if issubclass(item.category, EutecticAdvice)]
     assert 'weights="live"' in str(warning.message)
     assert warning.filename == __file__
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_weights_that_go_on_changing_are_inputs(change, monkeypatch):
+    """Two changes compile again, the third makes weights inputs, and nothing is compiled after it."""
+    model = net()
+    compiled = eutectic.compile(model, (X,), weights="live")
+    compiled(X)
+    for _ in range(3):
+        change(model)
+        for _ in range(17):
+            received = compiled(X)
+        torch.testing.assert_close(received, model(X))
+    assert "0.weight" in compiled.state_dict()
+    monkeypatch.setattr(live.Live, "__getattribute__", _not_compiled)
+    for follow in (scaled, loaded, of_a_buffer, change, scaled):
+        follow(model)
+        for _ in range(17):
+            received = compiled(X)
+        torch.testing.assert_close(received, model(X))
+
+
+def _not_compiled(self, name):
+    raise AssertionError(f"{name}: compiled once more")
+
+
+def test_a_loop_that_trains_is_followed_by_every_call():
+    model = net()
+    compiled = eutectic.compile(model, (X,), weights="live")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(8):
+        optimizer.zero_grad()
+        model(X).square().sum().backward()
+        optimizer.step()
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(X), model(X))
+
+
+def test_a_replaced_weight_and_then_a_change_in_place():
+    model = net()
+    compiled = eutectic.compile(model, (X,), weights="live")
+    for change in (replaced, scaled, replaced, scaled, scaled):
+        change(model)
+        for _ in range(17):
+            received = compiled(X)
+        torch.testing.assert_close(received, model(X))
+
+
+def test_inputs_of_another_dtype_are_compiled_anew():
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("scale", torch.ones(4))
+
+        def forward(self, x):
+            return (x * self.scale).float()
+
+    model = Scale().eval()
+    compiled = eutectic.compile(model, (X,), weights="live")
+    for step in range(9):
+        if step == 5:
+            model.scale = torch.full((4,), 0.5, dtype=torch.float64)
+        else:
+            model.scale.add_(1)
+        for _ in range(17):
+            received = compiled(X)
+        torch.testing.assert_close(received, model(X))
+
+
+def test_weights_beside_state_are_followed_and_never_inputs():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x):
+            self.count += 1
+            return self.linear(x) * self.count
+
+    model, other = Counting().eval().requires_grad_(False), Counting().eval().requires_grad_(False)
+    other.load_state_dict(model.state_dict())
+    compiled = eutectic.compile(model, (X,), weights="live")
+    for _ in range(5):
+        for each in (model, other):
+            each.linear.weight.add_(0.5)
+        torch.testing.assert_close(compiled(X), other(X))
+    assert tuple(compiled.state_dict()) == ("count",)
+
+
+def test_a_copy_of_a_model_whose_weights_are_inputs_goes_on_by_itself():
+    model = net()
+    compiled = eutectic.compile(model, (X,), weights="live")
+    for _ in range(4):
+        scaled(model)
+        compiled(X)
+    twin = eutectic.CompiledModel.from_bytes(compiled.to_bytes())
+    before = twin(X)
+    torch.testing.assert_close(before, model(X))
+    scaled(model)
+    torch.testing.assert_close(twin(X), before, rtol=0, atol=0)
+    torch.testing.assert_close(compiled(X), model(X))
 
 
 def test_changes_in_place_are_seen_by_the_next_call():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim
 
 import eutectic
 from eutectic import relax
@@ -235,3 +236,24 @@ def test_one_compiled_mobilenet_serves_batches_from_one_to_eight():
         assert (compiled(x) - want).abs().max() / want.abs().max() < 1e-5
     with pytest.raises(CallError, match="argument x must have a size from 1 to 8 on axis 0, got 9"):
         compiled(torch.randn(9, *inputs[0].shape[1:]))
+
+
+@pytest.mark.parametrize("target", [None, "llvm"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_two_sizes_that_vary_and_become_one(target: str | None, stride: int):
+    """Height and width of a picture become the length of a sequence, whose size is their product."""
+
+    class Patches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.linear = nn.Conv2d(3, 8, 3, padding=1, stride=stride), nn.Linear(8, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(self.conv(x).flatten(2).mT).softmax(-1)
+
+    model = Patches().eval()
+    shapes = ({2: Dim("height", min=4, max=64), 3: Dim("width", min=4, max=64)},)
+    compiled = eutectic.compile(model, (torch.randn(2, 3, 16, 16),), dynamic_shapes=shapes, target=target)
+    for height, width in ((16, 16), (4, 9), (33, 64)):
+        x = torch.randn(2, 3, height, width)
+        torch.testing.assert_close(compiled(x), model(x).detach(), rtol=1e-4, atol=1e-5)

@@ -13,9 +13,10 @@ from eutectic.backend.registry import available, backend
 from eutectic.backend.registry import loader as loader_of
 from eutectic.driver.compiled import CompiledModel
 from eutectic.driver.fallback import region_program
-from eutectic.driver.importing import Imported, import_model
+from eutectic.driver.importing import Imported, import_model, import_with_weights
 from eutectic.driver.libraries import Libraries, libraries_of
 from eutectic.driver.link import link
+from eutectic.driver.live import Live, follow
 from eutectic.driver.native import NativeBuilder
 from eutectic.driver.pipeline import before_loops, default_target, get_pipeline
 from eutectic.driver.pipeline import pipeline as passes_for
@@ -78,8 +79,9 @@ def compile(
             `eager_operators`. `error`: the model is refused.
         weights: `frozen`: the parameters of a torch model are part of what is compiled; when they change afterwards,
             the next call warns once. `live`: the compiled model follows changes in place, `load_state_dict` and
-            replaced parameters; the call after a change compiles again, with kernels from the cache. Buffers that the
-            model changes itself are read and written in the torch module either way.
+            replaced parameters; calls after the first two changes compile again, with kernels from the cache, and from
+            the third on weights are inputs. Buffers that the model changes itself are read and written in the torch
+            module either way.
         custom_convert_map: Converters of a torch model by operator, as `from_exported_program` takes them.
         verify: Check the module after every pass.
         validate: Run the module before and after every pass on generated inputs, and refuse a pass that changes
@@ -111,11 +113,24 @@ def compile(
             importing, settings, report, PassContext(remarks=True, verify=verify, validate=validate)
         )
     give_back()
-    if imported.source is not None:
-        options: dict[str, Any] = {"pipeline": pipeline, "custom_convert_map": custom_convert_map}
-        again = partial(compile, target=target, threads=threads, precision=precision, fallback=fallback, **options)
-        example = partial(again, model, inputs, kwargs=kwargs, dynamic_shapes=dynamic_shapes)
-        _tie(compiled, imported, weights, partial(again, imported.program), example)
+    if imported.source is None:
+        return compiled
+    if weights == "frozen":
+        watch = Watch(imported.source, except_for=imported.state() if imported.state is not None else ())
+        compiled.before_calls(warning_of_changes(watch, f"the {type(imported.source).__name__}"))
+        return compiled
+    options: dict[str, Any] = {"pipeline": pipeline, "custom_convert_map": custom_convert_map, "fallback": fallback}
+    again = partial(compile, target=target, threads=threads, precision=precision, **options)
+    example = partial(again, model, inputs, kwargs=kwargs, dynamic_shapes=dynamic_shapes)
+    with_weights = partial(
+        import_with_weights,
+        imported.program,
+        imported.source,
+        leaves_to_torch=fallback == "eager",
+        custom_convert_map=custom_convert_map,
+    )
+    live = Live(partial(again, imported.program), example, lambda: compile_imported(with_weights(), settings))
+    follow(compiled, imported, live)
     return compiled
 
 
@@ -211,38 +226,6 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
         precision=settings.precision,
         state=imported.state,
     )
-
-
-def _tie(
-    compiled: CompiledModel,
-    imported: Imported,
-    weights: str,
-    again: Callable[[], CompiledModel],
-    anew: Callable[[], CompiledModel],
-) -> None:
-    """Have a compiled model look at the weights it was made of.
-
-    Args:
-        compiled: The model.
-        eager: What torch runs.
-        sizes: Symbolic sizes of the example, by name.
-        weights: `frozen` or `live`.
-        again: Compiles the exported program once more.
-        anew: Exports the module once more, and compiles that.
-    """
-    watch = Watch(imported.source, except_for=imported.state() if imported.state is not None else ())
-    if weights == "frozen":
-        compiled.before_calls(warning_of_changes(watch, f"the {type(imported.source).__name__}"))
-        return
-
-    def follow() -> bool:
-        if watch.changed():
-            is_new = watch.replaced()
-            watch.reset()
-            compiled.become(anew() if is_new else again())
-        return True
-
-    compiled.before_calls(follow)
 
 
 def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:

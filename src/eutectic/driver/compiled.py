@@ -69,10 +69,14 @@ class CompiledModel(LoadedModel):
         """Have something done before each call, until it returns False."""
         self._before = look
 
-    def become(self, other: CompiledModel) -> None:
-        """Run another model of the same signature from now on; calls that have begun end as they began."""
-        kept = {"_before": self._before, "_state": self._state}
-        self.__dict__.update({**vars(other), **kept})
+    def become(self, other: CompiledModel, state: Callable[[], Sequence[Any]] | None) -> None:
+        """Run another model of the same arguments and results from now on; calls that have begun end as they began.
+
+        Args:
+            other: The model.
+            state: What gives the tensors that its calls read and write.
+        """
+        self.__dict__.update({**vars(other), "_before": self._before, "_state": state})
 
     @property
     def variant(self) -> str:

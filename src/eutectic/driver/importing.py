@@ -94,6 +94,40 @@ def import_model(
     return Imported(mod, signature_of(program), state, source, program, eager, example_sizes(program.graph))
 
 
+def import_with_weights(
+    program: Any, source: Any, *, leaves_to_torch: bool, custom_convert_map: Mapping[Any, Callable[..., Any]] | None
+) -> Imported:
+    """Import a torch model whose parameters and buffers are read anew by each call.
+
+    Args:
+        program: The exported program.
+        source: The module, or exported program, whose tensors are read.
+        leaves_to_torch: As in `import_model`; nothing is warned of here.
+        custom_convert_map: Converters by operator.
+
+    Raises:
+        FrontendError: it cannot be imported.
+    """
+    from eutectic.relax.frontend.torch import (  # heavy, and only for torch models
+        example_sizes,
+        from_exported_program,
+        signature_of,
+    )
+
+    mod = from_exported_program(
+        program,
+        keep_params_as_input=True,
+        custom_convert_map=custom_convert_map,
+        leaves_to_torch=leaves_to_torch,
+        state_as_input=True,
+    )
+    main = mod["main"]
+    mod["main"] = main.without_attr("params").without_attr("num_input")  # the values of now are of no interest
+    signature = signature_of(program, weights_as_input=True)
+    state = Tensors(places_of(source, [tensor.name for tensor in signature.state]))
+    return Imported(mod, signature, state, source, program, eager_records(mod), example_sizes(program.graph))
+
+
 def _own(mod: IRModule) -> Imported:
     main = mod.get("main")
     if not isinstance(main, Function):

@@ -13,6 +13,8 @@ from time import perf_counter
 from typing import Any, Final
 
 from eutectic.driver.left_to_torch import advise
+from eutectic.support.errors import CallError
+from eutectic.support.plain_memory import as_array
 
 _VERSION: Final = attrgetter("_version")
 _PAUSE: Final = 2e-4  # seconds
@@ -62,6 +64,39 @@ def all_places(model: Any) -> list[Place]:
     return [(store, key) for store in stores for key, tensor in store.items() if tensor is not None]
 
 
+class Shared:
+    """Tensors of a module as arrays that share their memory, so that changes in place need no look at them.
+
+    Args:
+        tensors: Gives the tensors as they are now.
+
+    Raises:
+        CallError: one is not in plain memory of the processor.
+    """
+
+    def __init__(self, tensors: Tensors) -> None:
+        self._tensors = tensors
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take the tensors that are there now, after some were replaced.
+
+        Raises:
+            CallError: one is gone, or not in plain memory of the processor.
+        """
+        self._arrays = [as_array(_present(tensor).detach(), "a weight") for tensor in self._tensors()]
+
+    def __call__(self) -> list[Any]:
+        """The arrays."""
+        return self._arrays
+
+
+def _present(tensor: Any) -> Any:
+    if tensor is None:
+        raise CallError("a parameter or buffer of the module is gone", help="compile the module again")
+    return tensor
+
+
 class Watch:
     """Whether tensors of a module changed since it was made or last asked.
 
@@ -92,6 +127,11 @@ class Watch:
         """Whether something changed in place; every so often also whether something was replaced."""
         if list(map(_VERSION, self._counting)) != self._versions:
             return True
+        self._calls += 1
+        return self._calls % _CALLS == 1 and self.replaced()
+
+    def looks(self) -> bool:
+        """Every so often, whether a tensor is another object; changes in place are of no interest."""
         self._calls += 1
         return self._calls % _CALLS == 1 and self.replaced()
 

@@ -242,3 +242,14 @@ def test_strides_of_a_buffer_without_elements():
         given, out = np.ones((size, 4), np.float32), np.empty(size, np.float32)
         built(given, out)
         np.testing.assert_array_equal(out, np.full(size, 4, np.float32))
+
+
+def test_loops_over_a_product_of_sizes_keep_the_size_of_the_memory():
+    """Their bounds are not affine, so that nothing is known of what they reach: not some large number either."""
+    h, w = Var("h", "int64"), Var("w", "int64")
+    func = of(lambda t: topi.transpose(topi.reshape(t, (3, h * w)), (1, 0)), x(3, h, w))
+    before = lower_blocks(lower_init_block(plan_allocations(func)))
+    after = compact_buffer_allocation(before)
+    assert str(1 << 32) not in after.script()
+    ((_, shape),) = places(after).values()
+    assert shape == places(before)[next(iter(places(before)))][1]

@@ -69,7 +69,8 @@ _EFFECTS: Final = frozenset(
     for name in ("ret", "address_of", "tvm_tuple", "tvm_storage_sync", "assume", "undef", "call_packed", "call_extern")
 )
 _COMMUTATIVE: Final = (Add, Mul, Min, Max)
-_ANYWHERE: Final = (-(1 << 31), 1 << 32)  # bounds of a loop whose own are not known
+# Bounds of a loop whose own are not known, such as a product of two sizes.
+_ANYWHERE: Final[Bounds] = (as_prim(-(1 << 31), "int64"), as_prim(1 << 32, "int64"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,12 @@ class Access:
     above: tuple[Stmt, ...]
     update: Stmt | None = None
     exact: bool = True
+
+
+def has_known_bounds(access: Access, index: PrimExpr) -> bool:
+    """Whether the bounds of all loops in an index are known, so that its range says something about memory."""
+    loops = (part for part in post_order(index) if isinstance(part, Var))
+    return all(access.iters.get(loop) is not _ANYWHERE for loop in loops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +242,7 @@ class _Walk:
             self.expr(bound, stmt, at)
         bounds = (_resolved(stmt.min, at), _resolved(stmt.extent, at))
         if not all(map(is_affine, bounds)):
-            bounds = (as_prim(_ANYWHERE[0], "int64"), as_prim(_ANYWHERE[1], "int64"))
+            bounds = _ANYWHERE
             inside.exact = False
         inside.iters[stmt.loop_var] = bounds
         self.stmt(stmt.body, inside)

@@ -12,7 +12,7 @@ from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import IntImm, PrimExpr, add, floormod, mul, sub
 from eutectic.ir.transform import PassContext
 from eutectic.tir.access import Interval, relax
-from eutectic.tir.analysis.accesses import Access, accesses_of, domains_of
+from eutectic.tir.analysis.accesses import Access, accesses_of, domains_of, has_known_bounds
 from eutectic.tir.analysis.index_facts import IndexFacts, statements
 from eutectic.tir.analysis.private_memory import statements_around
 from eutectic.tir.annotation_keys import ALIGNMENT
@@ -114,7 +114,8 @@ def _range(own: Sequence[Access], axis: int, size: PrimExpr, analyzer: Analyzer)
     reached: Interval | None = None
     for access in own:
         index = access.indices[axis]
-        ends = None if index is None else relax(index, domains_of(access))
+        is_known = index is not None and has_known_bounds(access, index)
+        ends = relax(index, domains_of(access)) if index is not None and is_known else None
         if ends is None:
             return whole
         reached = ends if reached is None else _union(reached, ends, analyzer)
