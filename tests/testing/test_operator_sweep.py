@@ -126,6 +126,7 @@ def test_wrong_results_are_on_the_page():
     coverage = coverage_of([Row("sin", {}, ["no converter of aten.sin"], []), row], settings)
     assert list(coverage.counts) == ["abs", "sin"], "the order of the table"
     assert "1 **1 wrong**" in page(coverage)
+    assert "of 2 of these operators and each dtype" in page(coverage)
 
 
 def outcomes_of(*calls: Sample) -> list[tuple[str, str]]:

@@ -66,7 +66,7 @@ def page(coverage: Coverage) -> str:
         f"Written by `{command}`, never by hand.",
         "",
         f"torch {torch.__version__.split('+')[0]} describes {len(table())} operators in the table of its own tests,",
-        f"`op_db`. Here are {asked} of each operator and dtype, compiled for",
+        f"`op_db`. Here are {asked} of {_share(len(coverage.counts))} and each dtype, compiled for",
         f"{_listed(f'`{target}`' for target in settings.targets)}, and compared with the definition in float64 and",
         "with eager (the bound is in `eutectic.testing.operator_truth`).",
         "",
@@ -83,6 +83,11 @@ def page(coverage: Coverage) -> str:
     lines += ["", "## Reasons of refusals", "", "| reason | operators |", "|---|---|"]
     lines += [f"| {_plain(reason)} | {_few(names)} |" for reason, names in sorted(coverage.reasons.items())]
     return "\n".join(lines) + "\n"
+
+
+def _share(count: int) -> str:
+    """How many of the operators of torch's table a page is about."""
+    return "each operator" if count == len(table()) else f"{count} of these operators"
 
 
 def _cell(counter: Counter[str] | None) -> str:
