@@ -7,17 +7,15 @@ So before it wakes workers the caller leaves them the processors that it may use
 That is a system call, and one for each worker when the answer has changed. A caller that may use one processor only
 leaves the workers where they are.
 
-In a team's record, byte 832 has the processors of the workers, one bit for each; a worker writes the number of its
-thread behind its cursor.
+The processors of the workers are in the team's record, one bit for each; a worker writes the number of its thread
+behind its cursor. On a machine with more processors than there are bits nothing is done.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from eutectic.runtime.team import GETTID, MEMBER_BYTES, MEMBERS_AT
-
-_MASK_BYTES: Final = 128  # one bit for each of 1024 processors; on a larger machine nothing is done
+from eutectic.runtime.team import GETTID, MEMBER_BYTES, MEMBERS_AT, PROCESSOR_BYTES, PROCESSORS_AT
 
 _TEXT: Final = """
 declare i32 @sched_getcpu()
@@ -67,7 +65,7 @@ leave:
   %others = xor i8 %one, -1
   %without = and i8 %all, %others
   store i8 %without, ptr %byte.at, align 1
-  %masks.at = getelementptr i8, ptr %team, i64 832
+  %masks.at = getelementptr i8, ptr %team, i64 {masks_at}
   %difference = call i32 @memcmp(ptr %mask, ptr %masks.at, i64 {mask_bytes})
   %same = icmp eq i32 %difference, 0
   br i1 %same, label %out, label %note
@@ -119,5 +117,11 @@ def apart_text(machine: str) -> str:
     """
     if machine not in GETTID:
         return _NOTHING.format()
-    values = {"member_bytes": MEMBER_BYTES, "numbers_at": MEMBERS_AT + 8}
-    return _TEXT.format(gettid=GETTID[machine], mask_bytes=_MASK_BYTES, bits=8 * _MASK_BYTES, **values)
+    return _TEXT.format(
+        gettid=GETTID[machine],
+        member_bytes=MEMBER_BYTES,
+        numbers_at=MEMBERS_AT + 8,
+        masks_at=PROCESSORS_AT,
+        mask_bytes=PROCESSOR_BYTES,
+        bits=8 * PROCESSOR_BYTES,
+    )

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eutectic.runtime.team import MEMBER_BYTES, MEMBERS_AT, SLOTS
+from eutectic.runtime.team import MEMBER_BYTES, MEMBERS_AT, SLOT_BYTES, SLOTS, SLOTS_AT
 
 MOST_PIECES: Final = 8  # of one thread; two of unequal speed end within a sixteenth of the loop of each other
 
@@ -36,6 +36,8 @@ LOOP_VALUES: Final = {  # what `LOOP_TEXT` is filled with, beside the waiting
     "member_bytes": MEMBER_BYTES,
     "most_pieces": MOST_PIECES,
     "last_slot": SLOTS - 1,
+    "slots_at": SLOTS_AT,
+    "slot_bytes": SLOT_BYTES,
 }
 
 LOOP_TEXT: Final = """
@@ -255,8 +257,8 @@ out:
 define internal ptr @slot(ptr %team, i64 %number) alwaysinline nounwind {{
 entry:
   %place = and i64 %number, {last_slot}
-  %offset = mul i64 %place, 16
-  %from = getelementptr i8, ptr %team, i64 704
+  %offset = mul i64 %place, {slot_bytes}
+  %from = getelementptr i8, ptr %team, i64 {slots_at}
   %slot = getelementptr i8, ptr %from, i64 %offset
   ret ptr %slot
 }}

@@ -7,7 +7,7 @@ the door: how many workers are inside (a futex) and above that the generation th
 sleeps, 272 how many small works are still done alone, 280 how many that were last time, 320 how many workers sleep,
 384 whether a call has the team, 448 the generation and the next part of shared work, 512 how many parts of it are
 done (a futex), 520 whether the caller waits for them, 576 the iterations that are done in this run (a futex), 584 how
-many wait for them asleep, 640 the number of loops before this run, 704 the numbers that were told, 832 the
+many wait for them asleep, 640 the number of loops before this run, 704 the numbers that were told, 960 the
 processors of the workers (`apart_text.py`), from 1024 on two cache lines for each thread: its cursor with the number of
 its thread, and what is its own (`loop_text.py`).
 
