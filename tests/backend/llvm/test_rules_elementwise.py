@@ -34,7 +34,6 @@ FLOAT_UNARY: dict[str, Callable[..., Any]] = {
     "nn.gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "nn.hardsigmoid": torch.nn.functional.hardsigmoid,
     "nn.hardswish": torch.nn.functional.hardswish,
-    "nn.mish": torch.nn.functional.mish,
     "nn.relu": torch.relu,
     "nn.selu": torch.selu,
     "nn.silu": torch.nn.functional.silu,
