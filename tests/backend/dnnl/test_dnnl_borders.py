@@ -16,7 +16,7 @@ from eutectic.backend.dnnl.border_layout import BorderLayout, border_layout, nam
 from eutectic.backend.dnnl.borders import offers
 from eutectic.backend.dnnl.engine import compile_region
 from eutectic.backend.dnnl.library import availability
-from eutectic.backend.dnnl.spec import Convolution, Eltwise, PostEltwise, RegionSpec, TensorSpec
+from eutectic.backend.dnnl.spec import Binary, Convolution, Eltwise, PostEltwise, RegionSpec, TensorSpec
 from eutectic.backend.outline import outlined_for
 from eutectic.backend.registry import backend
 from eutectic.driver.pipeline import Pipeline, pipeline
@@ -101,6 +101,23 @@ def test_elements_in_any_layout():
     result = np.empty(y.shape_in_memory, np.float32)
     region.run([_in_memory(value, "acdb")], [result])
     np.testing.assert_array_equal(result, _in_memory(np.maximum(value, 0), "aBcd8b"))
+
+
+@needs_onednn
+@pytest.mark.parametrize("read", LAYOUTS)
+@pytest.mark.parametrize("operand", [(32, 1, 1), (1, 32, 1, 1), (1, 1, 1, 1), (2, 32, 6, 5)])
+@pytest.mark.parametrize("kind", ["mul", "add"])
+def test_no_layout_leads_to_a_reference_implementation(read: str, operand: tuple[int, ...], kind: str):
+    """One of oneDNN's takes a hundred times as long: another layout is worth its copy."""
+    x, y = TensorSpec("x", (2, 32, 6, 5), layout=read), TensorSpec("y", (2, 32, 6, 5))
+    step = Binary(kind, "x", "w", y, (PostEltwise("relu"),))
+    rng = np.random.default_rng(0)
+    value, w = (rng.standard_normal(shape).astype(np.float32) for shape in (x.shape, operand))
+    region = compile_region(RegionSpec("f", (x,), (TensorSpec("w", operand),), (step,), ("y",)), {"w": w})
+    result = np.empty(y.shape, np.float32)
+    region.run([_in_memory(value, read)], [result])
+    np.testing.assert_array_equal(result, np.maximum(value * w if kind == "mul" else value + w, 0))
+    assert not [call for call in region.describe() if "ref" in call.impl], region.describe()
 
 
 @needs_onednn
