@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eutectic.ir.module import GlobalVar, IRModule
+from eutectic.ir.module import BaseFunc, GlobalVar, IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.services import Services
 from eutectic.ir.transform import Pass, PassContext, with_functions
@@ -59,21 +59,21 @@ class AssignLayouts(Pass):
         """Choose for every function; regions of libraries get layouts as the calls of them do."""
         regions: dict[GlobalVar, Function] = {}
         changed: dict[GlobalVar, Any] = {}
-        calls = _calls_of_functions(mod)
+        callees = _called_once(mod)
         for gv, function in mod.functions_items():
             if isinstance(function, Function) and not any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
-                known = {gv: mod[gv] for gv, count in calls.items() if count == 1 and gv in mod}
-                ask = _Asker(known, function, ctx.services, target_or_current(self.target or None))
+                ask = _Asker(callees, function, ctx.services, target_or_current(self.target or None))
                 if chosen := chosen_offers(function, ask):
                     changed[gv] = _Assigner(chosen, ask.regions, regions).visit_expr(function)
         return with_functions(mod, {**changed, **regions})
 
 
-def _calls_of_functions(mod: IRModule) -> Counter[GlobalVar]:
-    """How often each function of a module is called."""
+def _called_once(mod: IRModule) -> dict[GlobalVar, BaseFunc]:
+    """The functions of a module that are called at one place only."""
     graphs = [function for _, function in mod.functions_items() if isinstance(function, Function)]
     values = [binding.value for function in graphs for binding in walk_bindings(function)]
-    return Counter(value.op for value in values if isinstance(value, Call) and isinstance(value.op, GlobalVar))
+    counts = Counter(value.op for value in values if isinstance(value, Call) and isinstance(value.op, GlobalVar))
+    return {gv: mod[gv] for gv, count in counts.items() if count == 1 and gv in mod}
 
 
 class _Asker:
@@ -90,7 +90,7 @@ class _Asker:
     """
 
     def __init__(
-        self, callees: Mapping[GlobalVar, Any], function: Function, services: Services, target: Target
+        self, callees: Mapping[GlobalVar, BaseFunc], function: Function, services: Services, target: Target
     ) -> None:
         self._callees, self._services, self._operators = callees, services, offers_of(target)
         bindings = list(walk_bindings(function))
