@@ -80,6 +80,7 @@ _PROVIDERS: Final = {
     "schedulers": ("eutectic.backend.llvm.default_schedule",),
     "validators": ("eutectic.relax.validate", "eutectic.relax.validate_programs"),
     "views": ("eutectic.driver.inspect",),
+    "winograd offers": ("eutectic.backend.registry",),
 }
 
 # TVM has these in the graph dialect. For us they belong to the driver, which is above it.

@@ -14,6 +14,7 @@ import numpy as np
 
 from eutectic.backend.kernel import Built
 from eutectic.backend.plan import Bounds, Plan
+from eutectic.backend.epilogues import leaving_epilogues
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import Var
 from eutectic.ir.transform import Pass
@@ -21,6 +22,7 @@ from eutectic.relax.dpl.table import FusionPattern
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.transform import FuseOpsByPattern, MergeCompositeFunctions
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
+from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer
 from eutectic.runtime.library import LibraryKernel, Loader
 from eutectic.runtime.native_code import NativeCode
 from eutectic.target import Target
@@ -123,7 +125,7 @@ class Backend(Protocol):
         By default what the patterns match, constants included, joined as far as it feeds each other. A library
         that wants the graph in another form first, or memory beside the operands, puts its own passes here.
         """
-        return (FuseOpsByPattern(self.patterns(precision), annotate_roles=True), MergeCompositeFunctions())
+        return (FuseOpsByPattern(leaving_epilogues(self.patterns(precision)), annotate_roles=True), MergeCompositeFunctions())
 
     def worthwhile(self, mod: IRModule, target: Target) -> Verdict:
         """Whether its kernels are worth the calls; asked only when nobody named the library.
@@ -194,6 +196,10 @@ class CodeGenerator(Protocol):
             target: What the code is for.
         """
         return (ROW_MAJOR,)
+
+    def winograd(self, sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer]:
+        """How its kernels can compute a convolution by Winograd's method faster than by direct sums, best first."""
+        return ()
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:
         """The kernel of a tensor program when it has been made before, maybe by another process; else None."""

@@ -13,6 +13,7 @@ from eutectic.relax.dpl.table import pattern_source, register_patterns
 from eutectic.relax.expr import Call, Constant, Function
 from eutectic.relax.transform.layouts.borders import region_with_borders, region_without_borders
 from eutectic.relax.transform.layouts.offers import LayoutOffer, register_layout_offers
+from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer, register_winograd_offers
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, Loader
 from eutectic.support.errors import CodegenError, EutecticError, LoadError
 from eutectic.support.registry import register_global_func
@@ -163,12 +164,12 @@ def register_code_generator(candidate: Any, override: bool = False) -> CodeGener
     if generator.kind in {*_GENERATOR_ROWS, *_GENERATORS} and not override:
         raise CodegenError(f"code for {generator.kind!r} has a generator already", help="pass override=True")
     _GENERATORS[generator.kind] = generator
-    register_layout_offers(generator.kind, _layouts)
+    _ask(generator.kind)
     return generator
 
 
 _GENERATOR_PARTS: Final = (
-    "kind", "forms", "machine", "layouts", "cached", "kernel", "program", "with_code", "source", "spills"
+    "kind", "forms", "machine", "layouts", "winograd", "cached", "kernel", "program", "with_code", "source", "spills"
 )  # fmt: skip
 
 
@@ -292,8 +293,19 @@ def _layouts(call: Call, target: Target) -> Sequence[LayoutOffer]:
     return code_generator(target).layouts(call, target)
 
 
+def _winograd(sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer]:
+    """How the code generator of a target can compute a convolution by Winograd's method."""
+    return code_generator(target).winograd(sizes, target)
+
+
+def _ask(kind: str) -> None:
+    """Have passes ask the code generator for a kind of target."""
+    register_layout_offers(kind, _layouts)
+    register_winograd_offers(kind, _winograd)
+
+
 for _name in _ROWS:
     _announce(_name)
 for _kind in _GENERATOR_ROWS:
-    register_layout_offers(_kind, _layouts)
+    _ask(_kind)
 register_global_func("eutectic.loader", loader)

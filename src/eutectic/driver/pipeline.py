@@ -15,6 +15,7 @@ from eutectic.relax.transform import (
     AssignLayouts,
     BatchnormToScaleShift,
     CanonicalizeBindings,
+    ConvertConv2DToWinograd,
     DeadCodeElimination,
     DecomposeOpsForInference,
     EliminateCommonSubexpr,
@@ -93,8 +94,9 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     hand_over: tuple[Pass, ...] = ()
     if libraries:
         hand_over = (Partition(libraries, precision, if_worthwhile=target is None, lower=False),)
+    faster = () if precision == "strict" else (ConvertConv2DToWinograd(str(chosen)),)
     layouts = (AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
-    return Pipeline((*prepare(), *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
+    return Pipeline((*prepare(), *faster, *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
 
 
 def loops(target: Target) -> Pipeline:

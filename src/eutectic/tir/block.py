@@ -14,6 +14,8 @@ from eutectic.tir.stmt import Stmt
 
 DETECT_ACCESS: Final = "tir.script_parsing_detect_access"
 """Annotation of a block whose reads (1), writes (2) or both (3) `complete` has to infer."""
+WINOGRAD: Final = "winograd"
+"""Annotation of the blocks of a convolution by Winograd's method, with what each of them does."""
 
 
 @node("tir.Block")

@@ -19,8 +19,10 @@ from eutectic.backend.llvm.pool_text import team_code
 from eutectic.backend.llvm.program import library_code, native_code
 from eutectic.backend.plan import Bounds, Plan
 from eutectic.ir.prim_expr import Var
+from eutectic.backend.llvm.winograd import winograd_offers
 from eutectic.relax.expr import Call
 from eutectic.relax.transform.layouts.offers import LayoutOffer
+from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer
 from eutectic.runtime.library import LibraryKernel
 from eutectic.runtime.native_code import NativeCode
 from eutectic.support.errors import CodegenError
@@ -43,6 +45,10 @@ class Llvm(CodeGenerator):
     def layouts(self, call: Call, target: Target) -> Sequence[LayoutOffer]:
         """Channels in blocks of vectors, where there are so many."""
         return layout_offers(call, machine_of(target))
+
+    def winograd(self, sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer]:
+        """Tiles of 2 or 4 outputs, channels in vectors."""
+        return winograd_offers(sizes, machine_of(target))
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:
         """The kernel of a tensor program from the cache on disk."""

@@ -14,6 +14,7 @@ from typing import Final
 from eutectic.backend.llvm.machine import Machine
 from eutectic.relax.expr import Call
 from eutectic.relax.op.nn.conv_blocks import blocked_kernel
+from eutectic.relax.op.nn.conv_winograd import WINOGRAD
 from eutectic.relax.op.registry import has_trait, op_def
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.layouts.choice import operands_of
@@ -42,6 +43,8 @@ def layout_offers(call: Call, machine: Machine) -> Sequence[LayoutOffer]:
         return (ROW_MAJOR,)
     tensors = [info for info in infos if isinstance(info, TensorStructInfo)]
     lanes = machine.lanes()
+    if call.op is WINOGRAD:
+        return [*_by_winograd(tensors)]
     if has_trait(call, "convolution") and not has_trait(call, "transposed"):
         return [*_convolutions(call, tensors, result, lanes)] if _is_plain(call, tensors) else (ROW_MAJOR,)
     return [ROW_MAJOR, *_others(call, tensors, result, lanes)]
@@ -126,6 +129,16 @@ def _is_long(call: Call) -> bool:
     """Whether windows leave elements out."""
     assert call.attrs is not None
     return bool(max(call.attrs["strides"]) > 1)
+
+
+def _by_winograd(infos: Sequence[TensorStructInfo]) -> Iterator[LayoutOffer]:
+    """Channels in blocks or last, for data and result; the estimate is that of the pass that chose the method."""
+    lanes = _numbers(infos[1])[4]
+    layouts = (f"NCHW{lanes}c", "NHWC")
+    for data in layouts:
+        for out in layouts:
+            yield LayoutOffer((data, ""), (out,))
+    yield LayoutOffer(cost=sum(prod(_numbers(info)) for info in infos))  # vectors would lie across rows
 
 
 # ---- what moves no products

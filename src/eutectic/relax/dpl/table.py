@@ -26,6 +26,7 @@ class PatternCheckContext:
         matched_bindings: Bindings that would join the group, by variable.
         var_usages: Users of each variable, over the whole function.
         value_to_bound_var: Variable of each bound value.
+        bound_values: Value of each variable, over the whole function.
     """
 
     matched_expr: Call
@@ -33,6 +34,7 @@ class PatternCheckContext:
     matched_bindings: Mapping[Var, Expr]
     var_usages: Mapping[Var, Sequence[Var]]
     value_to_bound_var: Mapping[Expr, Var]
+    bound_values: Mapping[Var, Expr] = field(default_factory=dict)
 
     @property
     def parts(self) -> Mapping[str, Expr]:

@@ -32,6 +32,7 @@ Trait = Literal[
     "commutative",  # patterns match its two operands in either order
     "contraction",  # sums of products: its work is worth counting
     "convolution",  # weights slide over spatial axes, transposed or not
+    "generated",  # kernels of ours compute it, and no library: what follows is fused into it
     "pointwise",  # an element of the result depends on those of the operands at its place, as they broadcast
     "transposed",  # of a convolution: the gradient with respect to its input
     "view",  # the same elements in the same order under another shape

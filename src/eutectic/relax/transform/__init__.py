@@ -26,6 +26,7 @@ from eutectic.relax.transform.normalize import Normalize
 from eutectic.relax.transform.remove_identity_ops import RemoveIdentityOps
 from eutectic.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from eutectic.relax.transform.run_codegen import RunCodegen
+from eutectic.relax.transform.winograd.convert import ConvertConv2DToWinograd
 from eutectic.support.door import open_doors
 from eutectic.support.lazy import lazy
 
@@ -37,6 +38,7 @@ __all__ = [
     "BindParams",
     "BindRegionConstants",
     "CanonicalizeBindings",
+    "ConvertConv2DToWinograd",
     "DeadCodeElimination",
     "DecomposeOpsForInference",
     "EliminateCommonSubexpr",

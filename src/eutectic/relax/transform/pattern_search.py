@@ -236,7 +236,9 @@ class Search:
             return None
         assert isinstance(binding.value, Call)
         usages = {v: [u for u in readers if u is not None] for v, readers in self.facts.users.items()}
-        verdict = entry.check(PatternCheckContext(binding.value, annotated, members, usages, self.facts.val2var))
+        verdict = entry.check(
+            PatternCheckContext(binding.value, annotated, members, usages, self.facts.val2var, self.facts.var2val)
+        )
         if isinstance(verdict, Refusal):
             return verdict
         return None if verdict in (True, None) else Refusal(f"the check of {entry.name} refused it", binding.value)

@@ -37,6 +37,7 @@ from eutectic.topi.nn.norm import (
 from eutectic.topi.nn.pad import pad, pad_from
 from eutectic.topi.nn.pool import adaptive_pool, global_pool, pool1d, pool2d, pool3d
 from eutectic.topi.nn.softmax import log_softmax, softmax
+from eutectic.topi.nn.winograd import conv2d_winograd
 
 __all__ = [
     "adaptive_pool",
@@ -49,6 +50,7 @@ __all__ = [
     "conv2d",
     "conv2d_nchwc",
     "conv2d_transpose",
+    "conv2d_winograd",
     "conv3d",
     "conv3d_transpose",
     "dense",

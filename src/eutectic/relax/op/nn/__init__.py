@@ -29,6 +29,9 @@ from eutectic.relax.op.nn.conv_transpose import (
     conv2d_transpose,
     conv3d_transpose,
 )
+from eutectic.relax.op.nn.conv_winograd import (
+    conv2d_winograd,
+)
 from eutectic.relax.op.nn.dropout import (
     dropout,
 )
@@ -72,6 +75,7 @@ __all__ = [
     "conv1d_transpose",
     "conv2d",
     "conv2d_transpose",
+    "conv2d_winograd",
     "conv3d",
     "conv3d_transpose",
     "dropout",

@@ -26,10 +26,12 @@ from eutectic.tir.schedule.rules.rows import Group, groups_of
 from eutectic.tir.schedule.rules.rule import Decisions, Rule
 from eutectic.tir.schedule.rules.stage import Stage, stages_of
 from eutectic.tir.schedule.rules.walk import Walk, walk_of
+from eutectic.tir.schedule.rules.winograd import Winograd, padding_of, winograd_roles
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import For, ForKind
 
 RULES: Final[tuple[Rule[Any, Any], ...]] = (Elementwise(), LaneReduction(), RegisterTile())
+_WINOGRAD: Final = Winograd()
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,38 @@ def schedule_by_rules(func: PrimFunc, processor: Processor) -> Schedule:
     staged = stages_of(func)
     if staged is None or len({stage.name for stage in staged[0]}) < len(staged[0]):
         return _outermost_by_threads(sch, _blocks(sch))
-    _inline(sch, inlined_order(*staged))
+    stages, intermediates = staged
+    kept = padding_of(winograd_roles(sch, stages), stages)
+    _inline(sch, inlined_order(stages, [buffer for buffer in intermediates if buffer not in kept]))
+    together = _together(sch, processor)
+    if together is not None:
+        return together
     for stage in _stages(sch)[0]:
         pack(sch, stage)
     _with_stores(sch)
     for group in groups_of(*_stages(sch)):
         sch = _scheduled(sch, group, processor)
     return sch
+
+
+def _together(sch: Schedule, processor: Processor) -> Schedule | None:
+    """The schedule of stages that one rule is for; None when there are none, or the rule is refused."""
+    axes = _WINOGRAD.matches(sch, _stages(sch)[0], processor)
+    if axes is None:
+        return None
+    done, decisions = sch.copy(), _WINOGRAD.decide(axes, processor)
+    names = _WINOGRAD.left_to_others(axes, decisions)
+    try:
+        _with_stores(done, names)
+        for stage in _stages(done)[0]:
+            if stage.name in names:
+                done = _scheduled(done, Group((stage,)), processor)
+        _WINOGRAD.apply(done, axes, decisions)
+    except ScheduleError as e:
+        import os
+        if os.environ.get('EWINO'): raise
+        return None
+    return done
 
 
 def _scheduled(sch: Schedule, group: Group, processor: Processor) -> Schedule:
@@ -124,10 +151,10 @@ def _inline(sch: Schedule, names: Sequence[str]) -> None:
                 sch.compute_inline(name, name_values=True)
 
 
-def _with_stores(sch: Schedule) -> None:
-    """Every reduction has another block that stores what is finished: an epilogue, or a copy."""
+def _with_stores(sch: Schedule, names: Collection[str] | None = None) -> None:
+    """Every reduction, of those with some names, has another block that stores it: an epilogue, or a copy."""
     for stage in _stages(sch)[0]:
-        if stage.init is not None and stage.epilogue is None:
+        if stage.init is not None and stage.epilogue is None and (names is None or stage.name in names):
             with contextlib.suppress(ScheduleError):  # it is scheduled as it is
                 sch.cache_write(stage.name, 0, "local")
 

@@ -1,0 +1,49 @@
+"""What our kernels take for convolutions by Winograd's method, beside direct sums.
+
+The estimates are fitted to what layers of ResNets take on a processor with vectors of 512 bits, and scaled to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from eutectic.backend.llvm.machine import Machine
+from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer
+from eutectic.topi.nn.winograd_transforms import PAIRS, TAPS
+
+_SPEED: Final = 12.0  # operations of each lane in a nanosecond, one thread
+_TRANSFORM: Final = 1.6  # nanoseconds for a vector of values, transformed and stored or loaded and transformed back
+_STREAM: Final = 30.0  # bytes of weights that come from memory in a nanosecond
+_GAIN: Final = 0.8  # share of the time of direct sums from which on the method is worth its rounding
+_LEAST: Final = 1e5  # nanoseconds of direct sums below which nothing is to be gained
+
+
+def winograd_offers(sizes: ConvolutionSizes, machine: Machine) -> Sequence[WinogradOffer]:
+    """The ways that are clearly faster than direct sums, the fastest one first.
+
+    Args:
+        sizes: Of the convolution.
+        machine: What the code is for.
+    """
+    lanes = machine.lanes()
+    if lanes == 1 or sizes.channels % lanes or sizes.filters % lanes:
+        return ()
+    panel = 2 * lanes if sizes.filters % (2 * lanes) == 0 else lanes
+    weights = sizes.channels * sizes.filters
+    points = sizes.batch * sizes.height * sizes.width
+    direct = _time(TAPS * TAPS * weights, points, lanes)
+    offers = []
+    for tile in PAIRS:
+        values = (tile + TAPS - 1) ** 2
+        tiles = sizes.batch * -(-sizes.height // tile) * -(-sizes.width // tile)
+        vectors = values * tiles * (sizes.channels + sizes.filters) / lanes
+        cost = _time(values * weights, tiles, lanes) + vectors * _TRANSFORM
+        offers.append(WinogradOffer(tile, lanes, panel, cost, direct))
+    worth = [offer for offer in offers if offer.cost < _GAIN * direct and direct > _LEAST]
+    return sorted(worth, key=lambda offer: offer.cost)
+
+
+def _time(weights: int, points: int, lanes: int) -> float:
+    """Nanoseconds to multiply weights, which come from memory once, with some points each."""
+    return 2.0 * weights * points / (lanes * _SPEED) + 4 * weights / _STREAM

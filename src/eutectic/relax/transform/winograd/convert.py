@@ -1,0 +1,96 @@
+"""ConvertConv2DToWinograd: convolutions with constant 3x3 windows, where fewer multiplications pay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eutectic.ir.module import IRModule
+from eutectic.ir.transform import PassContext
+from eutectic.relax.expr import Call, Constant, Function
+from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.op.nn.conv_winograd import conv2d_winograd
+from eutectic.relax.op.registry import has_trait
+from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.winograd.accuracy import is_accurate
+from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer, winograd_offers
+from eutectic.target import Target, target_or_current
+from eutectic.topi.nn.winograd_transforms import TAPS, packed_weights
+
+
+@dataclass(frozen=True)
+class ConvertConv2DToWinograd(FunctionPass):
+    """Compute convolutions by Winograd's minimal filtering where that is faster, and accurate with their weights.
+
+    Only float32 convolutions of 3x3 windows at every point, in one group, of sizes and weights that are constants.
+    What is faster is estimated by who makes the kernels for the target. The error on the layer's own weights is
+    measured before (`accuracy.py`): relative L2 below 3e-6, in each output channel below 1e-5; otherwise smaller tiles
+    are tried, and then the convolution stays. Functions for a library, and composites, keep theirs.
+
+    before:                                 after:
+        gv = nn.conv2d(x, w, padding=1)         gv = nn.conv2d_winograd(x, transformed_w, padding=1)
+
+    Accuracy: as said; NaN and infinities in the data make NaN of all results of their tiles.
+    Cost: multiplies the weights of each candidate with a few tiles.
+
+    Attributes:
+        target: What for, as the text of a target; when empty, the current target, else this machine.
+
+    Reference: see `eutectic.topi.nn.winograd_transforms`.
+    """
+
+    target: str = ""
+
+    def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Convert within one function."""
+        if any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
+            return function
+        fresh = _Converter(target_or_current(self.target or None)).visit_expr(function)
+        assert isinstance(fresh, Function)
+        return fresh
+
+
+class _Converter(PyExprMutator):
+    def __init__(self, target: Target) -> None:
+        super().__init__()
+        self._target = target
+
+    def visit_call_(self, call: Call) -> Any:
+        """Convert one convolution."""
+        sizes = _sizes(call)
+        for offer in () if sizes is None else winograd_offers(sizes, self._target):
+            weight = call.args[1]
+            assert isinstance(weight, Constant)
+            if is_accurate(weight.data, offer.tile):
+                return super().visit_call_(_converted(call, weight, offer))
+        return super().visit_call_(call)
+
+
+def _converted(call: Call, weight: Constant, offer: WinogradOffer) -> Call:
+    assert call.attrs is not None
+    packed = Constant(packed_weights(weight.data, offer.tile, offer.lanes, offer.panel), span=weight.span)
+    return conv2d_winograd(call.args[0], packed, call.attrs["padding"], span=call.span)
+
+
+def _sizes(call: Call) -> ConvolutionSizes | None:
+    """The sizes of a convolution that the method is for; None when it is for others."""
+    attrs, info = call.attrs, call.struct_info
+    if not has_trait(call, "convolution") or has_trait(call, "transposed") or attrs is None:
+        return None
+    layouts = (attrs["data_layout"], attrs["kernel_layout"], attrs["out_layout"])
+    weight, data = call.args[1], call.args[0].struct_info
+    plain = layouts == ("NCHW", "OIHW", "NCHW") and attrs["groups"] == 1 and attrs["out_dtype"] in ("void", "float32")
+    if not plain or {*attrs["strides"], *attrs["dilation"]} != {1} or not isinstance(weight, Constant):
+        return None
+    array = weight.data
+    if array.shape[2:] != (TAPS, TAPS) or array.dtype != np.float32 or not np.isfinite(array).all():
+        return None
+    infos = [item for item in (data, info) if isinstance(item, TensorStructInfo) and item.dtype == "float32"]
+    sizes = [getattr(size, "value", None) for item in infos for size in item.dims or ()]
+    if len(sizes) != 8 or None in sizes:
+        return None
+    batch, channels, _, _, _, filters, height, width = sizes
+    return ConvolutionSizes(batch, channels, filters, height, width)  # type: ignore[arg-type]  # none is None

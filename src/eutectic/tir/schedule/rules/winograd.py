@@ -1,0 +1,249 @@
+"""Convolutions by Winograd's method: transforms in registers, and the products between them.
+
+The stages are those of `topi.nn.conv2d_winograd`, which says in an annotation of each block what it does. Where the
+weights are small, all stages are done for one row of tiles after the other, so that what is between them stays near;
+otherwise one stage after the other is done for all tiles, and weights are read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from eutectic.ir.dtype import item_bytes
+from eutectic.ir.prim_expr import Cast, FloorDiv, IntImm, PrimExpr, Var
+from eutectic.tir.block import WINOGRAD, Block
+from eutectic.tir.buffer import Buffer
+from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.nest import block_name, copies, has_no_remainder, loops_by_variable, reorder, run_by_threads
+from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.rule import Decisions
+from eutectic.tir.schedule.rules.stage import Axis, Stage
+from eutectic.tir.schedule.schedule import Schedule
+from eutectic.tir.stmt import For
+
+_ROLES: Final = ("input_rows", "input_transform", "products", "output_rows")
+_NEAR_BYTES: Final = 3 << 20  # of weights that are better read again for each row of tiles
+_MOST_ROW_BYTES: Final = 1 << 20  # of what each thread keeps for a row of tiles
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The blocks of a convolution, and which axis of the last one does what.
+
+    Attributes:
+        pad: Name of the block that pads the data; empty when nothing is padded, or that is inlined.
+        last: Name of the block that writes the result.
+        tile: Outputs of a tile along an axis.
+        lanes: Channels that are transformed together.
+        batch: The axis over images; None when there is one.
+        rows: The axis of the result that tiles follow each other along, from top to bottom.
+        columns: The axis from left to right.
+        channels: Axes over output channels: over blocks and lanes, or over both in one.
+        across: Tiles from left to right.
+        weight_bytes: Size of the transformed weights.
+        row_bytes: Size of what is between the stages, for a row of tiles.
+    """
+
+    pad: str
+    last: str
+    tile: int
+    lanes: int
+    batch: Axis | None
+    rows: Axis
+    columns: Axis
+    channels: tuple[Axis, ...]
+    across: int
+    weight_bytes: int
+    row_bytes: int
+
+
+class Winograd:
+    """Tiles of several stages at a time."""
+
+    name = "winograd"
+
+    def matches(self, sch: Schedule, stages: Sequence[Stage], processor: Processor) -> Axes | None:
+        """The stages of such a convolution, with what is done to each element of its result in the last one.
+
+        Args:
+            sch: The schedule.
+            stages: Those that are left when all have been inlined that are better computed where they are read.
+            processor: What it will run on.
+        """
+        roles = winograd_roles(sch, stages)
+        if any(role not in roles for role in _ROLES):
+            return None
+        inner = [roles[role] for role in _ROLES]
+        rest = [stage for stage in stages if stage not in inner]
+        if not 1 <= len(rest) <= 2 or rest[-1] is not stages[-1] or (len(rest) == 2 and not _pads(rest[0], inner[0])):
+            return None
+        return _axes(rest[0].name if len(rest) == 2 else "", rest[-1], roles)
+
+    def decide(self, axes: Axes, processor: Processor) -> Decisions:
+        """Whether all stages are done row by row, and how many tiles are multiplied at once."""
+        most = 14 if processor.registers == 32 else 6
+        by_rows = axes.weight_bytes <= _NEAR_BYTES and axes.row_bytes <= _MOST_ROW_BYTES
+        return {"by_rows": by_rows, "tiles": _even(axes.across, most), "lanes": min(axes.lanes, processor.lanes())}
+
+    def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
+        """Schedule what is not left to rules of single stages.
+
+        Raises:
+            ScheduleError: a primitive refuses.
+        """
+        around, inside = _tiles_of_result(sch, axes)
+        sch.compute_at("output_rows", inside, preserve_unit_loops=True)
+        by_rows = decisions["by_rows"]
+        for name in ("products", "input_transform") if by_rows else ():
+            sch.compute_at(name, around[-1], preserve_unit_loops=True)
+            sch.set_scope(name, 0, "local")
+        _tiles_of_data(sch)
+        for name in ("input_rows", "output_rows"):
+            sch.set_scope(name, 0, "local")
+        if by_rows and axes.pad:
+            sch.compute_at(axes.pad, around[-1], preserve_unit_loops=True)
+            sch.set_scope(axes.pad, 0, "local")
+            sch.vectorize(sch.split(sch.get_loops(axes.pad)[-1], [None, axes.lanes])[1])
+        for name in ("input_rows", "input_transform", "output_rows", axes.last):
+            _in_registers(sch, name, 3)
+        if by_rows:
+            _multiply(sch, decisions)
+            run_by_threads(sch, _several(sch, around))  # last: from then on every step is proved to keep them apart
+        else:
+            run_by_threads(sch, _several(sch, [*around, sch.get_loops(axes.last)[len(around)]]))
+            run_by_threads(sch, _several(sch, sch.get_loops("input_transform")[:3]))
+
+    def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
+        """Names of the stages that are scheduled by rules of their own."""
+        return () if decisions["by_rows"] else tuple(filter(None, (axes.pad, "products")))
+
+
+def winograd_roles(sch: Schedule, stages: Sequence[Stage]) -> dict[str, Stage]:
+    """The stages of a convolution by Winograd's method, by what they do; empty when there are several."""
+    roles: dict[str, Stage] = {}
+    for stage in stages:
+        block = sch.get(sch.get_block(stage.name))
+        assert isinstance(block, Block)
+        role = block.annotations.get(WINOGRAD)
+        if role is not None and str(role) in roles:
+            return {}
+        if role is not None:
+            roles[str(role)] = stage
+    return roles
+
+
+def padding_of(roles: dict[str, Stage], stages: Sequence[Stage]) -> Collection[Buffer]:
+    """What the transforms read several times, and is better computed once."""
+    rows = roles.get("input_rows")
+    written = [stage.output for stage in stages]
+    return [] if rows is None else [load.buffer for load in rows.reads() if load.buffer in written]
+
+
+def _pads(stage: Stage, reader: Stage) -> bool:
+    return stage.init is None and any(load.buffer is stage.output for load in reader.reads())
+
+
+def _axes(pad: str, last: Stage, roles: dict[str, Stage]) -> Axes | None:
+    rows, products = roles["output_rows"], roles["products"]
+    reads = [load for load in last.reads() if load.buffer is rows.output]
+    weights = [load.buffer for load in products.reads() if load.buffer is not roles["input_transform"].output]
+    sizes = [getattr(size, "value", None) for size in rows.output.shape]
+    if not reads or None in sizes[1:] or last.init is not None or len(weights) != 1:
+        return None
+    _, _, across, _, tile, _, lanes = sizes
+    assert across is not None and tile is not None and lanes is not None
+    n, y, x, block, _, _, lane = reads[0].indices
+    by_var = {axis.var: axis for axis in last.spatial}
+    down, right = _divided(y, tile, by_var), _divided(x, tile, by_var)
+    whole = _divided(block, lanes, by_var)
+    channels = (whole,) if whole is not None else (by_var.get(_var(block)), by_var.get(_var(lane)))
+    batch = by_var.get(_var(n))
+    known = [axis for axis in (batch, down, right, *channels) if axis is not None]
+    if down is None or right is None or len(known) != len(last.spatial) or len(set(known)) != len(known):
+        return None
+    row = roles["input_transform"].output, products.output
+    row_bytes = sum(_bytes(buffer) // (sizes[0] or 1) // (sizes[1] or 1) for buffer in row)
+    axes = tuple(axis for axis in channels if axis is not None)
+    return Axes(pad, last.name, tile, lanes, batch, down, right, axes, across, _bytes(weights[0]), row_bytes)
+
+
+def _var(index: PrimExpr) -> Var:
+    """The variable that an index is; another one when it is none."""
+    bare = index.value if isinstance(index, Cast) else index
+    return bare if isinstance(bare, Var) else Var("none", "int64")
+
+
+def _divided(index: PrimExpr, by: int, axes: dict[Var, Axis]) -> Axis | None:
+    """The axis of which an index is a part."""
+    bare = index.value if isinstance(index, Cast) else index
+    is_part = isinstance(bare, FloorDiv) and isinstance(bare.b, IntImm) and bare.b.value == by
+    return axes.get(_var(bare.a)) if is_part else None  # type: ignore[union-attr]  # it is a division
+
+
+def _bytes(buffer: Buffer) -> int:
+    total = item_bytes(buffer.dtype)
+    for size in buffer.shape:
+        total *= size.value if isinstance(size, IntImm) else 1
+    return total
+
+
+def _even(count: int, most: int) -> int:
+    """The size of parts that a number is cut into, as few as can be, of which the last is hardly smaller."""
+    parts = -(-count // most)
+    return -(-count // parts)
+
+
+def _tiles_of_result(sch: Schedule, axes: Axes) -> tuple[list[LoopRV], LoopRV]:
+    """Tiles outside, and in each of them blocks of channels: the loops over rows of tiles, and that over blocks."""
+    loops = loops_by_variable(sch, axes.last)
+    spatial = [axis.loop for axis in (axes.rows, axes.columns, *axes.channels)]
+    outside = [loop for var, loop in loops.items() if var not in spatial]
+    down, y = sch.split(loops[axes.rows.loop], [None, axes.tile])
+    right, x = sch.split(loops[axes.columns.loop], [None, axes.tile])
+    channels = [loops[axis.loop] for axis in axes.channels]
+    block, lane = channels if len(channels) == 2 else sch.split(channels[0], [None, axes.lanes])
+    around = [*outside, down]
+    reorder(sch, [*around, right, block, y, x, lane])
+    return around, block
+
+
+def _several(sch: Schedule, loops: Sequence[LoopRV]) -> list[LoopRV]:
+    """Those of the loops that have more than one iteration."""
+    statements = [(rv, sch.get(rv)) for rv in loops]
+    return [rv for rv, loop in statements if isinstance(loop, For) and loop.static_extent != 1]
+
+
+def _tiles_of_data(sch: Schedule) -> None:
+    """Tiles outside, and in each of them blocks of channels, of which all values are transformed together."""
+    loops = sch.get_loops("input_transform")
+    p, q, n, y, x, c, lane = loops[-7:]
+    reorder(sch, [n, y, x, c, p, q, lane])
+    sch.compute_at("input_rows", c, preserve_unit_loops=True)
+
+
+def _in_registers(sch: Schedule, block: str, count: int) -> None:
+    """Write out the innermost loops around a block, the last one as a vector."""
+    *unrolled, lanes = sch.get_loops(block)[-count:]
+    for loop in unrolled:
+        sch.unroll(loop)
+    sch.vectorize(lanes)
+
+
+def _multiply(sch: Schedule, decisions: Decisions) -> None:
+    """The products of a row of tiles: some tiles times a panel of channels in registers."""
+    p, q, n, y, x, panel, channel, *terms = sch.get_loops("products")[-9:]
+    outer, inner = sch.split(x, [None, decisions["tiles"]])
+    vectors, lane = sch.split(channel, [None, decisions["lanes"]])
+    copy = block_name(sch, sch.cache_write("products", 0, "local"))
+    reorder(sch, [p, q, n, y, panel, outer, *terms, inner, vectors, lane])
+    sch.reverse_compute_at(copy, outer)
+    pairs = [("products", copy)]
+    if not has_no_remainder(sch, "products"):
+        pairs = copies(sch, sch.loop_partition(outer, ["whole", None]), "products", copy)
+    for products, stored in pairs:
+        first = sch.decompose_reduction(products, sch.get_loops(products)[-5])
+        sch.split(sch.get_loops(stored)[-1], [None, decisions["lanes"]])
+        for block in (block_name(sch, first), f"{products}_update", stored):
+            _in_registers(sch, block, 3)
