@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from tests.relax.op.oracle import FLOATS, Case, Feeds, as_numpy, covers, table
 
 from eutectic.relax.op import image, nn
+from eutectic.topi.nn.winograd_transforms import packed_weights
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -97,6 +98,25 @@ def _conv_in_blocks(f: Feeds, dtype: str, windows: tuple[Any, Any, Any], out_dty
 
 
 table({f"relax.nn.conv{rank}d": rank for rank in SPATIAL}, _conv)
+
+
+@covers("relax.nn.conv2d_winograd")
+def _conv_winograd(f: Feeds) -> Case:
+    """Transformed weights; blocks of 2 channels, panels of one or two of them."""
+    tile, lanes, dtype = f.pick(2, 4), 2, f.pick("float32", "float64")
+    panel, pads = lanes * f.integer(1, 2), _ints(f, 4, 0, 2)
+    channels, filters = lanes * f.integer(1, 2), panel * f.integer(1, 2)
+    tx = f.tensor((f.integer(1, 2), channels, f.integer(3, 9), f.integer(3, 9)), dtype, low=-2, high=2)[1]
+    tw = f.tensor((filters, channels, 3, 3), dtype, low=-2, high=2)[1]
+    want = F.conv2d(F.pad(tx.double(), [pads[1], pads[3], pads[0], pads[2]]), tw.double()).to(tx.dtype)
+    layouts = f.pick("NCHW", "NHWC", "NCHW2c"), f.pick("NCHW", "NHWC", "NCHW2c")
+
+    def laid_out(t: torch.Tensor, layout: str) -> torch.Tensor:
+        return _in_blocks(t, 1, lanes) if layout == "NCHW2c" else _arranged(t, "NCHW", layout)
+
+    packed = packed_weights(as_numpy(tw), tile, lanes, panel)
+    call = nn.conv2d_winograd(f.var(as_numpy(laid_out(tx, layouts[0]))), f.var(packed), pads, *layouts)
+    return Case(call, laid_out(want, layouts[1]), slack=30, feeds=f.values)
 
 
 def _conv_transpose(f: Feeds, name: str, rank: int) -> Case:
