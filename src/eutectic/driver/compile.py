@@ -34,10 +34,11 @@ from eutectic.runtime.executable import Executable
 from eutectic.runtime.loading import Loading
 from eutectic.runtime.program import Program
 from eutectic.runtime.team import available_threads
+from eutectic.support.choices import check_choice
 from eutectic.support.config import default_threads
 from eutectic.support.errors import CodegenError, EutecticError, PassError
 from eutectic.support.heap import give_back
-from eutectic.support.spelling import did_you_mean
+from eutectic.support.shown import shown
 from eutectic.support.timeline import Timeline
 from eutectic.target import Target
 
@@ -96,8 +97,8 @@ def compile(
         FrontendError: the model cannot be imported; lists everything unsupported at once.
         EutecticError: another stage refused it.
     """
-    _check_choice("fallback", fallback, ("eager", "error"))
-    _check_choice("weights", weights, ("frozen", "live"))
+    check_choice(f"fallback={shown(fallback)}", fallback, ("eager", "error"))
+    check_choice(f"weights={shown(weights)}", weights, ("frozen", "live"))
     settings = settings_of(target, threads, precision, pipeline)
     importing = partial(
         import_model,
@@ -226,13 +227,6 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
         precision=settings.precision,
         state=imported.state,
     )
-
-
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise PassError(
-            f"{name}={value!r}: expected {' or '.join(map(repr, choices))}", help=did_you_mean(value, choices)
-        )
 
 
 def report_of(
