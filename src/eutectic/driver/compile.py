@@ -16,7 +16,7 @@ from eutectic.driver.fallback import region_program
 from eutectic.driver.importing import Imported, import_model, import_with_weights
 from eutectic.driver.libraries import Libraries, libraries_of
 from eutectic.driver.link import link
-from eutectic.driver.live import Live, follow
+from eutectic.driver.live import Live, watch_weights
 from eutectic.driver.native import NativeBuilder
 from eutectic.driver.pipeline import before_loops, default_target, get_pipeline
 from eutectic.driver.pipeline import pipeline as passes_for
@@ -27,7 +27,6 @@ from eutectic.driver.progress import Report, reports
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
 from eutectic.driver.report import CompileReport, EagerRecord, host_records
 from eutectic.driver.shelf import aligned_constants
-from eutectic.driver.weights import Watch, warning_of_changes
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.runtime.executable import Executable
@@ -114,12 +113,6 @@ def compile(
             importing, settings, report, PassContext(remarks=True, verify=verify, validate=validate)
         )
     give_back()
-    if imported.source is None:
-        return compiled
-    if weights == "frozen":
-        watch = Watch(imported.source, except_for=imported.state() if imported.state is not None else ())
-        compiled.before_calls(warning_of_changes(watch, f"the {type(imported.source).__name__}"))
-        return compiled
     options: dict[str, Any] = {"pipeline": pipeline, "custom_convert_map": custom_convert_map, "fallback": fallback}
     again = partial(compile, target=target, threads=threads, precision=precision, **options)
     example = partial(again, model, inputs, kwargs=kwargs, dynamic_shapes=dynamic_shapes)
@@ -131,7 +124,7 @@ def compile(
         custom_convert_map=custom_convert_map,
     )
     live = Live(partial(again, imported.program), example, lambda: compile_imported(with_weights(), settings))
-    follow(compiled, imported, live)
+    watch_weights(compiled, imported, weights, live)
     return compiled
 
 
