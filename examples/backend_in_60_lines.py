@@ -53,7 +53,7 @@ class NumpyConv(Backend):
 
 
 class LoadedConv:
-    native = None  # only Python can call it
+    native = None  # only Python can call it; else a NativeCall
 
     def __init__(self, kernel, threads):
         self.weight, self.bias = kernel.constants["weight"], kernel.constants["bias"]

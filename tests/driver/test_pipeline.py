@@ -109,7 +109,7 @@ REFUSED = {
     "BindParams{func_name=main}": ("pass BindParams needs params, which a text cannot give", None),
     "<mine>": ("<mine> has no text: it was given as a Python object", None),
     'FuseOpsByPattern{priority="\\x"}': ('"\\x" is no text as JSON has it', None),
-    "Partition{precision=exact}": ("unknown precision 'exact'", "one of default, strict"),
+    "Partition{precision=exact}": ("unknown precision 'exact': expected 'default' or 'strict'", None),
 }
 
 

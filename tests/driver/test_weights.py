@@ -44,6 +44,13 @@ def of_a_buffer(model: nn.Module) -> None:
     model[1].running_mean.add_(1)
 
 
+def assert_followed(compiled, model: nn.Module) -> None:
+    """After some calls a model computes with the weights of now: replaced ones are looked for every so often."""
+    for _ in range(17):
+        received = compiled(X)
+    torch.testing.assert_close(received, model(X))
+
+
 CHANGES = [scaled, loaded, assigned, replaced, of_a_buffer]
 
 
@@ -54,9 +61,7 @@ def test_live_weights_are_followed(change):
     torch.testing.assert_close(compiled(X), model(X))
     for _ in range(2):
         change(model)
-        for _ in range(17):  # that something was replaced is looked at every so often
-            received = compiled(X)
-        torch.testing.assert_close(received, model(X))
+        assert_followed(compiled, model)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -83,16 +88,12 @@ def test_weights_that_go_on_changing_are_inputs(change, monkeypatch):
     compiled(X)
     for _ in range(3):
         change(model)
-        for _ in range(17):
-            received = compiled(X)
-        torch.testing.assert_close(received, model(X))
+        assert_followed(compiled, model)
     assert "0.weight" in compiled.state_dict()
     monkeypatch.setattr(live.Live, "__getattribute__", _not_compiled)
     for follow in (scaled, loaded, of_a_buffer, change, scaled):
         follow(model)
-        for _ in range(17):
-            received = compiled(X)
-        torch.testing.assert_close(received, model(X))
+        assert_followed(compiled, model)
 
 
 def _not_compiled(self, name):
@@ -116,9 +117,7 @@ def test_a_replaced_weight_and_then_a_change_in_place():
     compiled = eutectic.compile(model, (X,), weights="live")
     for change in (replaced, scaled, replaced, scaled, scaled):
         change(model)
-        for _ in range(17):
-            received = compiled(X)
-        torch.testing.assert_close(received, model(X))
+        assert_followed(compiled, model)
 
 
 def test_inputs_of_another_dtype_are_compiled_anew():
@@ -137,9 +136,7 @@ def test_inputs_of_another_dtype_are_compiled_anew():
             model.scale = torch.full((4,), 0.5, dtype=torch.float64)
         else:
             model.scale.add_(1)
-        for _ in range(17):
-            received = compiled(X)
-        torch.testing.assert_close(received, model(X))
+        assert_followed(compiled, model)
 
 
 def test_weights_beside_state_are_followed_and_never_inputs():

@@ -5,9 +5,8 @@ from __future__ import annotations
 from eutectic.backend.contract import PRECISIONS, Backend
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Sequential
-from eutectic.support.errors import PassError
+from eutectic.support.choices import check_choice
 from eutectic.support.shown import shown
-from eutectic.support.spelling import did_you_mean
 
 
 def outlined_for(mod: IRModule, backend: Backend, precision: str = "default") -> IRModule:
@@ -34,6 +33,4 @@ def check_precision(precision: str) -> None:
     Raises:
         PassError: it does not.
     """
-    if precision not in PRECISIONS:
-        near = did_you_mean(str(precision), PRECISIONS)
-        raise PassError(f"unknown precision {shown(precision)}", help=near or f"one of {', '.join(PRECISIONS)}")
+    check_choice(f"unknown precision {shown(precision)}", precision, PRECISIONS)

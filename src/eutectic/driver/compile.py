@@ -16,7 +16,7 @@ from eutectic.driver.fallback import region_program
 from eutectic.driver.importing import Imported, import_model, import_with_weights
 from eutectic.driver.libraries import Libraries, libraries_of
 from eutectic.driver.link import link
-from eutectic.driver.live import Live, follow
+from eutectic.driver.live import Live, watch_weights
 from eutectic.driver.native import NativeBuilder
 from eutectic.driver.pipeline import before_loops, default_target, get_pipeline
 from eutectic.driver.pipeline import pipeline as passes_for
@@ -27,17 +27,17 @@ from eutectic.driver.progress import Report, reports
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
 from eutectic.driver.report import CompileReport, EagerRecord, host_records
 from eutectic.driver.shelf import aligned_constants
-from eutectic.driver.weights import Watch, warning_of_changes
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.runtime.executable import Executable
 from eutectic.runtime.loading import Loading
 from eutectic.runtime.program import Program
 from eutectic.runtime.team import available_threads
+from eutectic.support.choices import check_choice
 from eutectic.support.config import default_threads
 from eutectic.support.errors import CodegenError, EutecticError, PassError
 from eutectic.support.heap import give_back
-from eutectic.support.spelling import did_you_mean
+from eutectic.support.shown import shown
 from eutectic.support.timeline import Timeline
 from eutectic.target import Target
 
@@ -96,8 +96,8 @@ def compile(
         FrontendError: the model cannot be imported; lists everything unsupported at once.
         EutecticError: another stage refused it.
     """
-    _check_choice("fallback", fallback, ("eager", "error"))
-    _check_choice("weights", weights, ("frozen", "live"))
+    check_choice(f"fallback={shown(fallback)}", fallback, ("eager", "error"))
+    check_choice(f"weights={shown(weights)}", weights, ("frozen", "live"))
     settings = settings_of(target, threads, precision, pipeline)
     importing = partial(
         import_model,
@@ -113,12 +113,6 @@ def compile(
             importing, settings, report, PassContext(remarks=True, verify=verify, validate=validate)
         )
     give_back()
-    if imported.source is None:
-        return compiled
-    if weights == "frozen":
-        watch = Watch(imported.source, except_for=imported.state() if imported.state is not None else ())
-        compiled.before_calls(warning_of_changes(watch, f"the {type(imported.source).__name__}"))
-        return compiled
     options: dict[str, Any] = {"pipeline": pipeline, "custom_convert_map": custom_convert_map, "fallback": fallback}
     again = partial(compile, target=target, threads=threads, precision=precision, **options)
     example = partial(again, model, inputs, kwargs=kwargs, dynamic_shapes=dynamic_shapes)
@@ -130,7 +124,7 @@ def compile(
         custom_convert_map=custom_convert_map,
     )
     live = Live(partial(again, imported.program), example, lambda: compile_imported(with_weights(), settings))
-    follow(compiled, imported, live)
+    watch_weights(compiled, imported, weights, live)
     return compiled
 
 
@@ -226,13 +220,6 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
         precision=settings.precision,
         state=imported.state,
     )
-
-
-def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise PassError(
-            f"{name}={value!r}: expected {' or '.join(map(repr, choices))}", help=did_you_mean(value, choices)
-        )
 
 
 def report_of(

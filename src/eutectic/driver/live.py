@@ -8,7 +8,7 @@ from typing import Final
 
 from eutectic.driver.compiled import CompiledModel
 from eutectic.driver.importing import Imported
-from eutectic.driver.weights import Shared, Tensors, Watch, places_of
+from eutectic.driver.weights import Shared, Tensors, Watch, places_of, warning_of_changes
 from eutectic.runtime.signature import ModelSignature
 
 CHANGES: Final = 2
@@ -28,6 +28,24 @@ class Live:
     again: Callable[[], CompiledModel]
     anew: Callable[[], CompiledModel]
     with_weights: Callable[[], CompiledModel]
+
+
+def watch_weights(compiled: CompiledModel, imported: Imported, weights: str, live: Live) -> None:
+    """Have a model look at its weights before each call, where it was made of a torch module that has some.
+
+    Args:
+        compiled: The model.
+        imported: What it was made of.
+        weights: `frozen` warns once when they changed, `live` follows them.
+        live: How it is compiled again.
+    """
+    if imported.source is None:
+        return
+    if weights == "live":
+        follow(compiled, imported, live)
+        return
+    watch = _watch_of(imported)
+    compiled.before_calls(warning_of_changes(watch, f"the {type(imported.source).__name__}"))
 
 
 def follow(compiled: CompiledModel, imported: Imported, live: Live) -> None:
@@ -50,7 +68,7 @@ class _Follower:
     def __init__(self, compiled: CompiledModel, imported: Imported, live: Live) -> None:
         self._compiled, self._live = compiled, live
         self._source, self._state = imported.source, imported.state
-        self._watch = Watch(imported.source, except_for=self._state() if self._state is not None else ())
+        self._watch = _watch_of(imported)
         self._changes = 0
         self._is_other = False  # whether tensors are other ones than those of the exported program
         self._shared: Shared | None = None
@@ -99,6 +117,11 @@ class _Follower:
         if not _fits(signature, shared):
             self._shared = None
             self._compiled.become(self._live.anew(), self._state)
+
+
+def _watch_of(imported: Imported) -> Watch:
+    """What tells changes of weights, those of buffers aside that calls write."""
+    return Watch(imported.source, except_for=imported.state() if imported.state is not None else ())
 
 
 def _fits(signature: ModelSignature, shared: Shared) -> bool:

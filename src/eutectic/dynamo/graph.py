@@ -17,7 +17,7 @@ from eutectic.driver.importing import Imported
 from eutectic.driver.left_to_torch import eager_records, operator_count, warn_of, warn_of_all
 from eutectic.dynamo.options import Options
 from eutectic.relax.frontend.torch.graph_module import ImportedGraph, from_graph_module
-from eutectic.support.eager_call import in_order
+from eutectic.support.eager_call import in_order, order_of
 from eutectic.support.errors import EutecticError
 
 _CHANGES: Final = 2  # of weights that are followed by compiling again
@@ -118,8 +118,7 @@ def _orders(graph: fx.Graph) -> list[tuple[int, tuple[int, ...]]]:
     for place, node in enumerate(output.args[0]):
         value = node.meta.get("val") if isinstance(node, fx.Node) else None
         if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_contiguous():
-            strides = list(map(_hint, value.stride()))
-            orders.append((place, tuple(sorted(range(value.dim()), key=lambda axis: -strides[axis]))))
+            orders.append((place, tuple(order_of(list(map(_hint, value.stride()))))))
     return orders
 
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from eutectic.support.choices import check_choice
 from eutectic.support.errors import PassError
+from eutectic.support.shown import shown
 from eutectic.support.spelling import did_you_mean
 
 
@@ -31,9 +33,8 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, choices in (("weights", ("live", "inputs")), ("fallback", ("eager", "error"))):
-            if getattr(self, name) not in choices:
-                expected = " or ".join(map(repr, choices))
-                raise PassError(f"option {name}={getattr(self, name)!r} of the backend eutectic: expected {expected}")
+            value = getattr(self, name)
+            check_choice(f"option {name}={shown(value)} of the backend eutectic", value, choices)
 
 
 def options_of(received: Mapping[str, Any] | None) -> Options:

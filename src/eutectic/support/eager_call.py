@@ -162,6 +162,11 @@ class _Filling:
         return tuple(results) if isinstance(results, list) else results
 
 
+def order_of(strides: Sequence[int]) -> list[int]:
+    """The order that `in_order` takes, of a tensor with such strides: equal ones as the axes are."""
+    return sorted(range(len(strides)), key=lambda axis: -strides[axis])
+
+
 def in_order(tensor: Any, order: Sequence[int]) -> Any:
     """A tensor with its elements in memory of other strides.
 

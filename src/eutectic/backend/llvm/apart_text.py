@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eutectic.runtime.team import GETTID, MEMBER_BYTES, MEMBERS_AT, PROCESSOR_BYTES, PROCESSORS_AT
+from eutectic.runtime.team import GETTID, PROCESSOR_BYTES, PROCESSORS_AT
 
 _TEXT: Final = """
 declare i32 @sched_getcpu()
@@ -24,21 +24,13 @@ declare i32 @sched_setaffinity(i32, i64, ptr)
 declare i32 @memcmp(ptr, ptr, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
-; Where the number of a worker's thread is.
-define internal ptr @number_of(ptr %team, i64 %worker) alwaysinline nounwind {{
-entry:
-  %offset = mul i64 %worker, {member_bytes}
-  %from = getelementptr i8, ptr %team, i64 {numbers_at}
-  %at = getelementptr i8, ptr %from, i64 %offset
-  ret ptr %at
-}}
-
 ; A worker says which thread it is.
 define internal void @introduce(ptr %team, i64 %worker) nounwind {{
 entry:
   %wide = call i64 (i64, ...) @syscall(i64 {gettid})
   %number = trunc i64 %wide to i32
-  %number.at = call ptr @number_of(ptr %team, i64 %worker)
+  %member = call ptr @member(ptr %team, i64 %worker)
+  %number.at = getelementptr i8, ptr %member, i64 8
   store atomic i32 %number, ptr %number.at release, align 4
   ret void
 }}
@@ -80,7 +72,8 @@ each:
   br i1 %more, label %look, label %out
 look:
   %next = add i64 %worker, 1
-  %number.at = call ptr @number_of(ptr %team, i64 %worker)
+  %member = call ptr @member(ptr %team, i64 %worker)
+  %number.at = getelementptr i8, ptr %member, i64 8
   %number = load atomic i32, ptr %number.at acquire, align 4
   %begun = icmp ne i32 %number, 0
   br i1 %begun, label %set, label %later
@@ -119,8 +112,6 @@ def apart_text(machine: str) -> str:
         return _NOTHING.format()
     return _TEXT.format(
         gettid=GETTID[machine],
-        member_bytes=MEMBER_BYTES,
-        numbers_at=MEMBERS_AT + 8,
         masks_at=PROCESSORS_AT,
         mask_bytes=PROCESSOR_BYTES,
         bits=8 * PROCESSOR_BYTES,

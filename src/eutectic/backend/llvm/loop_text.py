@@ -32,7 +32,6 @@ MOST_PIECES: Final = 8  # of one thread; two of unequal speed end within a sixte
 
 LOOP_VALUES: Final = {  # what `LOOP_TEXT` is filled with, beside the waiting
     "members_at": MEMBERS_AT,
-    "own_at": MEMBERS_AT + 64,
     "member_bytes": MEMBER_BYTES,
     "most_pieces": MOST_PIECES,
     "last_slot": SLOTS - 1,
@@ -43,13 +42,22 @@ LOOP_VALUES: Final = {  # what `LOOP_TEXT` is filled with, beside the waiting
 LOOP_TEXT: Final = """
 declare i64 @llvm.smax.i64(i64, i64)
 
+; The two lines of a thread: what others see of it, with its cursor and, at 8, the number of a worker's thread; and what
+; is its own.
+define internal ptr @member(ptr %team, i64 %thread) alwaysinline nounwind {{
+entry:
+  %offset = mul i64 %thread, {member_bytes}
+  %from = getelementptr i8, ptr %team, i64 {members_at}
+  %member = getelementptr i8, ptr %from, i64 %offset
+  ret ptr %member
+}}
+
 ; The line of a thread's own: 0 number of its loop, 8 iterations until the end of it, 16 extent, 24 pieces, 32 what it
 ; did and has not told, 40 how many threads' pieces it has gone through, 48 whether it is lost, 56 whether it slept.
 define internal ptr @own(ptr %team, i64 %thread) alwaysinline nounwind {{
 entry:
-  %offset = mul i64 %thread, {member_bytes}
-  %from = getelementptr i8, ptr %team, i64 {own_at}
-  %own = getelementptr i8, ptr %from, i64 %offset
+  %member = call ptr @member(ptr %team, i64 %thread)
+  %own = getelementptr i8, ptr %member, i64 64
   ret ptr %own
 }}
 

@@ -14,6 +14,7 @@ from eutectic.relax.transform.eliminate_common_subexpr import EliminateCommonSub
 from eutectic.relax.transform.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from eutectic.relax.transform.fold_constant import FoldConstant
 from eutectic.relax.transform.fold_pad_into_conv import FoldPadIntoConv
+from eutectic.relax.transform.fold_scale_into_weights import FoldScaleIntoWeights
 from eutectic.relax.transform.fuse_conv2d_reshape_add_relu import FuseConv2dReshapeAddRelu
 from eutectic.relax.transform.fuse_ops import FuseOps
 from eutectic.relax.transform.fuse_ops_by_pattern import FuseOpsByPattern
@@ -45,6 +46,7 @@ __all__ = [
     "FoldBatchnormToConv2D",
     "FoldConstant",
     "FoldPadIntoConv",
+    "FoldScaleIntoWeights",
     "FunctionPass",
     "FuseConv2dReshapeAddRelu",
     "FuseOps",

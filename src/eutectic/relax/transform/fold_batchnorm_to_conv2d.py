@@ -19,6 +19,7 @@ from eutectic.relax.expr import Call, Constant, Function, TupleGetItem, Var
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.binary import add
 from eutectic.relax.op.registry import has_trait
+from eutectic.relax.transform.channel_scale import scaled_weights
 from eutectic.relax.transform.infra import FunctionPass
 
 
@@ -84,7 +85,7 @@ class _Folder(PyExprMutator):
         if not isinstance(weight, Constant):
             return None
         scale, shift = _scale_and_shift([s.data for s in stats], norm.attrs, bias)
-        scaled = _scaled(weight.data, scale, conv)
+        scaled = scaled_weights(conv, weight.data, scale)
         if not (np.isfinite(scaled).all() and np.isfinite(shift).all()):
             return None
         shape = [1] * conv.struct_info.ndim  # type: ignore[union-attr]  # a convolution gives a tensor
@@ -135,21 +136,3 @@ def _scale_and_shift(
             scale = scale * gamma
         shift = ((0.0 if bias is None else bias.astype(np.float64)) - mean) * scale
     return scale, shift + beta if attrs["center"] else shift
-
-
-def _scaled(weight: np.ndarray[Any, Any], scale: np.ndarray[Any, Any], conv: Call) -> np.ndarray[Any, Any]:
-    """Weights with each output channel multiplied by its scale."""
-    assert conv.attrs is not None
-    layout, groups = conv.attrs["kernel_layout"], conv.attrs["groups"]
-    out_axis = layout.index("O")
-    if not conv.op.name.endswith("_transpose"):
-        shape = [1] * weight.ndim
-        shape[out_axis] = -1
-        scaled: np.ndarray[Any, Any] = (weight.astype(np.float64) * scale.reshape(shape)).astype(weight.dtype)
-        return scaled
-    in_axis = layout.index("I")
-    moved = np.moveaxis(weight.astype(np.float64), (in_axis, out_axis), (0, 1))
-    per_group = moved.reshape(groups, moved.shape[0] // groups, *moved.shape[1:])
-    factors = scale.reshape(groups, 1, moved.shape[1], *[1] * (weight.ndim - 2))
-    out = (per_group * factors).reshape(moved.shape)
-    return np.ascontiguousarray(np.moveaxis(out, (0, 1), (in_axis, out_axis))).astype(weight.dtype)

@@ -22,7 +22,7 @@ from eutectic.relax.op import shape_to_tensor, tensor_to_shape
 from eutectic.relax.op.eager import call_eager
 from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.support.deep import deep
-from eutectic.support.eager_call import ARRAY, SIZE, VALUE
+from eutectic.support.eager_call import ARRAY, SIZE, VALUE, order_of
 from eutectic.support.errors import UnsupportedTypeError
 
 NO_CONVERTER: Final = "there is no converter for it"
@@ -224,7 +224,7 @@ def _order_in_memory(node: fx.Node) -> list[int] | None:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.is_contiguous():
         return None
-    order = sorted(range(value.dim()), key=lambda axis: -int(value.stride()[axis]))
+    order = order_of([int(stride) for stride in value.stride()])
     if not value.permute(order).is_contiguous():
         raise Refused("it looks at the memory of a tensor with gaps")
     return order
