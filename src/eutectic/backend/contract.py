@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
+from eutectic.backend.epilogues import leaving_epilogues
 from eutectic.backend.kernel import Built
 from eutectic.backend.plan import Bounds, Plan
-from eutectic.backend.epilogues import leaving_epilogues
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import Var
 from eutectic.ir.transform import Pass
@@ -125,7 +125,10 @@ class Backend(Protocol):
         By default what the patterns match, constants included, joined as far as it feeds each other. A library
         that wants the graph in another form first, or memory beside the operands, puts its own passes here.
         """
-        return (FuseOpsByPattern(leaving_epilogues(self.patterns(precision)), annotate_roles=True), MergeCompositeFunctions())
+        return (
+            FuseOpsByPattern(leaving_epilogues(self.patterns(precision)), annotate_roles=True),
+            MergeCompositeFunctions(),
+        )
 
     def worthwhile(self, mod: IRModule, target: Target) -> Verdict:
         """Whether its kernels are worth the calls; asked only when nobody named the library.

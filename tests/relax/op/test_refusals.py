@@ -148,7 +148,10 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.conv2d(t(1, 3, 8, 8), i(4, 3, 3, 3)), "nn.conv2d of float32 data with int64 weights"),
     (lambda: nn.conv2d(b(1, 3, 8, 8), b(4, 3, 3, 3)), "nn.conv2d is not defined for bool"),
     (lambda: nn.conv2d_winograd(t(1, 3, 8, 8), t(4, 3, 3, 3)), "needs weights (m + 2, m + 2, o / b, c / v, v, b)"),
-    (lambda: nn.conv2d_winograd(t(1, 4, 8, 8), t(6, 6, 1, 1, 2, 4)), "conv2d_winograd of 4 channels with weights for 2"),
+    (
+        lambda: nn.conv2d_winograd(t(1, 4, 8, 8), t(6, 6, 1, 1, 2, 4)),
+        "conv2d_winograd of 4 channels with weights for 2",
+    ),
     (lambda: nn.conv2d_winograd(t(1, 2, 8), t(6, 6, 1, 1, 2, 4)), "needs data with the axes of NCHW, got (1, 2, 8)"),
     (lambda: nn.conv2d_winograd(t(1, 2, 2, 8), t(4, 4, 1, 1, 2, 4)), "no window of 3 fits 2; the size would be 0"),
     (lambda: nn.conv2d_winograd(i(1, 2, 8, 8), t(4, 4, 1, 1, 2, 4)), "both are float32 or float64"),

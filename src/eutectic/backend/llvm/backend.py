@@ -17,9 +17,9 @@ from eutectic.backend.llvm.machine import Machine, machine_of
 from eutectic.backend.llvm.optimize import assembly, optimized_text, spill_count
 from eutectic.backend.llvm.pool_text import team_code
 from eutectic.backend.llvm.program import library_code, native_code
+from eutectic.backend.llvm.winograd import winograd_offers
 from eutectic.backend.plan import Bounds, Plan
 from eutectic.ir.prim_expr import Var
-from eutectic.backend.llvm.winograd import winograd_offers
 from eutectic.relax.expr import Call
 from eutectic.relax.transform.layouts.offers import LayoutOffer
 from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from eutectic.backend.llvm.machine import Machine
-from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer
-from eutectic.topi.nn.winograd_transforms import PAIRS, TAPS
+from eutectic.relax.transform.winograd.choice import TILES, WINDOW, ConvolutionSizes, WinogradOffer
 
 _SPEED: Final = 12.0  # operations of each lane in a nanosecond, one thread
 _TRANSFORM: Final = 1.6  # nanoseconds for a vector of values, transformed and stored or loaded and transformed back
@@ -32,10 +31,10 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine) -> Sequence[Winog
     panel = 2 * lanes if sizes.filters % (2 * lanes) == 0 else lanes
     weights = sizes.channels * sizes.filters
     points = sizes.batch * sizes.height * sizes.width
-    direct = _time(TAPS * TAPS * weights, points, lanes)
+    direct = _time(WINDOW * WINDOW * weights, points, lanes)
     offers = []
-    for tile in PAIRS:
-        values = (tile + TAPS - 1) ** 2
+    for tile in TILES:
+        values = (tile + WINDOW - 1) ** 2
         tiles = sizes.batch * -(-sizes.height // tile) * -(-sizes.width // tile)
         vectors = values * tiles * (sizes.channels + sizes.filters) / lanes
         cost = _time(values * weights, tiles, lanes) + vectors * _TRANSFORM

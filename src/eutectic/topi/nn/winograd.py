@@ -106,9 +106,7 @@ def _products(temp: Tensor, weight: Tensor, source: _Image, sizes: Sequence[Any]
     rc, ri = reduce_axis((0, depth), "rc"), reduce_axis((0, lanes), "ri")
     products: Tensor = compute(
         (side, side, batch, *tiles, blocks, panel),
-        lambda p, q, n, y, x, o, at: te_sum(
-            transformed(p, q, n, y, x, rc, ri) * weight(p, q, o, rc, ri, at), [rc, ri]
-        ),
+        lambda p, q, n, y, x, o, at: te_sum(transformed(p, q, n, y, x, rc, ri) * weight(p, q, o, rc, ri, at), [rc, ri]),
         "products",
         attrs={WINOGRAD: "products"},
     )

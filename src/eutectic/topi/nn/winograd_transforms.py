@@ -91,7 +91,10 @@ def transformed_weights(weight: npt.NDArray[Any], tile: int) -> npt.NDArray[np.f
         `(tile + 2, tile + 2, o, i)`, computed in float64.
     """
     rows = weight_rows(tile)
-    return np.einsum("pi,ocij,qj->pqoc", rows, weight.astype(np.float64), rows, optimize=True)
+    factors: npt.NDArray[np.float64] = np.einsum(
+        "pi,ocij,qj->pqoc", rows, weight.astype(np.float64), rows, optimize=True
+    )
+    return factors
 
 
 def packed_weights(weight: npt.NDArray[Any], tile: int, lanes: int, panel: int) -> npt.NDArray[Any]:

@@ -99,7 +99,7 @@ def _infer(c: Call) -> TensorStructInfo:
         refuse(c, f"{short_name(c)} needs weights {_AXES} with m 2 or 4, got {dims_text(weight.dims)}")
     blocks = {name: layout(name).factor_of("C") for name in (attrs.data_layout, attrs.out_layout)}
     for name, count in blocks.items():
-        if name not in ("NCHW", "NHWC") and name != f"NCHW{count}c" or count not in (1, sizes[4]):
+        if (name not in ("NCHW", "NHWC") and name != f"NCHW{count}c") or count not in (1, sizes[4]):
             refuse(c, f"{short_name(c)} in layout {name} with weights for {sizes[4]} channels at a time")
     if len(data.dims) != layout(attrs.data_layout).ndim:
         refuse(c, f"{short_name(c)} needs data with the axes of {attrs.data_layout}, got {dims_text(data.dims)}")
@@ -111,7 +111,9 @@ def _infer(c: Call) -> TensorStructInfo:
         extent = size + (attrs.padding[axis] + attrs.padding[axis + 2] - TAPS + 1)
         what = f"no window of {TAPS} fits {size_text(size)}; the size"
         out.append(at_least(c, extent, 1, what, "pad the data"))
-    return tensor_info(arrange_dims((n, as_prim(sizes[2] * sizes[5], "int64"), *out), "NCHW", attrs.out_layout), data.dtype)
+    return tensor_info(
+        arrange_dims((n, as_prim(sizes[2] * sizes[5], "int64"), *out), "NCHW", attrs.out_layout), data.dtype
+    )
 
 
 @_WINOGRAD.work
@@ -162,5 +164,9 @@ def _options(attrs: Conv2DWinogradAttrs) -> dict[str, Any]:
     return {name: getattr(attrs, name) for name in ("padding", "data_layout", "out_layout")}
 
 
-lower(_WINOGRAD, lambda data, weight, **options: topi.nn.conv2d_winograd(data, weight, **options), options=_options,
-      name="conv2d_winograd")
+lower(
+    _WINOGRAD,
+    lambda data, weight, **options: topi.nn.conv2d_winograd(data, weight, **options),
+    options=_options,
+    name="conv2d_winograd",
+)

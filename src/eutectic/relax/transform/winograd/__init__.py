@@ -1,5 +1,5 @@
 """Convolutions by Winograd's method: which are worth it, how exact they are, and the pass that makes them."""
 
-from eutectic.relax.transform.winograd.convert import ConvertConv2DToWinograd
+from eutectic.support.lazy import lazy
 
-__all__ = ["ConvertConv2DToWinograd"]
+lazy(globals())

@@ -8,6 +8,12 @@ from typing import Final, TypeAlias
 
 from eutectic.support.registry import load_providers
 from eutectic.target import Target
+from eutectic.topi.nn.winograd_transforms import PAIRS, TAPS
+
+TILES: Final = tuple(PAIRS)
+"""Outputs of a tile along an axis that there are transforms for."""
+WINDOW: Final = TAPS
+"""Taps of a window along an axis."""
 
 
 @dataclass(frozen=True)

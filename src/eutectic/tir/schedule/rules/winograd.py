@@ -16,7 +16,14 @@ from eutectic.ir.prim_expr import Cast, FloorDiv, IntImm, PrimExpr, Var
 from eutectic.tir.block import WINOGRAD, Block
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
-from eutectic.tir.schedule.rules.nest import block_name, copies, has_no_remainder, loops_by_variable, reorder, run_by_threads
+from eutectic.tir.schedule.rules.nest import (
+    block_name,
+    copies,
+    has_no_remainder,
+    loops_by_variable,
+    reorder,
+    run_by_threads,
+)
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
@@ -110,7 +117,8 @@ class Winograd:
             _in_registers(sch, name, 3)
         if by_rows:
             _multiply(sch, decisions)
-            run_by_threads(sch, _several(sch, around))  # last: from then on every step is proved to keep them apart
+            rows = _several(sch, around)
+            sch.parallel(sch.fuse(*rows) if len(rows) > 1 else rows[0])  # last: later steps would prove it again
         else:
             run_by_threads(sch, _several(sch, [*around, sch.get_loops(axes.last)[len(around)]]))
             run_by_threads(sch, _several(sch, sch.get_loops("input_transform")[:3]))
@@ -134,11 +142,13 @@ def winograd_roles(sch: Schedule, stages: Sequence[Stage]) -> dict[str, Stage]:
     return roles
 
 
-def padding_of(roles: dict[str, Stage], stages: Sequence[Stage]) -> Collection[Buffer]:
-    """What the transforms read several times, and is better computed once."""
-    rows = roles.get("input_rows")
+def kept_apart(sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
+    """What is read several times between the transforms, and by the first of them, and is better computed once."""
+    roles = winograd_roles(sch, stages)
     written = [stage.output for stage in stages]
-    return [] if rows is None else [load.buffer for load in rows.reads() if load.buffer in written]
+    padded = [load.buffer for load in roles["input_rows"].reads()] if "input_rows" in roles else []
+    between = [roles[role].output for role in _ROLES if role in roles]
+    return [*between, *(buffer for buffer in padded if buffer in written)]
 
 
 def _pads(stage: Stage, reader: Stage) -> bool:
@@ -178,8 +188,9 @@ def _var(index: PrimExpr) -> Var:
 def _divided(index: PrimExpr, by: int, axes: dict[Var, Axis]) -> Axis | None:
     """The axis of which an index is a part."""
     bare = index.value if isinstance(index, Cast) else index
-    is_part = isinstance(bare, FloorDiv) and isinstance(bare.b, IntImm) and bare.b.value == by
-    return axes.get(_var(bare.a)) if is_part else None  # type: ignore[union-attr]  # it is a division
+    if isinstance(bare, FloorDiv) and isinstance(bare.b, IntImm) and bare.b.value == by:
+        return axes.get(_var(bare.a))
+    return None
 
 
 def _bytes(buffer: Buffer) -> int:
@@ -204,7 +215,8 @@ def _tiles_of_result(sch: Schedule, axes: Axes) -> tuple[list[LoopRV], LoopRV]:
     right, x = sch.split(loops[axes.columns.loop], [None, axes.tile])
     channels = [loops[axis.loop] for axis in axes.channels]
     block, lane = channels if len(channels) == 2 else sch.split(channels[0], [None, axes.lanes])
-    around = [*outside, down]
+    several = _several(sch, outside)
+    around = [*(loop for loop in outside if loop not in several), *several, down]
     reorder(sch, [*around, right, block, y, x, lane])
     return around, block
 
@@ -239,7 +251,7 @@ def _multiply(sch: Schedule, decisions: Decisions) -> None:
     copy = block_name(sch, sch.cache_write("products", 0, "local"))
     reorder(sch, [p, q, n, y, panel, outer, *terms, inner, vectors, lane])
     sch.reverse_compute_at(copy, outer)
-    pairs = [("products", copy)]
+    pairs: list[tuple[str, ...]] = [("products", copy)]
     if not has_no_remainder(sch, "products"):
         pairs = copies(sch, sch.loop_partition(outer, ["whole", None]), "products", copy)
     for products, stored in pairs:

@@ -1,0 +1,158 @@
+"""ConvertConv2DToWinograd: what is converted, what is not, and how exact it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eutectic
+from eutectic.backend.llvm.machine import machine_of
+from eutectic.backend.llvm.winograd import winograd_offers as llvm_offers
+from eutectic.backend.outline import outlined_for
+from eutectic.backend.registry import backend
+from eutectic.driver.pipeline import pipeline
+from eutectic.ir.module import IRModule
+from eutectic.relax import Var, const, op
+from eutectic.relax.analysis import get_var2val, problems_of
+from eutectic.relax.expr import Call
+from eutectic.relax.op import nn
+from eutectic.relax.transform import ConvertConv2DToWinograd
+from eutectic.relax.transform.winograd import choice, convert
+from eutectic.relax.transform.winograd.accuracy import is_accurate
+from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer, winograd_offers
+from eutectic.target import Target
+from eutectic.testing.graphs import assert_same_results, evaluate, graph, weights
+from eutectic.tir import Var as SizeSymbol
+
+
+@pytest.fixture(autouse=True)
+def _offers(monkeypatch: pytest.MonkeyPatch):
+    """Whatever the sizes are, both tiles are offered, the larger one first."""
+
+    def offers(sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer]:
+        return [WinogradOffer(tile, 2, 4, 1.0, 2.0) for tile in (4, 2)]
+
+    monkeypatch.setitem(choice._OFFERS, "llvm", offers)
+
+
+def convolution(weight: Any = None, x: tuple[Any, ...] = (1, 4, 9, 10), **options: Any) -> IRModule:
+    constant = const(weight) if weight is not None else weights(8, 4, 3, 3)
+    return graph({"x": x}, lambda bb, x: nn.conv2d(x, constant, **{"padding": 1, **options}))
+
+
+def calls(mod: IRModule) -> list[Any]:
+    return [value for value in get_var2val(mod["main"]).values() if isinstance(value, Call)]
+
+
+def converted(mod: IRModule) -> IRModule:
+    after = ConvertConv2DToWinograd("llvm")(mod)
+    assert problems_of(after) == []
+    return after
+
+
+def test_a_convolution_is_converted():
+    mod = convolution(padding=(1, 0, 2, 1))
+    after = converted(mod)
+    (call,) = calls(after)
+    assert call.op.name == "relax.nn.conv2d_winograd"
+    assert call.args[1].data.shape == (6, 6, 2, 2, 2, 4)
+    assert call.attrs["padding"] == (1, 0, 2, 1)
+    assert_same_results(mod, after, exact=False)
+    assert ConvertConv2DToWinograd("llvm")(after) is after
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: nn.conv2d(x, weights(8, 4, 3, 3), strides=2),
+        lambda x: nn.conv2d(x, weights(8, 4, 3, 3), dilation=2),
+        lambda x: nn.conv2d(x, weights(8, 2, 3, 3), groups=2),
+        lambda x: nn.conv2d(x, weights(8, 4, 1, 1)),
+        lambda x: nn.conv2d(x, weights(8, 4, 3, 5)),
+        lambda x: nn.conv2d(x, weights(3, 3, 4, 8), kernel_layout="HWIO"),
+        lambda x: nn.conv2d(x, weights(8, 4, 3, 3), out_dtype="float64"),
+        lambda x: nn.conv2d_transpose(x, weights(4, 8, 3, 3)),
+        lambda x: nn.conv2d(x, const(np.full((8, 4, 3, 3), np.inf, "float32"))),
+    ],
+)
+def test_others_stay(body: Callable[[Var], Any]):
+    mod = graph({"x": (1, 4, 9, 10)}, lambda bb, x: body(x))
+    assert ConvertConv2DToWinograd("llvm")(mod) is mod
+
+
+def test_weights_and_sizes_that_are_not_known_stay():
+    varying = convolution(x=(SizeSymbol("n", "int64"), 4, 9, 10))
+    as_input = graph({"x": (1, 4, 9, 10), "w": (8, 4, 3, 3)}, lambda bb, x, w: nn.conv2d(x, w))
+    for mod in (varying, as_input):
+        assert ConvertConv2DToWinograd("llvm")(mod) is mod
+
+
+@pytest.mark.parametrize("scale", [1e-43, 1e38])
+def test_weights_with_which_it_would_lose_too_much_stay(scale: float):
+    """Transformed weights that are denormal lose digits, sums of large ones overflow."""
+    weight = np.random.default_rng(0).standard_normal((8, 4, 3, 3))
+    assert is_accurate(weight.astype("float32"), 4)
+    with np.errstate(all="ignore"):
+        assert not is_accurate((weight * scale).astype("float32"), 4)
+        mod = convolution((weight * scale).astype("float32"))
+        assert ConvertConv2DToWinograd("llvm")(mod) is mod
+
+
+def test_one_channel_that_loses_too_much_decides():
+    weight = np.random.default_rng(0).standard_normal((8, 4, 3, 3)).astype("float32")
+    weight[3] *= np.float32(1e-43)
+    assert not is_accurate(weight, 4)
+
+
+def test_smaller_tiles_are_tried_when_large_ones_lose_too_much(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(convert, "is_accurate", lambda weight, tile: tile == 2)
+    (call,) = calls(converted(convolution()))
+    assert call.args[1].data.shape == (4, 4, 2, 2, 2, 4)
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+def test_what_is_accurate_is_within_the_bound(tile: int):
+    rng = np.random.default_rng(tile)
+    weight = (rng.standard_normal((16, 32, 3, 3)) * 0.1).astype("float32")
+    assert is_accurate(weight, tile)
+    mod = graph({"x": (1, 32, 12, 12)}, lambda bb, x: nn.conv2d(x, const(weight), padding=1))
+    after = converted(mod)
+    x = np.maximum(rng.standard_normal((1, 32, 12, 12)), 0).astype("float32")
+    wide = const(weight.astype("float64"), "float64")
+    direct = graph({"x": ((1, 32, 12, 12), "float64")}, lambda bb, x: nn.conv2d(x, wide, padding=1))
+    exact = evaluate(direct, x.astype("float64"))
+    compiled = eutectic.compile(after, target="llvm", threads=1)(x)
+    assert np.linalg.norm(compiled - exact) < 3e-6 * np.linalg.norm(exact)
+
+
+def test_strict_does_without():
+    names = [[step.info.name for step in pipeline("llvm", precision)] for precision in ("default", "strict")]
+    assert [("ConvertConv2DToWinograd" in listed) for listed in names] == [True, False]
+
+
+def test_what_follows_is_left_to_our_kernels():
+    """A library would take `add` and `relu` for themselves, and read and write the image once more."""
+
+    def body(bb: Any, x: Var) -> Any:
+        convolved = bb.emit(nn.conv2d(x, weights(8, 4, 3, 3), padding=1))
+        biased = bb.emit(op.add(convolved, weights(1, 8, 1, 1)))
+        return bb.emit(op.nn.max_pool2d(bb.emit(nn.relu(biased)), (2, 2)))
+
+    mod = converted(graph({"x": (1, 4, 9, 10)}, body))
+    after = outlined_for(mod, backend("dnnl"))
+    assert [call.op.name for call in calls(after) if hasattr(call.op, "name")] == [
+        "relax.nn.conv2d_winograd",
+        "relax.add",
+        "relax.nn.relu",
+    ]
+
+
+def test_offers_of_processors():
+    machine = machine_of(Target("llvm -mcpu=x86-64-v3"))
+    assert [offer.tile for offer in llvm_offers(ConvolutionSizes(1, 64, 64, 56, 56), machine)][:1] == [4]
+    assert list(llvm_offers(ConvolutionSizes(1, 3, 64, 56, 56), machine)) == []
+    assert list(llvm_offers(ConvolutionSizes(1, 64, 64, 4, 4), machine)) == []
+    assert winograd_offers(ConvolutionSizes(1, 4, 8, 9, 9), Target("cuda")) == ()

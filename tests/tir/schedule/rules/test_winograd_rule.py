@@ -1,0 +1,103 @@
+"""Convolutions by Winograd's method in default schedules: tiles of several stages, by rows or stage by stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eutectic import te, tir, topi
+from eutectic.driver.build_prim_func import NativePrimFunc
+from eutectic.ir.structural import structural_equal
+from eutectic.target import Target
+from eutectic.testing.round_trip import check_round_trip
+from eutectic.tir.schedule import trace_from_python
+from eutectic.tir.schedule.rules import winograd
+from eutectic.tir.schedule.rules.cpu import schedule_by_rules, schedule_for_cpu
+from eutectic.tir.stmt import parts_of
+from eutectic.topi.nn.winograd_transforms import packed_weights
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """A processor as the rules see it."""
+
+    registers: int = 32
+
+    def lanes(self, bits: int = 32) -> int:
+        return 128 // bits
+
+
+LANES = Vectors().lanes()
+LAYOUTS = ("NHWC", f"NCHW{LANES}c")
+# Images, channels, filters, rows, columns, outputs of a tile along an axis, padding.
+CASES = [
+    (1, 4, 8, 9, 14, 4, 1),
+    (2, 8, 4, 12, 8, 2, 1),
+    (1, 8, 16, 10, 62, 4, 0),
+    (3, 4, 4, 5, 13, 2, (0, 1, 2, 1)),
+]
+
+
+def laid_out(image: np.ndarray, layout: str) -> np.ndarray:
+    """An image `(n, c, h, w)` in a layout."""
+    if layout == "NHWC":
+        return np.ascontiguousarray(image.transpose(0, 2, 3, 1))
+    n, c, h, w = image.shape
+    return np.ascontiguousarray(image.reshape(n, c // LANES, LANES, h, w).transpose(0, 1, 3, 4, 2))
+
+
+def direct(data: np.ndarray, weight: np.ndarray, padding: Any) -> np.ndarray:
+    """Direct sums in float64."""
+    top, left, bottom, right = (padding,) * 4 if isinstance(padding, int) else padding
+    padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    return np.einsum("ncyxij,ocij->noyx", windows, weight.astype(np.float64), optimize=True)
+
+
+def program(case: tuple[Any, ...], layout: str) -> tuple[tir.PrimFunc, list[np.ndarray], np.ndarray]:
+    """A convolution with bias, residual and relu; its arguments; what it gives."""
+    n, c, o, h, w, tile, padding = case
+    rng = np.random.default_rng(sum(case[:6]))
+    data, weight = (rng.standard_normal(shape).astype("float32") for shape in ((n, c, h, w), (o, c, 3, 3)))
+    exact = direct(data, weight, padding)
+    bias, residual = (rng.standard_normal(shape).astype("float32") for shape in ((1, o, 1, 1), exact.shape))
+    inputs = [
+        laid_out(data, layout),
+        packed_weights(weight, tile, LANES, 2 * LANES if o % (2 * LANES) == 0 else LANES),
+        laid_out(bias, layout),
+        laid_out(residual, layout),
+    ]
+    tensors = [te.placeholder(array.shape, "float32", f"p{k}") for k, array in enumerate(inputs)]
+    convolved = topi.nn.conv2d_winograd(tensors[0], tensors[1], padding, layout)
+    result = topi.nn.relu(topi.add(topi.add(convolved, tensors[2]), tensors[3]))
+    expected = laid_out(np.maximum(exact + bias + residual, 0), layout)
+    return te.create_prim_func([*tensors, result]), inputs, expected
+
+
+@pytest.mark.parametrize("by_rows", [True, False], ids=["by rows", "by stages"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_results(case: tuple[Any, ...], layout: str, by_rows: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(winograd, "_NEAR_BYTES", 1 << 30 if by_rows else 0)
+    func, inputs, expected = program(case, layout)
+    sch = schedule_by_rules(func, Vectors())
+    nests = parts_of(sch.func.body.block.body)
+    assert len(nests) == (1 if by_rows else 4)  # all stages; or padding, transforms, products, and transforms back
+    out = np.full(expected.shape, np.nan, "float32")
+    NativePrimFunc(sch.func, Target("llvm"), threads=2)(*inputs, out)
+    assert np.abs(out - expected).max() < 2e-6 * np.abs(expected).max() * case[1]
+
+
+@pytest.mark.parametrize("by_rows", [True, False], ids=["by rows", "by stages"])
+def test_traces_make_the_same_program(by_rows: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(winograd, "_NEAR_BYTES", 1 << 30 if by_rows else 0)
+    func, _, _ = program(CASES[0], LAYOUTS[1])
+    scheduled = schedule_for_cpu(func, Vectors())
+    assert "sch.compute_at(" in scheduled.script()
+    sch = tir.Schedule(func)
+    trace_from_python(scheduled.attrs["tir.schedule_trace"]).apply_to_schedule(sch)
+    assert structural_equal(sch.func.body, scheduled.body)
+    check_round_trip(scheduled)
