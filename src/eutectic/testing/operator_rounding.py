@@ -24,8 +24,11 @@ INTERPOLATIONS: Final = frozenset({
     *(f"nn.functional.interpolate/{mode}" for mode in ("linear", "bilinear", "bicubic", "trilinear")),
     "nn.functional.upsample_bilinear",
 })  # fmt: skip
+# Operators that are several products with a result of their own dtype each.
+COMPOSED: Final = frozenset({"nn.functional.multi_head_attention_forward"})
 _DEFINED: Final = ("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d")
 _ROUNDED: Final = frozenset({"aten::add", "aten::sub", "aten::rsub", "aten::mul", "aten::div"})
+_PRODUCTS: Final = frozenset({"aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm"})
 
 
 class RoundedSteps(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not say
@@ -48,7 +51,7 @@ class RoundedSteps(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
                 return definition(*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
         is_rounded = isinstance(result, torch.Tensor) and result.dtype is torch.float64
-        if not is_rounded or func._schema.name not in _ROUNDED:
+        if not is_rounded or func._schema.name not in _ROUNDED | _PRODUCTS:
             return result
         return result * (1 + self._eps * (2 * torch.rand(result.shape, dtype=result.dtype) - 1))
 

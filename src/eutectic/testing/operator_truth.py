@@ -9,10 +9,11 @@ of it, or within twice the distance of eager. `ulp` and `eps` are those of the r
 the truth itself moves when every floating-point input is multiplied by `1 +- eps` at random (a number only where
 float32 rounds it): inputs are exact, but an algorithm that rounds once per operation cannot do better than exact
 results of such inputs; where elements depend on others' inputs it is no less than the mean over the result.
-Interpolations are moved by the rounding of the places that they read, too (`operator_rounding`). `scale` is the largest
-magnitude among inputs and truth, so that a step of the definition (a floor, a comparison) is never taken for rounding.
-Denormal results may lose six more bits. NaN, infinities and the signs of zeros must be those of the rounded truth or
-of eager, but where zeros are compared or weighted by zero their signs are nobody's promise; integers and bools are
+Interpolations are moved by the rounding of the places that they read, too, as are functions of integers by that of
+their steps, and those that torch computes by several products, with the result of each in their dtype
+(`operator_rounding`). `scale` is the largest magnitude among inputs and truth, so that a step of the definition (a
+floor, a comparison) is never taken for rounding. Denormal results may lose six more bits. NaN, infinities and the signs
+of zeros must be those of the rounded truth or of eager, but where zeros are compared or weighted by zero their signs are nobody's promise; integers and bools are
 exact.
 """
 
@@ -20,14 +21,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from eutectic.testing.operator_rounding import INTERPOLATIONS, RoundedSteps
+from eutectic.testing.operator_rounding import COMPOSED, INTERPOLATIONS, RoundedSteps
 from eutectic.testing.operator_samples import ARBITRARY, Calls, Sample, is_pointwise, seeded
 
 ULPS: Final = {torch.float64: 64.0, torch.float32: 8.0, torch.float16: 1.0, torch.bfloat16: 1.0}
@@ -132,7 +133,7 @@ class Truth:
     def _movements(self) -> list[list[Any]]:
         if not self._moved:
             sample = self._sample
-            eps = max((torch.finfo(leaf.dtype).eps for leaf in _floats(sample)), default=0.0)
+            eps = max((torch.finfo(leaf.dtype).eps for leaf in _floats(sample)), default=_WIDE_EPS)
             numbers_too = [False] * _DRAWS + [True] * (_DRAWS if _rounded_numbers(sample) else 0)
             with seeded():
                 draws = [_leaves_in_double(sample, eps, with_numbers=numbers) for numbers in numbers_too]
@@ -145,6 +146,15 @@ def eager_results(calls: Calls) -> list[Any]:
     with torch.no_grad():
         results: list[Any] = calls(*calls.inputs())
     return results
+
+
+def _rounded_steps(sample: Sample, eps: float) -> AbstractContextManager[Any]:
+    """What moves the steps of a definition, where moving the inputs does not show how they are rounded."""
+    if sample.operator in COMPOSED:
+        return RoundedSteps(eps)
+    if sample.operator in INTERPOLATIONS or not _floats(sample):  # integers are exact, what is made of them is not
+        return RoundedSteps(min(eps, _WIDE_EPS))
+    return nullcontext()
 
 
 def _floats(sample: Sample) -> Sequence[torch.Tensor]:
@@ -189,7 +199,7 @@ def _leaves_in_double(sample: Sample, eps: float | None, *, with_numbers: bool =
     args, kwargs = pytree.tree_map(widened, (sample.args, sample.kwargs))
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)  # what integers become where an operator gives floats
-    steps = nullcontext() if eps is None or sample.operator not in INTERPOLATIONS else RoundedSteps(min(eps, _WIDE_EPS))
+    steps = nullcontext() if eps is None else _rounded_steps(sample, eps)
     try:
         with torch.no_grad(), steps:
             leaves: list[Any] = pytree.tree_leaves(definition(*args, **kwargs))

@@ -96,14 +96,24 @@ def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedP
         steps.update(_more(target for target in unknown if target not in steps))
         if not steps:
             break
-        fresh = program.run_decompositions(steps)
-        if _has_effects(fresh):
-            # The parts have checks with effects, which nothing here can do: the operator is refused by its own name.
-            whole |= {target for target in steps if _has_effects(program.run_decompositions({target: steps[target]}))}
+        fresh = _by_parts(program, steps)
+        if fresh is None:  # those that cannot be taken apart are refused by their own names
+            whole |= {target for target, rule in steps.items() if _by_parts(program, {target: rule}) is None}
             steps = {target: rule for target, rule in steps.items() if target not in whole}
-            fresh = program.run_decompositions(steps) if steps else program
+            fresh = _by_parts(program, steps) or program
         program = fresh
     return program
+
+
+def _by_parts(program: ExportedProgram, steps: Mapping[Any, Any]) -> ExportedProgram | None:
+    """The program with operators expressed by others; None where torch fails at it, or where parts have effects."""
+    if not steps:
+        return None
+    try:
+        fresh = program.run_decompositions(dict(steps))
+    except Exception:  # torch raises what it likes, such as a condition on an element of a tensor
+        return None
+    return None if _has_effects(fresh) else fresh
 
 
 def _has_effects(program: ExportedProgram) -> bool:
