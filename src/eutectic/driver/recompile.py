@@ -19,6 +19,7 @@ from eutectic.driver.report import CompileReport
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
 from eutectic.relax.expr import Constant
+from eutectic.runtime.packed_array import plain
 from eutectic.runtime.saved import SavedModel
 from eutectic.script import from_source
 from eutectic.support.errors import CodegenError, LoadError
@@ -42,7 +43,7 @@ def module_of(saved: SavedModel, target: Target) -> IRModule:
         ScriptError: it does not parse.
     """
     metadata = {
-        kind: [Constant(array) if kind == _CONSTANT else array for array in arrays]
+        kind: [Constant(plain(array)) if kind == _CONSTANT else plain(array) for array in arrays]
         for kind, arrays in saved.constants.items()
     }
     module = from_source(saved.text, metadata=metadata, file="the text of the model")
