@@ -20,7 +20,7 @@ from dataclasses import replace
 from math import prod
 from operator import index
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -49,6 +49,8 @@ class _Parts:
         arrays: Arrays in row-major order.
         orders: Arrays that a library has in another order, by the digest of what they are in row-major order.
     """
+
+    keeps_orders: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.code: dict[str, bytes] = {}

@@ -151,7 +151,9 @@ def _made(kind: type[Any], row: Any) -> Any:
     return kind(**row)
 
 
-_hints = cache(hints_of)
+@cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    return hints_of(kind)
 
 
 def _damaged(why: str) -> LoadError:

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, get_type_hints, overload
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, get_type_hints, overload
 
 import numpy as np
 
@@ -107,7 +107,13 @@ Kind = TypeVar("Kind")
 
 
 class Sink(Protocol):
-    """Keeps what JSON cannot hold; gives what the description then refers to it by, a number or text."""
+    """Keeps what JSON cannot hold; gives what the description then refers to it by, a number or text.
+
+    Attributes:
+        keeps_orders: Whether arrays that lie in another order stay so; else they are kept in row-major order.
+    """
+
+    keeps_orders: ClassVar[bool]
 
     def content(self, content: bytes) -> int | str:
         """Keep object code."""
@@ -250,6 +256,8 @@ class _Numbered:
         size: Bytes that all of them take.
     """
 
+    keeps_orders: ClassVar[bool] = False
+
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self.placed: list[tuple[int, bytes, str]] = []
@@ -334,7 +342,7 @@ class _Writer:
     def constant(self, value: Array | PackedArray) -> Any:
         """A constant of a library, which is read again in the order in which it is kept."""
         ((_, row),) = (data := self.data(value)).items()
-        return {"packed": row} if isinstance(value, PackedArray) else data
+        return {"packed": row} if isinstance(value, PackedArray) and self._sink.keeps_orders else data
 
     def fields(self, value: Any) -> dict[str, Any]:
         return {field.name: self.data(getattr(value, field.name)) for field in fields(value)}

@@ -95,7 +95,11 @@ def _relocations(at: int, size: int) -> list[tuple[int, int]]:
         at: Where the table is.
         size: Its bytes.
     """
-    rows = np.frombuffer((ctypes.c_uint8 * size).from_address(at), _RELOCATION) if size else np.empty(0, _RELOCATION)
+    rows = (
+        np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(at)), _RELOCATION)
+        if size
+        else np.empty(0, _RELOCATION)
+    )
     wanted = rows[np.isin(rows["info"] & 0xFFFFFFFF, (_JUMP_SLOT, _GLOBAL_DATA))]
     return list(zip(wanted["offset"].tolist(), wanted["info"].tolist(), strict=True))
 
