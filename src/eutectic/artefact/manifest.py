@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Any, Final
 
 from eutectic.support.annotations import accepts, described, hints_of
@@ -100,6 +99,9 @@ class Manifest:
         return json.dumps(tree, allow_nan=False, indent=1).encode()
 
 
+_HINTS: Final = {kind: hints_of(kind) for kind in (MemberRow, VariantRow, PackedRow, Manifest)}
+
+
 def from_json(text: bytes) -> Manifest:
     """Inverse of `Manifest.to_json`.
 
@@ -140,7 +142,7 @@ def _made(kind: type[Any], row: Any) -> Any:
     Raises:
         LoadError: a field is missing, unknown, or of another kind.
     """
-    hints = _hints(kind)
+    hints = _HINTS[kind]
     if not isinstance(row, dict) or set(row) != set(hints):
         raise _damaged(f"a {kind.__name__} has other fields")
     for name, hint in hints.items():
@@ -149,11 +151,6 @@ def _made(kind: type[Any], row: Any) -> Any:
         ):
             raise _damaged(f"{name} of a {kind.__name__} is {str(row[name])[:40]!r}, expected {described(hint)}")
     return kind(**row)
-
-
-@cache
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    return hints_of(kind)
 
 
 def _damaged(why: str) -> LoadError:
