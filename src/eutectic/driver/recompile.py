@@ -14,6 +14,7 @@ from eutectic.driver.left_to_torch import eager_records
 from eutectic.driver.link import program_of
 from eutectic.driver.native import NativeBuilder
 from eutectic.driver.pipeline import before_loops, pipeline
+from eutectic.driver.plain_layouts import with_plain_layouts
 from eutectic.driver.records import Stages
 from eutectic.driver.report import CompileReport
 from eutectic.ir.module import IRModule
@@ -36,7 +37,7 @@ def module_of(saved: SavedModel, target: Target) -> IRModule:
     Args:
         saved: The model.
         target: What it is to be compiled for. Regions stay as they are when all are of its libraries; else the
-            operators in them take their places.
+            operators in them take their places. Layouts that were chosen for another processor are taken back.
 
     Raises:
         LoadError: its text is no module.
@@ -49,7 +50,7 @@ def module_of(saved: SavedModel, target: Target) -> IRModule:
     module = from_source(saved.text, metadata=metadata, file="the text of the model")
     if not isinstance(module, IRModule):
         raise LoadError("the text of the model is a function, expected a module", help="save the model again")
-    return without_regions(module, kept=target.libs)
+    return with_plain_layouts(without_regions(module, kept=target.libs))
 
 
 def recompiled(saved: SavedModel, target: str | None = None) -> CompiledModel:
