@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
+from eutectic.ir.op import Op
 from eutectic.ir.transform import with_functions
 from eutectic.relax.analysis.uses import walk_bindings
 from eutectic.relax.base import Expr
@@ -56,7 +57,7 @@ def _lies(call: Call) -> bool:
 
 def _options(call: Call) -> dict[str, tuple[str, str]]:
     """The options that say layouts: what they say, and what they say on row-major values."""
-    definition = op_def(call.op)
+    definition = op_def(call.op) if isinstance(call.op, Op) else None
     if definition is None or definition.in_layouts_fn is None or call.attrs is None:
         return {}
     options = {
