@@ -43,12 +43,10 @@ _INDEX: Final = "int64"
 @converts("aten.index_copy.default")
 def index_copy(ctx: Context, x: Expr, dim: int, indices: Expr, source: Expr) -> Expr:
     """`x` with slices replaced; of two for one position the later, and an index outside is an error in the call."""
-    if ndim_of(x) == 0:
-        row = index_copy(ctx, _with_axis(ctx, x), 0, indices, _with_axis(ctx, source))
-        return shaped(ctx, row, ())
-    places = _with_axis(ctx, indices)
+    shape = dims_of(x)
+    x, places = _with_axis(ctx, x), _with_axis(ctx, indices)
     rows = shaped(ctx, source, (as_prim(1), *dims_of(x)[1:])) if ndim_of(source) < ndim_of(x) else source
-    return _written(ctx, x, axis_of(dim, ndim_of(x)), ctx.cast(places, _INDEX), rows)
+    return shaped(ctx, _written(ctx, x, axis_of(dim, ndim_of(x)), ctx.cast(places, _INDEX), rows), shape)
 
 
 def _with_axis(ctx: Context, x: Expr) -> Expr:
@@ -175,10 +173,13 @@ def _beginning(ctx: Context, x: Expr, sizes: Sequence[PrimExpr]) -> Expr:
 
 def _with_beginning(ctx: Context, x: Expr, part: Expr) -> Expr:
     """`x` with its first elements along each axis replaced."""
-    for axis, (size, taken) in enumerate(zip(dims_of(x), dims_of(part), strict=True)):
-        if size != taken:
-            filled = _with_beginning(ctx, cut(ctx, x, axis, 0, taken), part)
-            return ctx.call(concat, [filled, cut(ctx, x, axis, taken, size)], axis)
+    sizes, beginnings = dims_of(part), [x]
+    for axis in range(ndim_of(x) - 1):
+        beginnings.append(_beginning(ctx, beginnings[-1], (*sizes[: axis + 1], *dims_of(x)[axis + 1 :])))
+    for axis in reversed(range(ndim_of(x))):
+        size = dims_of(x)[axis]
+        if sizes[axis] != size:
+            part = ctx.call(concat, [part, cut(ctx, beginnings[axis], axis, sizes[axis], size)], axis)
     return part
 
 
