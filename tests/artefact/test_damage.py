@@ -186,10 +186,10 @@ def test_paths_that_are_no_files_are_refused(tmp_path: Path):
 
 def test_other_versions_are_refused(saved: Path):
     members = mutations.members_of(saved.read_bytes())
-    members["manifest.json"] = members["manifest.json"].replace(b'"version": 2', b'"version": 7', 1)
+    members["manifest.json"] = members["manifest.json"].replace(b'"version": 3', b'"version": 7', 1)
     path = saved.with_name("bad.eut")
     path.write_bytes(mutations.archive_of(list(members.items())))
-    with pytest.raises(LoadError, match=r"version 7 of the format, this build reads 2"):
+    with pytest.raises(LoadError, match=r"version 7 of the format, this build reads 3"):
         eutectic.load(path)
 
 

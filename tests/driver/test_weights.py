@@ -139,7 +139,7 @@ def test_inputs_of_another_dtype_are_compiled_anew():
         assert_followed(compiled, model)
 
 
-def test_weights_beside_state_are_followed_and_never_inputs():
+def test_weights_beside_state_are_followed_and_become_inputs(monkeypatch):
     class Counting(nn.Module):
         def __init__(self):
             super().__init__()
@@ -153,11 +153,18 @@ def test_weights_beside_state_are_followed_and_never_inputs():
     model, other = Counting().eval().requires_grad_(False), Counting().eval().requires_grad_(False)
     other.load_state_dict(model.state_dict())
     compiled = eutectic.compile(model, (X,), weights="live")
-    for _ in range(5):
+    for step in range(6):
         for each in (model, other):
             each.linear.weight.add_(0.5)
+        if step == 3:
+            monkeypatch.setattr(live.Live, "__getattribute__", _not_compiled)
         torch.testing.assert_close(compiled(X), other(X))
-    assert tuple(compiled.state_dict()) == ("count",)
+        assert torch.equal(model.count, other.count)
+    for each in (model, other):
+        each.count = torch.full((1,), 7.0)  # another tensor, which the next call writes
+    torch.testing.assert_close(compiled(X), other(X))
+    assert model.count.item() == 8
+    assert set(compiled.state_dict()) == {"count", "linear.weight", "linear.bias"}
 
 
 def test_a_copy_of_a_model_whose_weights_are_inputs_goes_on_by_itself():

@@ -18,6 +18,7 @@ from eutectic.artefact.verify import libraries_of
 from eutectic.runtime.executable import Executable
 from eutectic.runtime.instructions import RunNative
 from eutectic.runtime.native_code import RAISE, NativeCode
+from eutectic.runtime.packed_array import plain
 from eutectic.runtime.params import TensorParam
 from eutectic.runtime.team import RECORD_BYTES
 from eutectic.support.errors import LoadError
@@ -120,7 +121,7 @@ def _build(
         objects[-1].write_bytes(content)
     places, size = [], 0
     with open(folder / "weights.bin", "wb") as file:
-        for array in code.constants:
+        for array in map(plain, code.constants):
             file.write(bytes(-size % _ALIGNMENT))
             size += -size % _ALIGNMENT
             places.append(size)

@@ -5,7 +5,8 @@ An artefact holds a model once for each kind of processor it was compiled for. I
 - `manifest.json`: the format's version, the signature, a row for each variant and one for each other member;
 - `programs/<n>.json`, `reports/<n>.json`, `texts/<n>.py`: the program, the report and the module of a variant;
 - `code/<digest>.o`: object code;
-- `weights.safetensors`: every array of every program and text, and the buffers that calls write, each once, by digest.
+- `weights.safetensors`: every array of every program and text, and the buffers that calls write, each once, by digest;
+  those that a library packs are there as it packs them, and the manifest says how to make the plain ones from them.
 
 Reading runs nothing and makes nothing but dataclasses of the runtime; machine code runs when the model is loaded.
 """
@@ -14,17 +15,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from operator import index
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
 from eutectic.artefact.container import Container, Member, write_members
-from eutectic.artefact.manifest import NAME, VERSION, Manifest, MemberRow, VariantRow, from_json
+from eutectic.artefact.manifest import NAME, VERSION, Manifest, MemberRow, PackedRow, VariantRow, from_json
 from eutectic.artefact.verify import features_of, threads_of
 from eutectic.artefact.weights import digest_of, read_weights, write_weights
 from eutectic.runtime.encoding import damaged, from_tree, to_tree
+from eutectic.runtime.packed_array import PackedArray, Terms
 from eutectic.runtime.processor import features
 from eutectic.runtime.program import Program
 from eutectic.runtime.saved import SavedModel
@@ -37,11 +42,21 @@ LARGEST_TEXT: Final = 1 << 30  # bytes of a program, a report or a text
 
 
 class _Parts:
-    """What programs refer to by digest, collected from all variants."""
+    """What programs refer to by digest, collected from all variants.
+
+    Attributes:
+        code: Object code.
+        arrays: Arrays in row-major order.
+        orders: Arrays that a library has in another order, by the digest of what they are in row-major order.
+    """
+
+    keeps_orders: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self.code: dict[str, bytes] = {}
         self.arrays: dict[str, Array] = {}
+        self.orders: dict[str, PackedArray] = {}
+        self._digests: dict[int, tuple[PackedArray, str]] = {}
 
     def content(self, content: bytes) -> str:
         """See `Sink`."""
@@ -54,6 +69,27 @@ class _Parts:
         digest = digest_of(array)
         self.arrays.setdefault(digest, array)
         return digest
+
+    def packed(self, array: PackedArray) -> str:
+        """See `Sink`."""
+        if id(array) not in self._digests:
+            self._digests[id(array)] = (array, digest_of(array()))
+        digest = self._digests[id(array)][1]
+        self.orders.setdefault(digest, array)
+        return digest
+
+    def placed(self, needed: Collection[str]) -> dict[str, PackedRow]:
+        """The rows of arrays in another order, whose elements take the places of what can be made from them.
+
+        Args:
+            needed: Digests of arrays that every process reads in row-major order.
+        """
+        for digest in self.orders.keys() - set(needed):
+            self.arrays.pop(digest, None)
+        return {digest: self._row(array) for digest, array in sorted(self.orders.items())}
+
+    def _row(self, array: PackedArray) -> PackedRow:
+        return PackedRow(self.array(array.elements), array.plain, array.packed)
 
 
 def write_artefact(path: str | Path, variants: Sequence[SavedModel], writer: str) -> Path:
@@ -72,14 +108,18 @@ def write_artefact(path: str | Path, variants: Sequence[SavedModel], writer: str
     """
     target, parts = Path(path), _Parts()
     texts: dict[str, bytes] = {}
-    rows = tuple(_row(variant, number, parts, texts) for number, variant in enumerate(variants))
     signature, state = to_tree(variants[0].signature, parts), to_tree(variants[0].state, parts)
+    for variant in variants:
+        to_tree(replace(variant.program, otherwise=None), parts)
+    needed = tuple(parts.arrays)
+    rows = tuple(_row(variant, number, parts, texts) for number, variant in enumerate(variants))
+    packed = parts.placed(needed)
     weights, begin = write_weights(parts.arrays)
     code = {f"code/{digest}.o": content for digest, content in sorted(parts.code.items())}
     members = [Member(name, content) for name, content in {**texts, **code}.items()]
     members.append(Member(WEIGHTS, weights, begin))
     listed = {member.name: _member_row(member.content) for member in members}
-    manifest = Manifest(VERSION, writer, signature, state, rows, listed)
+    manifest = Manifest(VERSION, writer, signature, state, rows, packed, listed)
     try:
         write_members(target, [Member(NAME, manifest.to_json()), *members])
     except OSError as error:
@@ -233,14 +273,33 @@ class Artefact:
         """See `Source`."""
         return bytes(self._container.members[f"code/{reference}.o"])
 
-    def array(self, reference: Any) -> memoryview:
+    def array(self, reference: Any) -> memoryview | PackedArray:
         """See `Source`."""
-        return self._weights[reference]
+        return self._weights[reference] if reference in self._weights else self.packed(reference)
+
+    def packed(self, reference: Any) -> PackedArray:
+        """See `Source`."""
+        row = self.manifest.packed[reference]
+        elements = np.frombuffer(self._weights[row.elements], np.uint32)
+        plain, packed = _terms(row.plain), _terms(row.packed)
+        size = prod(extent for axis in plain for extent, _ in axis)
+        return PackedArray(elements, plain, packed, elements.dtype, (size,))
+
+
+def _terms(side: Any) -> Terms:
+    """Places of axes as they were before they were written.
+
+    Raises:
+        TypeError, ValueError: they are something else.
+    """
+    return tuple(tuple((index(extent), index(stride)) for extent, stride in axis) for axis in side)
 
 
 def _is_table(constants: Mapping[Any, Any]) -> bool:
     """Whether this is what texts refer to: tuples of arrays by kind."""
     return all(
-        isinstance(kind, str) and isinstance(arrays, tuple) and all(isinstance(array, np.ndarray) for array in arrays)
+        isinstance(kind, str)
+        and isinstance(arrays, tuple)
+        and all(isinstance(array, (np.ndarray, PackedArray)) for array in arrays)
         for kind, arrays in constants.items()
     )

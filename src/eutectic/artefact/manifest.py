@@ -11,7 +11,7 @@ from eutectic.support.annotations import accepts, described, hints_of
 from eutectic.support.errors import LoadError
 
 FORMAT: Final = "eutectic artefact"
-VERSION: Final = 2
+VERSION: Final = 3
 NAME: Final = "manifest.json"
 LARGEST: Final = 64 << 20  # bytes of a manifest
 
@@ -57,6 +57,21 @@ class VariantRow:
 
 
 @dataclass(frozen=True)
+class PackedRow:
+    """An array that is kept in the order in which a library wants it.
+
+    Attributes:
+        elements: Digest of the array of its words.
+        plain: As in `PackedArray`.
+        packed: As in `PackedArray`.
+    """
+
+    elements: str
+    plain: Any
+    packed: Any
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What an artefact says about itself.
 
@@ -66,6 +81,7 @@ class Manifest:
         signature: How the model is called.
         state: What the buffers begin as that calls read and write: dtype, shape and digest of each.
         variants: The model for each kind of processor.
+        packed: Arrays that are kept in another order, by the digest of what they are in row-major order.
         members: All members but the manifest.
     """
 
@@ -74,12 +90,16 @@ class Manifest:
     signature: Any
     state: Any
     variants: tuple[VariantRow, ...]
+    packed: Mapping[str, PackedRow]
     members: Mapping[str, MemberRow]
 
     def to_json(self) -> bytes:
         """The manifest as text."""
         tree = {"format": FORMAT, **asdict(self)}
         return json.dumps(tree, allow_nan=False, indent=1).encode()
+
+
+_HINTS: Final = {kind: hints_of(kind) for kind in (MemberRow, VariantRow, PackedRow, Manifest)}
 
 
 def from_json(text: bytes) -> Manifest:
@@ -101,10 +121,11 @@ def from_json(text: bytes) -> Manifest:
             f"the file is of version {str(tree.get('version'))[:20]} of the format, this build reads {VERSION}",
             help="load it with the build that wrote it, or save the model again with this one",
         )
-    rows, members = tree.get("variants"), tree.get("members")
-    if not isinstance(rows, list) or not rows or not isinstance(members, dict):
-        raise _damaged("it lists no variants or no members")
+    rows, members, packed = tree.get("variants"), tree.get("members"), tree.get("packed")
+    if not isinstance(rows, list) or not rows or not isinstance(members, dict) or not isinstance(packed, dict):
+        raise _damaged("it lists no variants, no members or no packed arrays")
     tree["variants"] = tuple(_made(VariantRow, _with_tuple(row)) for row in rows)
+    tree["packed"] = {digest: _made(PackedRow, row) for digest, row in packed.items()}
     tree["members"] = {name: _made(MemberRow, row) for name, row in members.items()}
     manifest: Manifest = _made(Manifest, tree)
     return manifest
@@ -121,7 +142,7 @@ def _made(kind: type[Any], row: Any) -> Any:
     Raises:
         LoadError: a field is missing, unknown, or of another kind.
     """
-    hints = hints_of(kind)
+    hints = _HINTS[kind]
     if not isinstance(row, dict) or set(row) != set(hints):
         raise _damaged(f"a {kind.__name__} has other fields")
     for name, hint in hints.items():

@@ -94,13 +94,12 @@ class _Follower:
             self._compiled.become(self._live.anew() if self._is_other else self._live.again(), self._state)
 
     def _take_weights(self) -> bool:
-        """Let the weights be inputs; not beside buffers that calls write, nor when they are of other dtypes by now."""
-        model = self._live.with_weights() if self._state is None else None
-        if model is None:
-            return False
+        """Let the weights be inputs; not when they are of other dtypes by now."""
+        model = self._live.with_weights()
         signature = model.signature
         assert isinstance(signature, ModelSignature)  # it was made of an exported program
-        shared = Shared(Tensors(places_of(self._source, [buffer.name for buffer in signature.state])))
+        places = places_of(self._source, [buffer.name for buffer in signature.state])
+        shared = Shared(Tensors(places), self._state)
         if not _fits(signature, shared):
             return False
         self._shared = shared

@@ -14,11 +14,13 @@ from eutectic.driver.left_to_torch import eager_records
 from eutectic.driver.link import program_of
 from eutectic.driver.native import NativeBuilder
 from eutectic.driver.pipeline import before_loops, pipeline
+from eutectic.driver.plain_layouts import with_plain_layouts
 from eutectic.driver.records import Stages
 from eutectic.driver.report import CompileReport
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
 from eutectic.relax.expr import Constant
+from eutectic.runtime.packed_array import plain
 from eutectic.runtime.saved import SavedModel
 from eutectic.script import from_source
 from eutectic.support.errors import CodegenError, LoadError
@@ -35,20 +37,20 @@ def module_of(saved: SavedModel, target: Target) -> IRModule:
     Args:
         saved: The model.
         target: What it is to be compiled for. Regions stay as they are when all are of its libraries; else the
-            operators in them take their places.
+            operators in them take their places. Layouts that were chosen for another processor are taken back.
 
     Raises:
         LoadError: its text is no module.
         ScriptError: it does not parse.
     """
     metadata = {
-        kind: [Constant(array) if kind == _CONSTANT else array for array in arrays]
+        kind: [Constant(plain(array)) if kind == _CONSTANT else plain(array) for array in arrays]
         for kind, arrays in saved.constants.items()
     }
     module = from_source(saved.text, metadata=metadata, file="the text of the model")
     if not isinstance(module, IRModule):
         raise LoadError("the text of the model is a function, expected a module", help="save the model again")
-    return without_regions(module, kept=target.libs)
+    return with_plain_layouts(without_regions(module, kept=target.libs))
 
 
 def recompiled(saved: SavedModel, target: str | None = None) -> CompiledModel:

@@ -181,7 +181,8 @@ class CompileReport:
     @property
     def _headline(self) -> str:
         operators = sum(len(group.operators) for group in self.plan.groups)
-        return f"{operators} operators in {len(self.plan.groups)} groups, compiled in {self.seconds:.2f} s"
+        groups = len(self.plan.groups)
+        return f"{operators} operators in {groups} group{'' if groups == 1 else 's'}, compiled in {self.seconds:.2f} s"
 
     @property
     def _sentences(self) -> list[str]:

@@ -37,6 +37,11 @@ class Tensors:
         """The tensors as they are now; None for those that are gone."""
         return [owner.get(key) for owner, key in self._places]
 
+    def positions(self, others: Tensors) -> list[int]:
+        """Where tensors are among these, by where they are kept."""
+        known = {(id(owner), key): number for number, (owner, key) in enumerate(self._places)}
+        return [known[id(owner), key] for owner, key in others._places]
+
 
 def places_of(model: Any, names: Sequence[str]) -> list[Place]:
     """Where a module, or an exported program, keeps tensors.
@@ -69,13 +74,15 @@ class Shared:
 
     Args:
         tensors: Gives the tensors as they are now.
+        written: Those among them that calls write: each call takes what the module has then.
 
     Raises:
         CallError: one is not in plain memory of the processor.
     """
 
-    def __init__(self, tensors: Tensors) -> None:
-        self._tensors = tensors
+    def __init__(self, tensors: Tensors, written: Tensors | None = None) -> None:
+        self._tensors, self._written = tensors, written
+        self._at = tensors.positions(written) if written is not None else []
         self.refresh()
 
     def refresh(self) -> None:
@@ -88,7 +95,12 @@ class Shared:
 
     def __call__(self) -> list[Any]:
         """The arrays."""
-        return self._arrays
+        if self._written is None:
+            return self._arrays
+        arrays = self._arrays.copy()
+        for place, tensor in zip(self._at, self._written(), strict=True):
+            arrays[place] = as_array(_present(tensor).detach(), "a buffer")
+        return arrays
 
 
 def _present(tensor: Any) -> Any:

@@ -7,6 +7,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from eutectic.runtime.packed_array import PackedArray
+
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
@@ -14,15 +16,18 @@ class Constants(Mapping[str, Array]):
     """Values by name. What a loaded library has in another form is made from that whenever it is asked for.
 
     Args:
-        values: The values.
+        values: The values; those in another order already are made plain when they are asked for.
     """
 
-    def __init__(self, values: Mapping[str, Array]) -> None:
+    def __init__(self, values: Mapping[str, Array | PackedArray]) -> None:
         self._values: dict[str, Array | Callable[[], Array]] = dict(values)
 
     def __getitem__(self, name: str) -> Array:
         value = self._values[name]
         return value if isinstance(value, np.ndarray) else value()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -33,6 +38,11 @@ class Constants(Mapping[str, Array]):
     def is_derived(self, name: str) -> bool:
         """Whether a value is made when it is asked for."""
         return not isinstance(self._values[name], np.ndarray)
+
+    def stored(self, name: str) -> Array | PackedArray:
+        """A value in the order in which it is kept."""
+        value = self._values[name]
+        return value if isinstance(value, PackedArray) else self[name]
 
     def derive(self, name: str, make: Callable[[], Array]) -> None:
         """Let go of a value that can be made again.

@@ -15,11 +15,12 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, get_type_hints, overload
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar, get_type_hints, overload
 
 import numpy as np
 
 from eutectic.runtime.arguments import Arguments, FixedArgument, TensorArgument
+from eutectic.runtime.constants import Constants
 from eutectic.runtime.formulas import Formula
 from eutectic.runtime.host_operators import HOST_OPERATORS
 from eutectic.runtime.instructions import (
@@ -37,6 +38,7 @@ from eutectic.runtime.instructions import (
 )
 from eutectic.runtime.library import LibraryKernel
 from eutectic.runtime.native_code import NativeCode
+from eutectic.runtime.packed_array import PackedArray
 from eutectic.runtime.params import AnyParam, ScalarParam, ShapeParam, TensorParam, TupleParam
 from eutectic.runtime.program import Program
 from eutectic.runtime.results import Counted, Fixed, Fresh, Number, Results, Shared
@@ -105,13 +107,22 @@ Kind = TypeVar("Kind")
 
 
 class Sink(Protocol):
-    """Keeps what JSON cannot hold; gives what the description then refers to it by, a number or text."""
+    """Keeps what JSON cannot hold; gives what the description then refers to it by, a number or text.
+
+    Attributes:
+        keeps_orders: Whether arrays that lie in another order stay so; else they are kept in row-major order.
+    """
+
+    keeps_orders: ClassVar[bool]
 
     def content(self, content: bytes) -> int | str:
         """Keep object code."""
 
     def array(self, array: Array) -> int | str:
         """Keep the elements of a C-contiguous array."""
+
+    def packed(self, array: PackedArray) -> int | str:
+        """Keep an array that lies in another order."""
 
 
 class Source(Protocol):
@@ -124,8 +135,15 @@ class Source(Protocol):
             LookupError, ValueError: there is none by that reference.
         """
 
-    def array(self, reference: Any) -> memoryview:
-        """The bytes of an array's elements.
+    def array(self, reference: Any) -> memoryview | PackedArray:
+        """The bytes of an array's elements, or what they are made from.
+
+        Raises:
+            LookupError, ValueError: there are none by that reference.
+        """
+
+    def packed(self, reference: Any) -> memoryview | PackedArray:
+        """The same; where the array is kept in both orders, the other one.
 
         Raises:
             LookupError, ValueError: there are none by that reference.
@@ -238,6 +256,8 @@ class _Numbered:
         size: Bytes that all of them take.
     """
 
+    keeps_orders: ClassVar[bool] = False
+
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self.placed: list[tuple[int, bytes, str]] = []
@@ -256,6 +276,10 @@ class _Numbered:
         """See `Sink`."""
         return self.content(array.tobytes())
 
+    def packed(self, array: PackedArray) -> int:
+        """See `Sink`."""
+        return self.array(array())
+
 
 class _Blobs:
     """The same, read."""
@@ -272,6 +296,8 @@ class _Blobs:
         if type(reference) is not int or reference < 0:
             raise damaged("a reference to no part")
         return self._blobs[reference]
+
+    packed = array
 
 
 class _Writer:
@@ -300,6 +326,10 @@ class _Writer:
                 return {"array": [value.dtype.name, list(value.shape), kept]}
             case np.generic():
                 return self.data(np.asarray(value))
+            case PackedArray():
+                return {"array": [value.dtype.name, list(value.shape), self._sink.packed(value)]}
+            case Constants():
+                return {"map": [[name, self.constant(value.stored(name))] for name in value]}
             case Mapping():
                 return {"map": [[self.data(key), self.data(item)] for key, item in value.items()]}
             case CallHost():
@@ -308,6 +338,11 @@ class _Writer:
                 return {"of": type(value).__name__, "fields": self.fields(value)}
             case _:
                 raise LoadError(f"a {type(value).__name__} cannot be written")
+
+    def constant(self, value: Array | PackedArray) -> Any:
+        """A constant of a library, which is read again in the order in which it is kept."""
+        ((_, row),) = (data := self.data(value)).items()
+        return {"packed": row} if isinstance(value, PackedArray) and self._sink.keeps_orders else data
 
     def fields(self, value: Any) -> dict[str, Any]:
         return {field.name: self.data(getattr(value, field.name)) for field in fields(value)}
@@ -329,13 +364,13 @@ class _Reader:
     """The other way; knows only what `_Writer` writes."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
         self._kinds: dict[str, Callable[[Any], Any]] = {
             "float": float,
             "tuple": lambda items: tuple(map(self.value, _list(items))),
             "bytes": source.content,
             "dtype": _dtype,
-            "array": lambda row: self.array(*row),
+            "array": lambda row: self.array(source.array, *row),
+            "packed": lambda row: self.array(source.packed, *row),
             "map": lambda rows: {self.value(key): self.value(item) for key, item in map(_list, _list(rows))},
         }
 
@@ -364,10 +399,13 @@ class _Reader:
                 raise damaged(f"{field} of {name} is of another kind")
         return kind(**decoded)
 
-    def array(self, name: Any, shape: Sequence[int], reference: Any) -> Array:
+    def array(self, kept_by: Callable[[Any], Any], name: Any, shape: Sequence[int], reference: Any) -> Any:
         if not all(type(size) is int and size >= 0 for size in shape):
             raise damaged(f"an array of shape {shape}")
-        return np.frombuffer(self._source.array(reference), _dtype(name)).reshape(tuple(shape))
+        kept = kept_by(reference)
+        if isinstance(kept, PackedArray):
+            return kept.seen(_dtype(name), tuple(shape))
+        return np.frombuffer(kept, _dtype(name)).reshape(tuple(shape))
 
 
 def _list(items: Any) -> list[Any]:
@@ -393,7 +431,11 @@ def _has_truth_value(value: Any) -> bool:
 @cache
 def _hints(name: str) -> dict[str, Any]:
     """Kinds of the fields of a class."""
-    names = {**_CLASSES, "Size": int | str | SizeExpr, "Constants": Mapping[str, Array]}  # kernels take any mapping
+    names = {
+        **_CLASSES,
+        "Size": int | str | SizeExpr,
+        "Constants": Mapping[str, Array | PackedArray],
+    }  # kernels take any mapping
     hints = get_type_hints(_CLASSES[name], localns=names)
     return {field.name: hints[field.name] for field in fields(_CLASSES[name])}
 

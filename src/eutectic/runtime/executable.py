@@ -16,6 +16,7 @@ import numpy as np
 from eutectic.runtime.instructions import Instruction, Literal, RunLibrary, RunNative, Slots
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, VaryingKernel
 from eutectic.runtime.native import OtherThread, SpecialValues
+from eutectic.runtime.packed_array import plain
 from eutectic.runtime.params import Param, TensorParam
 from eutectic.runtime.program import Program
 from eutectic.runtime.sizes import Sizes
@@ -73,7 +74,7 @@ class Executable:
         self._derived = tuple(i for i, param in enumerate(program.params) if param.has_derived_sizes)
         self._template: Slots = [None] * program.slot_count
         for slot, value in program.constants.items():
-            self._template[slot] = value
+            self._template[slot] = plain(value)
         self._steps = tuple(instruction.bind(loading) for instruction in program.instructions)
         self._loading, self._make_other = loading, otherwise
         self._other: list[Executable] = []  # once a call needed it

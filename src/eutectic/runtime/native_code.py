@@ -18,6 +18,7 @@ from eutectic.runtime.aligned import address, aligned_array
 from eutectic.runtime.library import LibraryKernel, NativeCall
 from eutectic.runtime.native import NativeFunction, raise_address
 from eutectic.runtime.object_code import ObjectCode
+from eutectic.runtime.packed_array import PackedArray, plain
 from eutectic.runtime.processor import check_features
 from eutectic.runtime.recently_used import RecentlyUsed
 from eutectic.runtime.team import RUN_SYMBOLS, SMALL, team, team_code
@@ -52,7 +53,7 @@ class NativeCode:
     symbol: str
     objects: tuple[bytes, ...]
     team: bytes
-    constants: tuple[Array, ...]
+    constants: tuple[Array | PackedArray, ...]
     libraries: tuple[LibraryKernel, ...]
     workspaces: tuple[int, ...]
     threads: int
@@ -106,7 +107,7 @@ class LoadedCode:
         runtime = team_code(code.team)
         imports = {symbol: runtime.address(symbol) for symbol in RUN_SYMBOLS}
         self._library = ObjectCode(code.objects, {**imports, RAISE: raise_address()})
-        self._arrays = [aligned_array(array) for array in code.constants]
+        self._arrays = [aligned_array(plain(array)) for array in code.constants]
         self._fill("constants", list(map(address, self._arrays)))
         self._fill("libraries", list(self._fixed.table) if self._fixed is not None else [])
         self._fill("team", [team(code.team, code.threads)])

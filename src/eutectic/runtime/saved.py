@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eutectic.runtime.packed_array import PackedArray
 from eutectic.runtime.program import Program
 from eutectic.runtime.signature import ArraySignature, ModelSignature
 
@@ -33,7 +34,7 @@ class SavedModel:
     report: Mapping[str, Any]
     text: str
     threads: int | None = None
-    constants: Mapping[str, tuple[np.ndarray[Any, Any], ...]] = field(default_factory=dict)
+    constants: Mapping[str, tuple[np.ndarray[Any, Any] | PackedArray, ...]] = field(default_factory=dict)
     target: str = "llvm"
     precision: str = "default"
     state: tuple[np.ndarray[Any, Any], ...] = ()

@@ -9,7 +9,7 @@ from eutectic.backend.dnnl.border_layout import text_of
 from eutectic.backend.dnnl.codegen import Lowered, lower_function
 from eutectic.backend.dnnl.native_text import native_text
 from eutectic.backend.dnnl.spec import RegionSpec
-from eutectic.backend.dnnl.special_values import loses_specials
+from eutectic.backend.dnnl.special_values import finite_constants, loses_specials
 from eutectic.relax.expr import Function
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 from eutectic.runtime.constants import Constants
@@ -30,11 +30,13 @@ def describe(function: Function, layouts: LayoutOffer = ROW_MAJOR) -> LibraryKer
     """
     lowered = lower_function(function)
     spec = _in_layouts(lowered, layouts)
+    guarded = loses_specials(lowered.spec)
     description = {
         "spec": spec.to_json(),
         "sources": list(lowered.sources),
         "sizes": list(lowered.names),
-        "guarded": loses_specials(lowered.spec),
+        "guarded": guarded,
+        "finite": not guarded or finite_constants(list(lowered.constants.values())),
     }
     return LibraryKernel(
         BACKEND, lowered.spec.symbol, description, Constants(lowered.constants), lowered.sizes, native_text()

@@ -27,6 +27,7 @@ from eutectic.backend.dnnl.steps import refuse
 from eutectic.runtime.aligned import address, aligned
 from eutectic.runtime.library import NativeCall
 from eutectic.runtime.object_code import ObjectCode
+from eutectic.runtime.packed_array import PackedArray
 from eutectic.support.errors import CallError, EutecticError
 
 _FLOAT32 = np.dtype(np.float32)
@@ -145,6 +146,15 @@ class Region:
         if record is None:
             return None
         return NativeCall(record.run, record.address, tuple(operands), self.arena_bytes, record.explain, record)
+
+    def packed(self, name: str) -> PackedArray | None:
+        """A constant as it is packed; None when it is not, or in a layout that no strides describe."""
+        live, spec = self._open(), self.spec.tensors()[name]
+        version, view = live.plan.sources.get(name, (None, None))
+        if version is None or view is None or version.layout.order is None or view.image is None:
+            return None
+        elements = live.plan.constants[version.buffer.index].view(np.uint32)
+        return PackedArray(elements, view.image, version.layout.order, _FLOAT32, spec.shape)
 
     def constant(self, name: str) -> np.ndarray | None:
         """A constant as it was given, made from what is packed; None when it is not packed, or padded beyond that.

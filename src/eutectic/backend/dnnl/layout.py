@@ -30,6 +30,7 @@ class Layout:
         image: Per axis the (extent, stride) terms that map indices to memory;
             None where that says not everything. Two layouts of one shape with
             the same image are the same bytes.
+        order: The same with the extents that padding gives the axes; None where no strides describe the layout.
         handle: The `dnnl_memory_desc_t`, owned by the table.
     """
 
@@ -37,6 +38,7 @@ class Layout:
     nbytes: int
     text: str
     image: tuple[tuple[Term, ...], ...] | None
+    order: tuple[tuple[Term, ...], ...] | None
     handle: int = field(repr=False)
 
     def same_bytes(self, other: Layout) -> bool:
@@ -60,7 +62,7 @@ class LayoutTable:
             handle = self._owner.create(
                 "memory_desc", len(shape), dims(shape), abi.F32, abi.FORMAT_TAG_ANY, suffix="_with_tag"
             )
-            self._any[shape] = Layout(shape, 0, "any", None, handle)
+            self._any[shape] = Layout(shape, 0, "any", None, None, handle)
         return self._any[shape]
 
     def plain(self, shape: Shape) -> Layout:
@@ -130,15 +132,16 @@ class LayoutTable:
         shape = self._dims(handle, abi.QUERY_DIMS)[:ndims]
         nbytes = int(self._library.function("dnnl_memory_desc_get_size")(handle))
         if self._integer(handle, abi.QUERY_FORMAT_KIND) != abi.FORMAT_KIND_BLOCKED:
-            return Layout(shape, nbytes, "opaque", None, handle)
+            return Layout(shape, nbytes, "opaque", None, None, handle)
         padded = self._dims(handle, abi.QUERY_PADDED_DIMS)[:ndims]
         strides = self._dims(handle, abi.QUERY_STRIDES)[:ndims]
         count = self._integer(handle, abi.QUERY_INNER_NBLKS)
         sizes = self._dims(handle, abi.QUERY_INNER_BLKS)[:count]
         axes = self._dims(handle, abi.QUERY_INNER_IDXS)[:count]
         blocks = tuple(zip(axes, sizes, strict=True))
-        image = _image(padded, strides, blocks) if padded == shape else None
-        return Layout(shape, nbytes, _text(shape, padded, strides, blocks), image, handle)
+        order = _image(padded, strides, blocks)
+        image = order if padded == shape else None
+        return Layout(shape, nbytes, _text(shape, padded, strides, blocks), image, order, handle)
 
     def _integer(self, handle: int, what: int) -> int:
         value = ctypes.c_int()

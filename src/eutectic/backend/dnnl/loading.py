@@ -14,13 +14,14 @@ from eutectic.backend.dnnl.lower import step_source
 from eutectic.backend.dnnl.openmp import share_team
 from eutectic.backend.dnnl.packed import PackedConstants
 from eutectic.backend.dnnl.spec import RegionSpec
-from eutectic.backend.dnnl.special_values import all_finite, finite_constants
+from eutectic.backend.dnnl.special_values import all_finite
 from eutectic.backend.dnnl.steps import TensorSpec
 from eutectic.runtime.aligned import address
 from eutectic.runtime.constants import Constants, same_bits
 from eutectic.runtime.library import KernelPart, LibraryKernel, NativeCall
 from eutectic.runtime.native import SpecialValues
 from eutectic.runtime.object_code import ObjectCode
+from eutectic.runtime.packed_array import PackedArray
 from eutectic.runtime.recently_used import RecentlyUsed
 from eutectic.runtime.team import BARRIER, CLOSE, OPEN, available_threads, team, team_code
 from eutectic.support.errors import InternalError
@@ -56,7 +57,7 @@ def _is_guarded(kernel: LibraryKernel) -> bool:
 
 def _is_usable(kernel: LibraryKernel) -> bool:
     """Whether no constant makes oneDNN wrong."""
-    return not _is_guarded(kernel) or finite_constants(list(kernel.constants.values()))
+    return not _is_guarded(kernel) or bool(kernel.description["finite"])
 
 
 @lru_cache(maxsize=8)
@@ -109,9 +110,11 @@ class StaticRegion:
     def hold(self, constants: Constants) -> None:
         """Let the packed constants stand for the plain ones, where they have all of their bits."""
         for name in constants:
-            packed = self.region.constant(name)
-            if packed is not None and same_bits(packed, constants[name]):
-                constants.derive(name, partial(self._unpacked, name))
+            if constants.is_derived(name):
+                continue
+            packed = self.region.packed(name) or partial(self.region.constant, name)
+            if (plain := packed()) is not None and same_bits(plain, constants[name]):
+                constants.derive(name, packed if isinstance(packed, PackedArray) else partial(self._unpacked, name))
 
     def _unpacked(self, name: str) -> Array:
         packed = self.region.constant(name)

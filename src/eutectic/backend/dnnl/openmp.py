@@ -16,6 +16,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import numpy as np
+
 from eutectic.backend.dnnl.library import Library
 from eutectic.backend.dnnl.openmp_text import INTERPOSED, PREFIX
 from eutectic.runtime.object_code import ObjectCode
@@ -23,6 +25,7 @@ from eutectic.runtime.team import available_threads
 
 _JUMP_SLOT, _GLOBAL_DATA = 7, 6
 _STRINGS, _SYMBOLS, _RELOCATIONS, _RELOCATIONS_SIZE, _JUMPS_SIZE, _JUMPS = 5, 6, 7, 8, 2, 23
+_RELOCATION: Final = np.dtype([("offset", np.uint64), ("info", np.uint64), ("addend", np.int64)])
 _lock = threading.Lock()
 _done: dict[Library, bool] = {}
 _NEEDED: Final = tuple(name for name in INTERPOSED if name.startswith("GOMP_parallel"))
@@ -37,10 +40,6 @@ class _Symbol(ctypes.Structure):
         ("value", ctypes.c_uint64),
         ("size", ctypes.c_uint64),
     )
-
-
-class _Relocation(ctypes.Structure):
-    _fields_ = (("offset", ctypes.c_uint64), ("info", ctypes.c_uint64), ("addend", ctypes.c_int64))
 
 
 def share_team(library: Library, functions: ObjectCode, record: int) -> bool:
@@ -82,13 +81,27 @@ def _slots(handle: int) -> Iterator[tuple[str, int]]:
     base = ctypes.c_uint64.from_address(handle).value  # a handle of dlopen is the loader's link_map
     entries = _dynamic(ctypes.c_uint64.from_address(handle + 16).value)
     for table, size in ((_JUMPS, _JUMPS_SIZE), (_RELOCATIONS, _RELOCATIONS_SIZE)):
-        for i in range(entries.get(size, 0) // ctypes.sizeof(_Relocation)):
-            row = _Relocation.from_address(entries[table] + i * ctypes.sizeof(_Relocation))
-            if row.info & 0xFFFFFFFF in (_JUMP_SLOT, _GLOBAL_DATA):
-                symbol = _Symbol.from_address(entries[_SYMBOLS] + (row.info >> 32) * ctypes.sizeof(_Symbol))
-                name = ctypes.string_at(entries[_STRINGS] + symbol.name).decode(errors="replace")
-                if name in INTERPOSED:
-                    yield name, base + row.offset
+        for offset, info in _relocations(entries.get(table, 0), entries.get(size, 0)):
+            symbol = _Symbol.from_address(entries[_SYMBOLS] + (info >> 32) * ctypes.sizeof(_Symbol))
+            name = ctypes.string_at(entries[_STRINGS] + symbol.name).decode(errors="replace")
+            if name in INTERPOSED:
+                yield name, base + offset
+
+
+def _relocations(at: int, size: int) -> list[tuple[int, int]]:
+    """Offset and kind of the relocations of a table that hold addresses of functions; a library has tens of thousands.
+
+    Args:
+        at: Where the table is.
+        size: Its bytes.
+    """
+    rows = (
+        np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(at)), _RELOCATION)
+        if size
+        else np.empty(0, _RELOCATION)
+    )
+    wanted = rows[np.isin(rows["info"] & 0xFFFFFFFF, (_JUMP_SLOT, _GLOBAL_DATA))]
+    return list(zip(wanted["offset"].tolist(), wanted["info"].tolist(), strict=True))
 
 
 def _dynamic(at: int) -> Mapping[int, int]:

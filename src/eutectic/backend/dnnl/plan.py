@@ -7,9 +7,9 @@ and packs constants on the spot. What each kind of step wants is in `lower.py`.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -22,8 +22,13 @@ from eutectic.backend.dnnl.primitives import Primitive, PrimitiveFactory
 from eutectic.backend.dnnl.reordering import reorder
 from eutectic.backend.dnnl.spec import RegionSpec, TensorSpec
 from eutectic.backend.dnnl.steps import refuse
-from eutectic.runtime.aligned import aligned
+from eutectic.runtime.aligned import aligned, aligned_array
+from eutectic.runtime.constants import Constants
+from eutectic.runtime.packed_array import PackedArray
 from eutectic.support.errors import InternalError
+
+Array: TypeAlias = np.ndarray[Any, Any]
+_BEGINNING: Final = 64  # elements that are looked at before all are compared
 
 
 @dataclass(slots=True, eq=False)
@@ -109,10 +114,11 @@ class Planner:
         self.factory = PrimitiveFactory(library, owner, self.layouts)
         self.tensors = spec.tensors()
         self._host = {t.name: _checked(t, constants) for t in spec.constants}
+        self._contents = _Contents()
         self._versions: dict[str, list[Version]] = {}
         self._calls: list[Call] = []
         self._packed: list[np.ndarray] = []
-        self._by_content: dict[tuple[bytes, Layout, Layout], Version] = {}
+        self._by_content: dict[tuple[int, Layout, Layout], Version] = {}
         self._by_name: dict[tuple[str, Layout, Layout], Version] = {}
         self.spec = spec
         self._outputs = spec.outputs
@@ -227,7 +233,7 @@ class Planner:
     def _constant(self, name: str, target: Layout, view: Layout) -> Version:
         by_name = (name, view, target)
         if by_name not in self._by_name:
-            content = (hashlib.blake2b(self._host[name].reshape(-1).view(np.uint8).data).digest(), view, target)
+            content = (self._contents.number(self._host[name]), view, target)
             if content not in self._by_content:
                 self._by_content[content] = self._pack(name, target, view)
             self._by_name[by_name] = self._by_content[content]
@@ -239,7 +245,12 @@ class Planner:
         return Version(buffer, target)
 
     def _in_layout(self, name: str, target: Layout, view: Layout) -> np.ndarray:
-        value, packed = self._host[name], aligned(target.nbytes)
+        kept = self._host[name]
+        if isinstance(kept, PackedArray):
+            if _is_packed_for(kept, view, target):
+                return aligned_array(kept.elements).view(np.uint8)
+            kept = kept()
+        value, packed = kept, aligned(target.nbytes)
         if view.same_bytes(target):
             packed[:] = value.reshape(-1).view(np.uint8)
         else:
@@ -247,13 +258,45 @@ class Planner:
         return packed
 
 
-def _checked(t: TensorSpec, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-    value = constants.get(t.name)
-    if value is None:
+def _is_packed_for(array: PackedArray, view: Layout, target: Layout) -> bool:
+    """Whether an array lies as a primitive wants it."""
+    return (array.plain, array.packed, array.elements.nbytes) == (view.image, target.order, target.nbytes)
+
+
+class _Contents:
+    """Numbers for arrays: equal ones for equal bytes."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, bytes], list[Array | PackedArray]] = {}
+        self._numbers: dict[int, int] = {}
+
+    def number(self, array: Array | PackedArray) -> int:
+        """The number of an array, which has to stay."""
+        if id(array) not in self._numbers:
+            words = array.elements if isinstance(array, PackedArray) else array.reshape(-1).view(np.uint8)
+            others = self._known.setdefault((array.nbytes, words[:_BEGINNING].tobytes()), [])
+            same = next((other for other in others if _same(array, other)), None)
+            others.append(array)
+            self._numbers[id(array)] = len(self._numbers) if same is None else self._numbers[id(same)]
+        return self._numbers[id(array)]
+
+
+def _same(a: Array | PackedArray, b: Array | PackedArray) -> bool:
+    """Whether two arrays have the same bytes, in the same order."""
+    if isinstance(a, PackedArray) and isinstance(b, PackedArray):
+        return (a.plain, a.packed) == (b.plain, b.packed) and np.array_equal(a.elements, b.elements)
+    if isinstance(a, PackedArray) or isinstance(b, PackedArray):
+        return False
+    return np.array_equal(a.reshape(-1).view(np.uint32), b.reshape(-1).view(np.uint32))
+
+
+def _checked(t: TensorSpec, constants: Mapping[str, np.ndarray]) -> Array | PackedArray:
+    if t.name not in constants:
         raise refuse(f"constant {t.name!r} has no value")
+    value = constants.stored(t.name) if isinstance(constants, Constants) else constants[t.name]
     if value.shape != t.shape or value.dtype != np.float32:
         raise refuse(f"constant {t.name!r} is {value.dtype}{list(value.shape)}, expected {t.dtype}{list(t.shape)}")
-    return np.ascontiguousarray(value)
+    return value if isinstance(value, PackedArray) else np.ascontiguousarray(value)
 
 
 def expect_chosen(layout: Layout) -> Layout:

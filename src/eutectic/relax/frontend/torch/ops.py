@@ -9,6 +9,7 @@ from eutectic.relax.frontend.torch import (
     ops_nn,
     ops_pool,
     ops_reduce,
+    ops_scatter,
     ops_shape,
 )
 from eutectic.relax.frontend.torch.table import TABLE
@@ -22,6 +23,7 @@ FAMILIES = (
     ops_nn,
     ops_pool,
     ops_reduce,
+    ops_scatter,
     ops_shape,
 )
 

@@ -101,11 +101,11 @@ def index(ctx: Context, x: Expr, indices: list[Expr | None]) -> Expr:
     sizes = [dims_of(x)[axis] for axis in axes]
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
     if len(axes) == 1:
-        return ctx.call(take, x, _wrapped(ctx, indexed[0][1], sizes[0]), axes[0])
+        return ctx.call(take, x, wrapped(ctx, indexed[0][1], sizes[0]), axes[0])
     rest = [axis for axis in range(ndim_of(x)) if axis not in axes]
     front = transposed(ctx, x, [*axes, *rest])
     flat = shaped(ctx, front, (_product(sizes), *(dims_of(x)[axis] for axis in rest)))
-    places = _linear(ctx, [item for _, item in indexed], sizes)
+    places = linear(ctx, [item for _, item in indexed], sizes)
     out = ctx.call(take, flat, places, 0)
     if not adjacent or axes[0] == 0:
         return out
@@ -121,7 +121,7 @@ def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
     return total
 
 
-def _wrapped(ctx: Context, places: Expr, size: PrimExpr) -> Expr:
+def wrapped(ctx: Context, places: Expr, size: PrimExpr) -> Expr:
     """Indices with negative ones counted from the end; those outside stay outside and are refused at run time."""
     if isinstance(places, Constant) and as_int(size) is not None:
         data = places.data
@@ -131,13 +131,13 @@ def _wrapped(ctx: Context, places: Expr, size: PrimExpr) -> Expr:
     return ctx.call(where, ctx.call(less, wide, number(0, "int64")), moved, wide)
 
 
-def _linear(ctx: Context, indices: list[Expr], sizes: Sequence[PrimExpr]) -> Expr:
+def linear(ctx: Context, indices: list[Expr], sizes: Sequence[PrimExpr]) -> Expr:
     """Positions in the flattened axes; -1, which is refused at run time, where one index is outside its axis."""
     total: Expr | None = None
     valid: Expr | None = None
     for item, size in zip(indices, sizes, strict=True):
         limit = ctx.tensor(size, "int64")
-        places = ctx.cast(_wrapped(ctx, item, size), "int64")
+        places = ctx.cast(wrapped(ctx, item, size), "int64")
         if not _inside(places, size):
             low = ctx.call(greater_equal, places, number(0, "int64"))
             inside = ctx.call(logical_and, low, ctx.call(less, places, limit))

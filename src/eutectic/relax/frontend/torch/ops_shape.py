@@ -204,7 +204,7 @@ def _is_whole(x: Expr, axis: int, start: Any, end: Any, step: int) -> bool:
     return step == 1 and as_int(start) == 0 and covers
 
 
-@converts("aten.slice.Tensor", "aten.narrow.default")
+@converts("aten.slice.Tensor", "aten.narrow.default", "aten.narrow_copy.default")
 def slice_(ctx: Context, x: Expr, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Expr:
     """Every `step`-th element of a range; ends outside the axis are limited to it."""
     axis = axis_of(dim, ndim_of(x))

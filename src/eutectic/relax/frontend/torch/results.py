@@ -40,8 +40,9 @@ _PASSING: Final = (
     _VIEWS
     | _SOMETIMES
     | _names("""
-    _reshape_copy _to_copy _unsafe_view broadcast_to cat clone concat constant_pad_nd copy flip index lift_fresh
-    lift_fresh_copy native_dropout pad positive pow repeat roll sgn sign slice_scatter tile
+    _reshape_copy _to_copy _unsafe_view broadcast_to cat clone concat constant_pad_nd copy flip index index_copy
+    index_put lift_fresh lift_fresh_copy narrow_copy native_dropout pad positive pow repeat roll scatter sgn sign
+    slice_scatter tile
 """)
 )
 

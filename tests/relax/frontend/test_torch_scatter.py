@@ -1,0 +1,169 @@
+"""Elements written to computed positions: what eager gives, and errors where eager has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import eutectic
+from eutectic.support.errors import CallError, UnsupportedOperatorError
+
+torch.manual_seed(0)
+X, ROWS = torch.randn(2, 3, 8, 4), torch.randn(2, 3, 2, 4)
+PLACES = torch.tensor([5, 1])
+
+
+class Called(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: torch.Tensor) -> Any:
+        return self.function(*args)
+
+
+def compiled(function: Callable[..., Any], *args: torch.Tensor, **options: Any) -> Any:
+    """The function compiled, after it gave what eager gives."""
+    model = eutectic.compile(Called(function), args, target="llvm", threads=1, fallback="error", **options)
+    want, got = function(*args), model(*args)
+    assert got.dtype == want.dtype
+    torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+    return model
+
+
+def put(*index: Any) -> Callable[..., torch.Tensor]:
+    """Assignment to a copy; `None` in the index takes the next argument."""
+
+    def assign(x: torch.Tensor, values: torch.Tensor, *places: torch.Tensor) -> torch.Tensor:
+        x, rest = x.clone(), iter(places)
+        x[tuple(next(rest) if item is None else item for item in index)] = values
+        return x
+
+    return assign
+
+
+def test_index_copy_takes_the_later_of_two_rows_and_keeps_special_values():
+    rows = torch.tensor([float("nan"), float("inf"), -0.0])[None, None, :, None].expand(2, 3, 3, 4).contiguous()
+    model = compiled(lambda x, i, s: x.index_copy(2, i, s), X, torch.tensor([7, 0, 7]), rows)
+    got = model(X, torch.tensor([1, 1, 1]), rows)
+    assert torch.equal(got[:, :, 1].signbit(), torch.ones(2, 3, 4, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("place", [8, -1])
+def test_index_copy_refuses_a_place_outside_as_eager_does(place: int):
+    model = compiled(lambda x, i, s: x.index_copy(2, i, s), X, PLACES, ROWS)
+    wrong = torch.tensor([place, 0])
+    with pytest.raises((IndexError, RuntimeError)):
+        X.index_copy(2, wrong, ROWS)
+    with pytest.raises(CallError, match="outside"):
+        model(X, wrong, ROWS)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.bool])
+def test_index_copy_of_other_dtypes_and_without_axes(dtype: torch.dtype):
+    compiled(
+        lambda x, i, s: x.index_copy(0, i, s),
+        torch.ones(4, 2).to(dtype),
+        torch.tensor([2]),
+        torch.zeros(1, 2).to(dtype),
+    )
+    compiled(
+        lambda x, i, s: x.index_copy(0, i, s), torch.tensor(3).to(dtype), torch.tensor(0), torch.tensor(0).to(dtype)
+    )
+    compiled(
+        lambda x, i, s: x.index_copy(0, i, s),
+        torch.ones(4).to(dtype),
+        torch.tensor([], dtype=torch.int64),
+        torch.zeros(0).to(dtype),
+    )
+
+
+def test_a_cache_of_keys_is_written_in_place_with_any_number_of_positions():
+    class Cache(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("keys", torch.zeros(1, 2, 16, 4))
+
+        def forward(self, rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+            self.keys.index_copy_(2, places, rows)
+            return self.keys.sum(2)
+
+    ours, eager = Cache().eval(), Cache().eval()
+    count = torch.export.Dim("count", min=2, max=16)
+    example = (torch.randn(1, 2, 5, 4), torch.arange(5))
+    model = eutectic.compile(ours, example, dynamic_shapes=({2: count}, {0: count}), target="llvm", fallback="error")
+    ours.keys.zero_()
+    for first, length in ((0, 5), (5, 2), (7, 3)):
+        step = (torch.randn(1, 2, length, 4), torch.arange(first, first + length))
+        torch.testing.assert_close(model(*step), eager(*step), rtol=1e-6, atol=1e-6)
+        assert torch.equal(ours.keys, eager.keys)
+
+
+@pytest.mark.parametrize(
+    ("assign", "places", "shape"),
+    [
+        (put(slice(None), slice(None), None), [torch.tensor([5, -1])], (2, 3, 2, 4)),
+        (put(slice(None), slice(None), None), [torch.tensor([[5], [0]])], (4,)),
+        (put(None, slice(None), None), [torch.tensor([1, 0]), torch.tensor([5, -1])], (2, 3, 4)),
+        (put(slice(None), None, None), [torch.tensor([[0], [2]]), torch.tensor([1, 3])], (2, 2, 2, 4)),
+        (put(None, None), [torch.tensor([1]), torch.tensor([0, 2])], ()),
+    ],
+)
+def test_assignments_by_positions(assign: Any, places: list[torch.Tensor], shape: tuple[int, ...]):
+    compiled(assign, X, torch.randn(shape), *places)
+
+
+@pytest.mark.parametrize(
+    ("assign", "mask", "shape"),
+    [
+        (put(None), X > 0, ()),
+        (put(None), X[:, :, 0, 0] > 0, (8, 4)),
+        (put(None), X[:, 0, 0, 0] > 9, (1, 3, 8, 4)),
+        (put(slice(None), None), X[0, :, :, 0] > 0, (2, 1, 4)),
+        (put(slice(None), None), X[0, :, :, 0] > 0, (4,)),
+    ],
+)
+def test_assignments_by_masks(assign: Any, mask: torch.Tensor, shape: tuple[int, ...]):
+    compiled(assign, X, torch.full(shape, float("nan")), mask)
+
+
+def test_what_depends_on_data_or_on_the_order_of_sums_is_refused():
+    with pytest.raises(UnsupportedOperatorError, match="which goes where depends on the data"):
+        compiled(put(None), X, torch.randn(int((X > 0).sum())), X > 0)
+    with pytest.raises(UnsupportedOperatorError, match="adds up"):
+        compiled(lambda x, i, v: x.index_put((i,), v, accumulate=True), X, torch.tensor([0, 0]), X)
+    with pytest.raises(UnsupportedOperatorError, match="pairs"):
+        compiled(
+            lambda x, i, v: x.index_copy(0, i, v), torch.zeros(1 << 14), torch.arange(1 << 14), torch.ones(1 << 14)
+        )
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("shape", [(6, 5), (3, 5), (6, 2), (2, 3)])
+def test_scatter_with_fewer_indices_than_positions(dim: int, shape: tuple[int, ...]):
+    x, source = torch.randn(6, 5), torch.randn(6, 5)
+    most = shape[dim]
+    indices = torch.stack([torch.randperm(most)] * (shape[1 - dim % 2]), 1 - dim % 2)
+    compiled(lambda x, i, s: x.scatter(dim, i, s), x, indices, source)
+    compiled(lambda x, i: x.scatter(dim, i, float("inf")), x, indices)
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_bucketize_and_searchsorted(right: bool):
+    bounds = torch.tensor([float("-inf"), -1.0, 0.0, 0.0, 2.0])
+    values = torch.tensor([[float("nan"), 0.0, -0.0, 3.0], [float("-inf"), float("inf"), -1.0, 1.5]])
+    compiled(lambda x, b: torch.bucketize(x, b, right=right), values, bounds)
+    compiled(
+        lambda x, b: torch.searchsorted(b, x, right=right, out_int32=True), values, torch.stack([bounds, bounds + 1])
+    )
+    order = torch.tensor([3, 1, 0, 2])
+    compiled(
+        lambda x, b, o: torch.searchsorted(b, x, right=right, sorter=o),
+        values[1],
+        torch.tensor([0.0, -1.0, 2.0, -3.0]),
+        order,
+    )
