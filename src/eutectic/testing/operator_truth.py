@@ -13,8 +13,8 @@ Interpolations are moved by the rounding of the places that they read, too, as a
 their steps, and those that torch computes by several products, with the result of each in their dtype
 (`operator_rounding`). `scale` is the largest magnitude among inputs and truth, so that a step of the definition (a
 floor, a comparison) is never taken for rounding. Denormal results may lose six more bits. NaN, infinities and the signs
-of zeros must be those of the rounded truth or of eager, but where zeros are compared or weighted by zero their signs are nobody's promise; integers and bools are
-exact.
+of zeros must be those of the rounded truth or of eager, but where zeros are compared or weighted by zero their signs
+are nobody's promise; integers and bools are exact.
 """
 
 from __future__ import annotations
