@@ -17,7 +17,9 @@ MAX_NDIMS: Final = 12
 Dims = c_int64 * MAX_NDIMS
 """`dnnl_dims_t`: always twelve entries, of which the first `ndims` count."""
 
-F32: Final = 3
+DATA_TYPES: Final[dict[str, int]] = {"float16": 1, "bfloat16": 2, "float32": 3}
+"""Number of each dtype that regions compute in."""
+
 FORMAT_TAG_ANY: Final = 1
 FORMAT_KIND_BLOCKED: Final = 2
 FORWARD_INFERENCE: Final = 96
@@ -87,6 +89,13 @@ ISA: Final[dict[int, str]] = {
     0xFEF: "avx512_core_amx",
     0x1FEF: "avx512_core_amx_fp16",
 }
+
+
+BF16_ISA: Final = 0x80
+"""Bit of AVX512-BF16; AMX and AVX512-FP16 have them too."""
+
+FP16_ISA: Final = 0x100
+"""Bit of AVX512-FP16."""
 
 
 def arg_post_op(index: int) -> int:

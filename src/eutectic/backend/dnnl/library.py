@@ -68,8 +68,8 @@ class Library:
         self.version = f"{version.major}.{version.minor}.{version.patch}"
         if version.major != 3:
             raise LoadError(f"{path} is oneDNN {self.version}, but version 3 is needed", help=_INSTALL)
-        isa = int(self._functions["dnnl_get_effective_cpu_isa"]())
-        self.isa = abi.ISA.get(isa, f"isa {isa:#x}")
+        self.isa_bits = int(self._functions["dnnl_get_effective_cpu_isa"]())
+        self.isa = abi.ISA.get(self.isa_bits, f"isa {self.isa_bits:#x}")
         self.engine = self._new("dnnl_engine_create", abi.ENGINE_CPU, 0)
         self.stream = self._new("dnnl_stream_create", self.engine, abi.STREAM_IN_ORDER)
 

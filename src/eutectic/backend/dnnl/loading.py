@@ -27,7 +27,6 @@ from eutectic.support.errors import InternalError
 from eutectic.support.registry import register_global_func
 
 Array: TypeAlias = np.ndarray[Any, Any]
-_FLOAT32: Final = np.dtype(np.float32)
 KEPT_SIZES: Final = 8  # sets of sizes for which a region is kept
 
 
@@ -121,8 +120,9 @@ class StaticRegion:
     def parts(self) -> Sequence[KernelPart]:
         """Seconds and implementation of each step, on inputs of ones; reorders count to the step that they are for."""
         spec = self.region.spec
-        outputs = [np.empty(tensor.shape_in_memory, _FLOAT32) for tensor in self._tensors[len(spec.inputs) :]]
-        times = self.region.profile([np.ones(tensor.shape_in_memory, _FLOAT32) for tensor in spec.inputs], outputs)
+        outputs = [np.empty(t.shape_in_memory, t.array_dtype) for t in self._tensors[len(spec.inputs) :]]
+        ones = [np.ones(t.shape_in_memory, t.array_dtype) for t in spec.inputs]
+        times = self.region.profile(ones, outputs)
         place = {step_source(step): number for number, step in enumerate(spec.steps)}
         seconds, hows, before = [0.0] * len(place), [""] * len(place), 0.0
         number = 0
@@ -151,7 +151,7 @@ class StaticRegion:
         tensors = [value for value in inputs if isinstance(value, np.ndarray)]
         read = [tensors[source] for source in self._sources]
         for array, spec in zip((*read, *outputs), self._tensors, strict=True):
-            if array.size != spec.size or array.dtype != _FLOAT32 or not array.flags.c_contiguous:
+            if array.size != spec.size or array.dtype != spec.array_dtype or not array.flags.c_contiguous:
                 raise InternalError(f"{spec.name} of {self.region.spec.symbol} got {array.dtype}{list(array.shape)}")
         self.region.run_addresses(list(map(address, read)), list(map(address, outputs)))
 

@@ -1,8 +1,9 @@
 """What oneDNN takes over, the most specific pattern first.
 
 A pattern says what the graph looks like; the checks say what the library or the
-code generator cannot do, each with the sentence that the report shows. All of
-them are for float32. The code generator (`codegen.py`) reads the operators of a
+code generator cannot do, each with the sentence that the report shows. Tensors
+are float32, or of 16 bits where the processor multiplies these; sums, biases and post-operations are float32. The
+code generator (`codegen.py`) reads the operators of a
 composite, never its name.
 
 Reference: oneDNN 3.2, primitives and "Post-ops and Attributes".
@@ -14,7 +15,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from eutectic.backend.dnnl.activations import ACTIVATIONS, activation_refusal
+from eutectic.backend.dnnl.narrow import computes_in
 from eutectic.backend.dnnl.spec import SPECIALS_KEPT
+from eutectic.backend.dnnl.steps import DTYPES
+from eutectic.ir.module import GlobalVar
 from eutectic.relax.dpl.bias import channel_bias
 from eutectic.relax.dpl.constructors import is_const, is_op, wildcard
 from eutectic.relax.dpl.pattern import DFPattern
@@ -23,7 +27,6 @@ from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.expr import Call, Constant, as_int, describe_info
 from eutectic.relax.struct_info import TensorStructInfo
 
-DTYPE: Final = "float32"
 MAX_RANK: Final = 12  # DNNL_MAX_NDIMS
 CONVOLUTIONS: Final = tuple(f"conv{n}d{t}" for n in (2, 1, 3) for t in ("", "_transpose"))
 PLAIN_LAYOUTS: Final = {"NCW", "NCHW", "NCDHW", "OIW", "OIHW", "OIDHW", "IOW", "IOHW", "IODHW"}
@@ -38,7 +41,7 @@ def patterns(precision: str = "default") -> list[FusionPattern]:
         precision: `strict` leaves out activations and pools that lose NaN in oneDNN.
     """
     allowed = [a for a in ACTIVATIONS if precision != "strict" or ACTIVATIONS[a].algorithm in SPECIALS_KEPT]
-    entries = [*_convolutions(allowed), *_matmuls(allowed), *_pools(precision), *_elementwise(allowed)]
+    entries = [*_convolutions(allowed), *_matmuls(allowed), *_pools(precision), *_elementwise(allowed), _cast()]
     return sorted(entries, key=lambda entry: -entry.name.count("_"))
 
 
@@ -66,7 +69,8 @@ def _rooted(
     root = out
     if bias:
         plain = wildcard().named("bias")
-        operand = plain | is_op("relax.reshape")(is_const(), wildcard())
+        wide = is_op("relax.astype")(is_const())  # oneDNN adds in float32, so that it need not be narrowed
+        operand = wide | plain | is_op("relax.reshape")(is_const(), wildcard())
         out = is_op("relax.add")(out, operand).where(channel_bias(root, operand))
     if residual:
         out = is_op("relax.add")(out, wildcard().named("residual"))
@@ -109,11 +113,16 @@ def _elementwise(activations: list[str]) -> Iterator[FusionPattern]:
         yield FusionPattern(f"dnnl.{activation}", out, {}, _check_elementwise)
 
 
+def _cast() -> FusionPattern:
+    pattern = is_op("relax.astype")(wildcard().named("data")).named("root")
+    return FusionPattern("dnnl.cast", pattern, {}, _check_cast)
+
+
 # ---- limits
 
 
 def _check_members(context: PatternCheckContext) -> Refusal | None:
-    """Every value of the group is a float32 tensor of known rank that is not empty."""
+    """Every value of the group is a tensor of a float dtype, of known rank, that is not empty."""
     for value in context.matched_bindings.values():
         for part in (value, *(value.args if isinstance(value, Call) else ())):
             refusal = _check_tensor(part)
@@ -126,8 +135,10 @@ def _check_tensor(value: Any) -> Refusal | None:
     info = value.struct_info
     if not isinstance(info, TensorStructInfo):
         return None
-    if info.dtype != DTYPE:
-        return Refusal(f"oneDNN is used for {DTYPE} only, this is {describe_info(info)}", value)
+    if info.dtype not in DTYPES:
+        return Refusal(f"oneDNN is used for {', '.join(DTYPES)} only, this is {describe_info(info)}", value)
+    if not (verdict := computes_in(info.dtype)).ok:
+        return Refusal(f"oneDNN is not used for {describe_info(info)}: {verdict.reason}", value)
     if info.dims is None:
         return Refusal("the shape is not known", value)
     if info.ndim > MAX_RANK:
@@ -234,3 +245,15 @@ def _check_elementwise(context: PatternCheckContext) -> Refusal | None:
     if refusal is None and "activation" in context.parts:
         refusal = activation_refusal(context.parts["activation"])
     return refusal
+
+
+def _check_cast(context: PatternCheckContext) -> Refusal | None:
+    """A conversion costs nothing where oneDNN reorders the value anyway; others are done with their neighbours."""
+    cast = context.parts["root"]
+    if isinstance(context.parts["data"], Constant):
+        return Refusal("a constant is converted when the model is compiled", cast)
+    value_of = {var: value for value, var in context.value_to_bound_var.items()}
+    readers = [value_of.get(var) for var in context.var_usages.get(context.value_to_bound_var[cast], ())]
+    if not readers or not all(isinstance(reader, Call) and isinstance(reader.op, GlobalVar) for reader in readers):
+        return Refusal("not all that reads it is computed by oneDNN", cast)
+    return _check_members(context)

@@ -119,7 +119,7 @@ class Planner:
         self._extra = 0
         for index, t in enumerate(spec.inputs):
             self._versions[t.name] = [
-                Version(Buffer("input", index, 4 * t.size), self.layouts.named(t.shape, t.layout))
+                Version(Buffer("input", index, t.nbytes), self.layouts.named(t.shape, t.layout, t.dtype))
             ]
 
     def is_constant(self, name: str) -> bool:
@@ -130,11 +130,23 @@ class Planner:
         """Shape of a tensor; a scalar has one axis of extent 1."""
         return self.tensors[name].shape or (1,)
 
+    def dtype(self, name: str) -> str:
+        """Dtype of a tensor."""
+        return self.tensors[name].dtype
+
+    def plain(self, name: str) -> Layout:
+        """The row-major layout of a tensor."""
+        return self.layouts.plain(self.shape(name), self.dtype(name))
+
     def produced(self, name: str) -> Version:
-        """The version that came first: plain for inputs and constants, else as its step wrote it."""
+        """The version that came first: plain for inputs and constants, else as its step wrote it.
+
+        A cast is a version of what is cast until somebody reads it; here that is now.
+        """
         if self.is_constant(name):
-            return self.version(name, self.layouts.plain(self.shape(name)))
-        return self._versions[name][0]
+            return self.version(name, self.plain(name))
+        first = next((v for v in self._versions[name] if v.layout.dtype == self.dtype(name)), None)
+        return first if first is not None else self.version(name, self.plain(name))
 
     def has_version(self, name: str, layout: Layout) -> bool:
         """Whether `version` would find this layout without a reorder at run time."""
@@ -150,9 +162,9 @@ class Planner:
                 are not the tensor's own (groups split off, axes swapped or added).
         """
         if self.is_constant(name):
-            return self._constant(name, target, view or self.layouts.plain(self.shape(name)))
+            return self._constant(name, target, view or self.plain(name))
         if view is not None:
-            plain = self.version(name, self.layouts.plain(self.shape(name)))
+            plain = self.version(name, self.plain(name))
             if view.same_bytes(target):
                 return Version(plain.buffer, target)
         for v in self._versions[name]:
@@ -166,7 +178,11 @@ class Planner:
 
     def result(self, dst: TensorSpec, layout: Layout) -> Version:
         """Where a step writes: an output of the region if it has the layout of that, else the arena."""
-        border = self.layouts.named(dst.shape, dst.layout) if dst.layout else self.layouts.plain(layout.shape)
+        border = (
+            self.layouts.named(dst.shape, dst.layout, dst.dtype)
+            if dst.layout
+            else self.layouts.plain(layout.shape, dst.dtype)
+        )
         if dst.name in self._outputs and layout.same_bytes(border):
             return Version(Buffer("output", self._outputs.index(dst.name), layout.nbytes), layout)
         return Version(Buffer("arena", 0, layout.nbytes), layout)
@@ -174,13 +190,17 @@ class Planner:
     def define(self, dst: TensorSpec, version: Version) -> None:
         """Record what a step wrote. A plain buffer is seen in the tensor's own shape."""
         shape = dst.shape or (1,)
-        layout = version.layout if version.layout.shape == shape else self.layouts.plain(shape)
+        layout = version.layout if version.layout.shape == shape else self.layouts.plain(shape, dst.dtype)
         self._versions[dst.name] = [Version(version.buffer, layout)]
+
+    def cast(self, src: str, dst: TensorSpec) -> None:
+        """Record that a tensor is another one in its own dtype: the reorder that a reader wants anyway converts."""
+        self._versions[dst.name] = [self.produced(src)]
 
     def temporary(self, dst: TensorSpec) -> TensorSpec:
         """A tensor like `dst` with a name of its own, for a step that is computed in parts."""
         self._extra += 1
-        tensor = TensorSpec(f"{dst.name} (part {self._extra})", dst.shape)
+        tensor = TensorSpec(f"{dst.name} (part {self._extra})", dst.shape, dst.dtype)
         self.tensors[tensor.name] = tensor
         return tensor
 
@@ -196,7 +216,7 @@ class Planner:
         for index, name in enumerate(self._outputs):
             if not self.tensors[name].size:
                 continue
-            border = self.layouts.named(self.shape(name), self.tensors[name].layout)
+            border = self.layouts.named(self.shape(name), self.tensors[name].layout, self.dtype(name))
             source = self._versions[name][0] if name in self._versions else self.produced(name)
             if (source.buffer.kind, source.buffer.index) != ("output", index):
                 done = next((v for v in self._versions.get(name, ()) if v.layout.same_bytes(border)), source)
@@ -251,7 +271,7 @@ def _checked(t: TensorSpec, constants: Mapping[str, np.ndarray]) -> np.ndarray:
     value = constants.get(t.name)
     if value is None:
         raise refuse(f"constant {t.name!r} has no value")
-    if value.shape != t.shape or value.dtype != np.float32:
+    if value.shape != t.shape or value.dtype.name != t.dtype:
         raise refuse(f"constant {t.name!r} is {value.dtype}{list(value.shape)}, expected {t.dtype}{list(t.shape)}")
     return np.ascontiguousarray(value)
 
