@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from eutectic.backend.choose_precision import ChoosePrecision
+from eutectic.backend.contract import NARROW
 from eutectic.backend.outline import check_precision
 from eutectic.backend.partition import Partition
 from eutectic.backend.registry import available, default_backends
@@ -81,7 +83,7 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     Args:
         target: What for. Its libraries are used wherever they take something; None takes what `default_target`
             says, and uses a library only for models that are worth its calls.
-        precision: `default`, or `strict`: nothing that loses NaN or infinities is handed to a library.
+        precision: As in `compile`.
 
     Raises:
         PassError: an unknown precision.
@@ -91,8 +93,10 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     chosen = default_target()[0] if target is None else Target(target)
     libraries = ",".join(chosen.libs)
     hand_over: tuple[Pass, ...] = ()
+    if precision in NARROW:
+        hand_over = (ChoosePrecision(libraries, precision, str(chosen), if_worthwhile=target is None),)
     if libraries:
-        hand_over = (Partition(libraries, precision, if_worthwhile=target is None, lower=False),)
+        hand_over = (*hand_over, Partition(libraries, precision, if_worthwhile=target is None, lower=False))
     layouts = (AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
     return Pipeline((*prepare(), *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import eutectic.relax.transform as _graph
 import eutectic.tir.transform as _programs
+from eutectic.backend.choose_precision import ChoosePrecision
 from eutectic.backend.partition import Partition
 from eutectic.ir.transform import Pass, PassContext, PassInfo, run_pass
 from eutectic.support.annotations import accepts, described, hints_of

@@ -52,5 +52,3 @@ def precision_class(op: str) -> PrecisionClass:
     if op in ALWAYS:
         return "always"
     return "follow" if op in FOLLOW else "never"
-
-

@@ -179,7 +179,7 @@ class _Narrowing(PyExprMutator):
         """What keeps a call wide, whatever its operands have become; empty when nothing does."""
         kind = precision_class(name)
         if kind == "never":
-            return f"{name.removeprefix('relax.')} always is"
+            return "in every precision"
         others = [dtype for arg in call.args if (dtype := getattr(arg.struct_info, "dtype", WIDE)) != WIDE]
         if kind == "always" and others:
             return f"an operand is {others[0]}"
