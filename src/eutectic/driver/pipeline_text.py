@@ -121,7 +121,7 @@ def _passes() -> dict[str, type[Pass]]:
     for package in (_graph, _programs):
         for name in package.__all__:
             getattr(package, name)
-    kinds: list[type[Pass]] = [Pass, Partition]
+    kinds: list[type[Pass]] = [Pass, ChoosePrecision, Partition]
     for kind in kinds:
         kinds += [sub for sub in kind.__subclasses__() if sub not in kinds]
     known = [kind for kind in kinds if "__dataclass_fields__" in vars(kind) and kind is not Pipeline]

@@ -212,6 +212,10 @@ class _Composite:
         if name == "relax.permute_dims" and _swaps_last_two(call):
             self.flipped[var] = values[0]
             return values[0]
+        if name == "relax.astype" and isinstance(self.step, Matmul) and call.attrs is not None:
+            # The sum is float32 until it is stored.
+            self.step = replace(self.step, dst=replace(self.step.dst, dtype=str(call.attrs["dtype"])))
+            return self.step.dst.name
         if self.step is not None and self.step.dst.name in [v for v in values if isinstance(v, str)]:
             self.append(call, tensors, values, var)
         elif self.step is None:

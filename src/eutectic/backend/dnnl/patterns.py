@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from eutectic.backend.contract import NARROW
 from eutectic.backend.dnnl.activations import ACTIVATIONS, activation_refusal
 from eutectic.backend.dnnl.narrow import computes_in
 from eutectic.backend.dnnl.spec import SPECIALS_KEPT
 from eutectic.backend.dnnl.steps import DTYPES
 from eutectic.ir.module import GlobalVar
+from eutectic.ir.node import replace
 from eutectic.relax.dpl.bias import channel_bias
 from eutectic.relax.dpl.constructors import is_const, is_op, wildcard
 from eutectic.relax.dpl.pattern import DFPattern
@@ -38,10 +40,13 @@ def patterns(precision: str = "default") -> list[FusionPattern]:
     """The table, in order of priority.
 
     Args:
-        precision: `strict` leaves out activations and pools that lose NaN in oneDNN.
+        precision: `strict` leaves out activations and pools that lose NaN in oneDNN; `bf16` and `f16` take in matrix
+            products that are widened afterwards.
     """
     allowed = [a for a in ACTIVATIONS if precision != "strict" or ACTIVATIONS[a].algorithm in SPECIALS_KEPT]
     entries = [*_convolutions(allowed), *_matmuls(allowed), *_pools(precision), *_elementwise(allowed), _cast()]
+    if precision in NARROW:
+        entries += _matmuls(allowed, widened=True)
     return sorted(entries, key=lambda entry: -entry.name.count("_"))
 
 
@@ -53,17 +58,26 @@ def _convolutions(activations: list[str]) -> Iterator[FusionPattern]:
                     yield _rooted(op, f"relax.nn.{op}", bias, residual, activation, _check_convolution)
 
 
-def _matmuls(activations: list[str]) -> Iterator[FusionPattern]:
+def _matmuls(activations: list[str], widened: bool = False) -> Iterator[FusionPattern]:
     for bias in (True, False):
         for residual in (True, False):
             for activation in (*activations, None):
-                yield _rooted("matmul", "relax.matmul", bias, residual, activation, _check_matmul)
+                yield _rooted("matmul", "relax.matmul", bias, residual, activation, _check_matmul, widened)
 
 
 def _rooted(
-    label: str, op: str, bias: bool, residual: bool, activation: str | None, check_root: Check
+    label: str,
+    op: str,
+    bias: bool,
+    residual: bool,
+    activation: str | None,
+    check_root: Check,
+    widened: bool = False,
 ) -> FusionPattern:
-    """A convolution or matmul with what may follow it, in the order oneDNN applies it."""
+    """A convolution or matmul with what may follow it, in the order oneDNN applies it.
+
+    With `widened` the sum becomes float32 behind its bias, which is what oneDNN has there anyway.
+    """
     weight = wildcard().named("weight")
     out: DFPattern = is_op(op)(wildcard().named("data"), weight).named("root")
     root = out
@@ -72,11 +86,13 @@ def _rooted(
         wide = is_op("relax.astype")(is_const())  # oneDNN adds in float32, so that it need not be narrowed
         operand = wide | plain | is_op("relax.reshape")(is_const(), wildcard())
         out = is_op("relax.add")(out, operand).where(channel_bias(root, operand))
+    if widened:
+        out = is_op("relax.astype")(out).has_attr({"dtype": "float32"})
     if residual:
         out = is_op("relax.add")(out, wildcard().named("residual"))
     if activation is not None:
         out = ACTIVATIONS[activation].pattern(out).named("activation")
-    parts = (label, "bias" if bias else None, "add" if residual else None, activation)
+    parts = (label, "bias" if bias else None, "astype" if widened else None, "add" if residual else None, activation)
 
     def check(context: PatternCheckContext) -> Refusal | None:
         return (
@@ -178,12 +194,17 @@ def _check_residual(context: PatternCheckContext) -> Refusal | None:
     residual, root = context.parts["residual"], context.parts["root"]
     if any(residual is value for value in context.matched_bindings.values()):
         return Refusal("the residual is a value inside the group", residual)
-    if residual.struct_info != root.struct_info:
+    if not _same_shape(residual.struct_info, root.struct_info):
         return Refusal(
             f"{describe_info(residual.struct_info)} is added to {describe_info(root.struct_info)}: not the same shape",
             residual,
         )
     return None
+
+
+def _same_shape(a: Any, b: Any) -> bool:
+    same: bool = replace(a, dtype="float32") == replace(b, dtype="float32")
+    return same
 
 
 def _check_pool(context: PatternCheckContext) -> Refusal | None:

@@ -231,7 +231,7 @@ class _Narrowing(PyExprMutator):
         info = expr.struct_info
         if isinstance(info, TupleStructInfo):
             return all(isinstance(field, TensorStructInfo) and field.dtype == self._narrow for field in info.fields)
-        return (expr, self._narrow) in self._casts or getattr(info, "dtype", None) == self._narrow
+        return getattr(info, "dtype", None) == self._narrow
 
     @deep
     def _cast(self, expr: Expr, dtype: str, *, stays: bool = False) -> Expr:
