@@ -76,7 +76,7 @@ def test_what_is_printed_is_parsed_back(members: list[Pass]):
 
 
 @pytest.mark.parametrize("target", [None, "llvm", "llvm -libs=dnnl", "llvm -libs=dnnl,cublas"])
-@pytest.mark.parametrize("precision", ["default", "strict"])
+@pytest.mark.parametrize("precision", ["default", "strict", "bf16", "f16"])
 def test_the_order_of_the_passes_is_text(target, precision: str):
     made = pipeline(target, precision)
     assert Pipeline.parse(str(made)) == made
@@ -109,7 +109,7 @@ REFUSED = {
     "BindParams{func_name=main}": ("pass BindParams needs params, which a text cannot give", None),
     "<mine>": ("<mine> has no text: it was given as a Python object", None),
     'FuseOpsByPattern{priority="\\x"}': ('"\\x" is no text as JSON has it', None),
-    "Partition{precision=exact}": ("unknown precision 'exact'", "one of default, strict"),
+    "Partition{precision=exact}": ("unknown precision 'exact'", "one of default, strict, bf16, f16"),
 }
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eutectic.backend.contract import NARROW, Backend, BackendRemark, Verdict
+from eutectic.backend.contract import NARROW, BackendRemark, Verdict
 from eutectic.backend.outline import check_precision
 from eutectic.backend.registry import backend as backend_of
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext, run_pass
 from eutectic.relax.transform import ToMixedPrecision
 from eutectic.support.errors import CodegenError
-from eutectic.target import target_or_current
+from eutectic.target import Target, target_or_current
 
 
 @dataclass(frozen=True)
@@ -47,26 +47,29 @@ class ChoosePrecision(Pass):
         dtype = NARROW.get(self.precision)
         if dtype is None:
             return mod
-        reasons: list[str] = []
-        for candidate in self._backends():
-            verdict = self._verdict(candidate, dtype, mod)
-            if verdict.ok:
-                ctx.remarks.append(BackendRemark("narrowed", candidate.name, candidate.title, verdict.reason))
-                return run_pass(ToMixedPrecision(dtype), mod, ctx)
-            reasons.append(verdict.reason)
-        reason = "; ".join(reasons) or "no library computes it, and kernels of our own multiply float32"
-        ctx.remarks.append(BackendRemark("wide", "", "", reason))
-        return mod
-
-    def _verdict(self, candidate: Backend, dtype: str, mod: IRModule) -> Verdict:
         target = target_or_current(self.target or None)
-        fast = candidate.computes_in(dtype, target)
+        names = [name.strip() for name in self.backend.split(",") if name.strip()]
+        fast = fastest_in(dtype, names, target)
         if not fast.ok and self.precision == "f16":
             raise CodegenError(
                 f'precision="f16" cannot be used here: {fast.reason}', help='take precision="bf16", or "default"'
             )
-        worth = candidate.worthwhile(mod, target) if fast.ok and self.if_worthwhile else fast
-        return fast if worth.ok else worth
+        if fast.ok and self.if_worthwhile:
+            verdicts = [backend_of(name).worthwhile(mod, target) for name in names]
+            fast = fast if any(verdict.ok for verdict in verdicts) else verdicts[0]
+        ctx.remarks.append(BackendRemark("narrowed" if fast.ok else "wide", self.backend, self.backend, fast.reason))
+        return run_pass(ToMixedPrecision(dtype), mod, ctx) if fast.ok else mod
 
-    def _backends(self) -> Iterator[Backend]:
-        yield from (backend_of(name.strip()) for name in self.backend.split(",") if name.strip())
+
+def fastest_in(dtype: str, backends: Sequence[str], target: Target) -> Verdict:
+    """Whether one of several libraries computes faster in a dtype than in float32.
+
+    Args:
+        dtype: Such as `bfloat16`.
+        backends: Names of libraries.
+        target: What a module is compiled for.
+    """
+    verdicts = [backend_of(name).computes_in(dtype, target) for name in backends]
+    reasons = "; ".join(verdict.reason for verdict in verdicts)
+    own = Verdict(ok=False, reason=reasons or "there is no library for it, and kernels of our own multiply float32")
+    return next((verdict for verdict in verdicts if verdict.ok), own)

@@ -21,7 +21,7 @@ def precision_notes(precision: str, remarks: Sequence[Any]) -> Iterator[str]:
         return
     for remark in remarks:
         if isinstance(remark, BackendRemark) and remark.kind == "wide":
-            yield f'precision="{precision}": the model stays float32: {remark.reason}'
+            yield f'precision="{precision}": no operator is narrowed: {remark.reason}'
     said = [remark for remark in remarks if isinstance(remark, PrecisionRemark)]
     narrow = [remark for remark in said if remark.dtype != WIDE]
     if narrow:

@@ -91,11 +91,8 @@ ISA: Final[dict[int, str]] = {
 }
 
 
-BF16_ISA: Final = 0x80
-"""Bit of AVX512-BF16; AMX and AVX512-FP16 have them too."""
-
-FP16_ISA: Final = 0x100
-"""Bit of AVX512-FP16."""
+INSTRUCTIONS: Final[dict[str, tuple[str, int]]] = {"bfloat16": ("AVX512BF16", 0x80), "float16": ("AVX512FP16", 0x100)}
+"""What multiplies a dtype of 16 bits, and its bit in an instruction set; those above it have it, too."""
 
 
 def arg_post_op(index: int) -> int:

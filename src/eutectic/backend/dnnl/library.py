@@ -229,6 +229,22 @@ def _load() -> Library | LoadError:
     return LoadError("oneDNN 3 cannot be loaded", code="X0110", notes=failures, help=_INSTALL)
 
 
+def lacks(dtype: str) -> str:
+    """Why oneDNN is not used for a dtype on this processor; empty when it is.
+
+    Without the instructions it has slow kernels, or none.
+    """
+    if dtype not in abi.DATA_TYPES:
+        return f"oneDNN has no kernels of {dtype} here"
+    state = availability()
+    if not state.ok:
+        return state.reason
+    feature, bits = abi.INSTRUCTIONS.get(dtype, ("", 0))
+    if load().isa_bits & bits != bits:
+        return f"oneDNN multiplies {dtype} with {feature}, and uses {state.isa} on this processor"
+    return ""
+
+
 def availability() -> Availability:
     """Whether oneDNN can be used, and which one; never raises, loads the library at the first call."""
     try:

@@ -23,7 +23,7 @@ from eutectic.runtime.native import SpecialValues
 from eutectic.runtime.object_code import ObjectCode
 from eutectic.runtime.recently_used import RecentlyUsed
 from eutectic.runtime.team import BARRIER, CLOSE, OPEN, available_threads, team, team_code
-from eutectic.support.errors import InternalError
+from eutectic.support.errors import InternalError, LoadError
 from eutectic.support.registry import register_global_func
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -38,14 +38,27 @@ def load(kernel: LibraryKernel, threads: int | None) -> StaticRegion | VaryingRe
         threads: OpenMP threads of a call; None takes what OpenMP would use.
 
     Raises:
-        LoadError: oneDNN is not there.
+        LoadError: oneDNN is not there, or slow here in a dtype of the region.
         CodegenError: it refuses the region.
     """
+    _check_dtypes(kernel)
     if kernel.sizes:
         return VaryingRegion(kernel, threads)
     region = StaticRegion(kernel, threads, RegionSpec.from_json(kernel.description["spec"]), _is_usable(kernel))
     region.hold(kernel.constants)
     return region
+
+
+def _check_dtypes(kernel: LibraryKernel) -> None:
+    """Refuse what was compiled for a processor with other instructions."""
+    spec = kernel.description["spec"]
+    tensors = [*spec["inputs"], *spec["constants"], *(step["dst"] for step in spec["steps"])]
+    for dtype in dict.fromkeys(str(tensor["dtype"]) for tensor in tensors):
+        if reason := library.lacks(dtype):
+            raise LoadError(
+                f"{kernel.symbol} computes {dtype}: {reason}",
+                help='compile the model for this processor, where precision="bf16" leaves float32 as it is',
+            )
 
 
 def _is_guarded(kernel: LibraryKernel) -> bool:
