@@ -33,7 +33,7 @@ from outcome import Outcome, Row, print_outcome
 
 DEFAULT_MODELS = ("mobilenet_v2", "efficientnet_lite0", "resnet18", "resnet50", "mlp")
 TOLERANCE = 1e-4  # largest difference from float64, relative to the scale of the output
-NARROW_TOLERANCE = 0.1  # the same of bfloat16
+NARROW_TOLERANCE = 0.2  # the same of bfloat16, with weights that nobody trained
 ALL_PEERS = {**PEERS, **NARROW_PEERS}
 
 

@@ -119,6 +119,13 @@ def test_a_tuple_that_must_be_wide_is_widened_by_its_fields():
     assert after["main"].ret_struct_info.fields[0].dtype == "float32"
 
 
+def test_a_tuple_of_results_is_made_of_wide_ones():
+    def body(b, x):
+        return b.emit(Tuple((b.emit(op.matmul(x, weights(8, 8))), x)))
+
+    assert calls(narrowed(graph({"x": (4, 8)}, body)))[-2:] == [("matmul", "bfloat16"), ("astype", "float32")]
+
+
 def test_convolutions_and_pools_are_narrow():
     def body(b, x):
         return b.emit(op.nn.max_pool2d(b.emit(op.nn.conv2d(x, weights(8, 3, 3, 3))), (2, 2), strides=(2, 2)))

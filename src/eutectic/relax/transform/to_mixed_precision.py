@@ -143,6 +143,8 @@ class _Narrowing(PyExprMutator):
         is_product = precision_class(_name(binding.value)) == "always"
         if isinstance(binding.var, DataflowVar) or _same_types(value, binding.value):
             self._bind(binding, value)
+        elif isinstance(value, Tuple):
+            self._bind(binding, self._as_was(binding.value, value))
         else:
             narrow = self.builder_.emit(value)
             self._bind(binding, self._as_was(binding.value, narrow))
