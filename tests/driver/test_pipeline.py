@@ -19,7 +19,14 @@ from eutectic.driver.pipeline_text import Pipeline
 from eutectic.ir.transform import Pass, PassContext, module_pass
 from eutectic.relax import op
 from eutectic.relax import transform as graph_passes
-from eutectic.relax.transform import DeadCodeElimination, FuseOps, FuseOpsByPattern, LegalizeOps, RunCodegen
+from eutectic.relax.transform import (
+    DeadCodeElimination,
+    FuseOps,
+    FuseOpsByPattern,
+    LegalizeOps,
+    RunCodegen,
+    ToMixedPrecision,
+)
 from eutectic.support.errors import CodegenError, PassError
 from eutectic.testing.graphs import assert_close, evaluate, graph, weights
 from eutectic.tir import transform as program_passes
@@ -61,6 +68,8 @@ def passes(draw: st.DrawFn) -> Pass:
     given = {f.name: draw(VALUES[str(f.type)]) for f in dataclasses.fields(kind) if f.init and str(f.type) in VALUES}
     if kind is FuseOpsByPattern:
         given["priority"] = draw(st.sampled_from(["first", "largest"]))
+    if kind is ToMixedPrecision:
+        given["out_dtype"] = draw(st.sampled_from(["bfloat16", "float16", "float32"]))
     return kind(**given)
 
 

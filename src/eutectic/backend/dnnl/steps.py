@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, TypeAlias, TypeVar
 
+import ml_dtypes  # noqa: F401 - makes its dtypes known to NumPy by name
 import numpy as np
 
 from eutectic.backend.dnnl.algorithms import PARAMETERS as PARAMETERS
 from eutectic.backend.dnnl.border_layout import border_layout
-from eutectic.ir.dtype import item_bytes, to_numpy
 from eutectic.runtime.sizes import SizeExpr, evaluate, size_from_json, size_to_json
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
@@ -57,12 +57,12 @@ class TensorSpec:
     @property
     def nbytes(self) -> int:
         """Bytes of its elements."""
-        return self.size * item_bytes(self.dtype)
+        return self.size * self.array_dtype.itemsize
 
     @property
     def array_dtype(self) -> np.dtype[Any]:
         """NumPy's name of the dtype."""
-        return to_numpy(self.dtype)
+        return np.dtype(self.dtype)
 
     @property
     def shape_in_memory(self) -> tuple[int, ...]:

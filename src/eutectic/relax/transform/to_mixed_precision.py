@@ -66,7 +66,8 @@ class ToMixedPrecision(FunctionPass):
     Constants are narrowed here, except what is added to the result of an operator of `always`: there the conversion
     stays in the graph, so that a library which adds in float32 can have the values as they were.
 
-    before:                                 after:
+    Before, and after::
+
         lv = matmul(x, w)                       lv = astype(x, "bfloat16")
         lv1 = add(lv, b)                        lv1 = matmul(lv, w_bfloat16)
         gv = nn.softmax(lv1)                    lv2 = astype(b, "bfloat16")
@@ -226,6 +227,7 @@ class _Narrowing(PyExprMutator):
         """A value in the dtype that it had before."""
         return new if _same_types(old, new) else self._cast(new, WIDE)
 
+    @deep
     def _is_narrow(self, expr: Expr) -> bool:
         """Whether a tensor, or each field of a tuple, is there in narrow form."""
         if isinstance(expr, Tuple):
