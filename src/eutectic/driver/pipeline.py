@@ -92,13 +92,15 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     check_precision(precision)
     chosen = default_target()[0] if target is None else Target(target)
     libraries = ",".join(chosen.libs)
-    hand_over: tuple[Pass, ...] = ()
+    by_default = target is None
+    narrow: tuple[Pass, ...] = ()
     if precision in NARROW:
-        hand_over = (ChoosePrecision(libraries, precision, str(chosen), if_worthwhile=target is None),)
+        narrow = (ChoosePrecision(libraries, precision, str(chosen), if_worthwhile=by_default),)
+    hand_over: tuple[Pass, ...] = ()
     if libraries:
-        hand_over = (*hand_over, Partition(libraries, precision, if_worthwhile=target is None, lower=False))
+        hand_over = (Partition(libraries, precision, if_worthwhile=by_default, lower=False),)
     layouts = (AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
-    return Pipeline((*prepare(), *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
+    return Pipeline((*prepare(), *narrow, *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
 
 
 def loops(target: Target) -> Pipeline:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -275,6 +276,30 @@ def test_float16_is_refused_where_it_is_not_faster(monkeypatch: pytest.MonkeyPat
         eutectic.compile(mlp(), (torch.randn(5, 64),), target=DNNL, precision="f16")
 
 
+@needs_bf16
+def test_a_file_is_read_where_the_instructions_are(tmp_path: Path):
+    model, x = mlp(), torch.randn(5, 64)
+    compiled, path = eutectic.compile(model, (x,), target=DNNL, precision="bf16"), tmp_path / "net.eut"
+    compiled.save(path)
+    assert torch.equal(eutectic.load(path)(x), compiled(x))
+    done = without_instructions(f"import eutectic; eutectic.load({str(path)!r})")
+    assert "computes bfloat16: oneDNN multiplies bfloat16 with AVX512BF16, and uses avx2" in done.stderr
+
+
+@needs_bf16
+def test_a_file_for_a_target_without_the_instructions_is_refused(tmp_path: Path):
+    compiled = eutectic.compile(mlp(), (torch.randn(5, 64),), target=DNNL, precision="bf16")
+    with pytest.raises(CodegenError, match='with precision="bf16" cannot be saved for llvm -mcpu=x86-64-v3'):
+        compiled.save(tmp_path / "net.eut", targets=["x86-64-v3"])
+
+
+def without_instructions(program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program with oneDNN's kernels for processors of 2013."""
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, env=environment, check=False)
+
+
 WITHOUT = """
 import torch, eutectic
 from eutectic.backend.dnnl.narrow import computes_in
@@ -296,7 +321,5 @@ print("done")
 
 
 def test_without_the_instructions_nothing_is_narrowed():
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(WITHOUT)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, env=environment, check=False)
+    done = without_instructions(WITHOUT)
     assert done.stdout.strip().endswith("done"), done.stderr
