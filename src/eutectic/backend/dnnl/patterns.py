@@ -26,7 +26,7 @@ from eutectic.relax.dpl.constructors import is_const, is_op, wildcard
 from eutectic.relax.dpl.pattern import DFPattern
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
-from eutectic.relax.expr import Call, Constant, as_int, describe_info
+from eutectic.relax.expr import Call, Constant, Var, as_int, describe_info
 from eutectic.relax.struct_info import TensorStructInfo
 
 MAX_RANK: Final = 12  # DNNL_MAX_NDIMS
@@ -275,6 +275,15 @@ def _check_cast(context: PatternCheckContext) -> Refusal | None:
         return Refusal("a constant is converted when the model is compiled", cast)
     value_of = {var: value for value, var in context.value_to_bound_var.items()}
     readers = [value_of.get(var) for var in context.var_usages.get(context.value_to_bound_var[cast], ())]
-    if not readers or not all(isinstance(reader, Call) and isinstance(reader.op, GlobalVar) for reader in readers):
+    if not readers or not all(map(_is_outlined, readers)):
         return Refusal("not all that reads it is computed by oneDNN", cast)
+    source = context.parts["data"]
+    source = value_of.get(source, source) if isinstance(source, Var) else source
+    if isinstance(source, Call) and not _is_outlined(source):
+        return Refusal("the kernel that computes its operand can convert it", cast)
     return _check_members(context)
+
+
+def _is_outlined(value: Any) -> bool:
+    """Whether a value is computed by a function that has been cut out already."""
+    return isinstance(value, Call) and isinstance(value.op, GlobalVar)
