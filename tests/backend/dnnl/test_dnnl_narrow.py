@@ -323,3 +323,11 @@ print("done")
 def test_without_the_instructions_nothing_is_narrowed():
     done = without_instructions(WITHOUT)
     assert done.stdout.strip().endswith("done"), done.stderr
+
+
+@needs_bf16
+def test_a_conversion_stays_with_the_kernel_that_computes_its_operand():
+    mod = graph({"x": (8, 64)}, lambda b, x: b.emit(op.matmul(b.emit(op.exp(x)), weights(64, 64))))
+    report = eutectic.compile(mod, target=DNNL, precision="bf16", verify=True).report
+    assert [c.ops for c in report.composites if "relax.exp" in c.ops] == [("relax.exp", "relax.astype")]
+    assert [c.name for c in report.composites if c.name.startswith("dnnl.")] == ["dnnl.matmul_astype"]
