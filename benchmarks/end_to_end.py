@@ -1,9 +1,10 @@
-"""Whole networks, batch 1, float32: ours beside torch eager, torch.compile, ONNX Runtime and OpenVINO.
+"""Whole networks, batch 1, float32 or bfloat16: ours beside torch eager, torch.compile, ONNX Runtime and OpenVINO.
 
 All contenders live in one process, use the same number of threads and are measured in turns, so that their ratios
 mean something on a noisy machine. Before it is measured, each must agree with eager and with the model in float64.
 
     python benchmarks/end_to_end.py --models resnet50,mlp --rounds 30 --json result.json
+    python benchmarks/end_to_end.py --peers eutectic,eutectic-bf16,eager-bf16,openvino-bf16
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rich.console import Console
 
 from eutectic.testing.models import MODELS
 from eutectic.testing.models.eager import threads as torch_threads
+from eutectic.testing.narrow_peers import NARROW_PEERS
 from eutectic.testing.peers import OURS, PEERS, Array, Inputs, Prepared
 from eutectic.testing.timing import interleaved
 from machine import describe, usable_cpus
@@ -31,6 +33,8 @@ from outcome import Outcome, Row, print_outcome
 
 DEFAULT_MODELS = ("mobilenet_v2", "efficientnet_lite0", "resnet18", "resnet50", "mlp")
 TOLERANCE = 1e-4  # largest difference from float64, relative to the scale of the output
+NARROW_TOLERANCE = 0.2  # the same of bfloat16, with weights that nobody trained
+ALL_PEERS = {**PEERS, **NARROW_PEERS}
 
 
 def _error(got: Array, want: Array) -> float:
@@ -60,19 +64,19 @@ def run_model(name: str, peers: Sequence[str], *, rounds: int, threads: int, con
     errors: dict[str, tuple[float, float]] = {}
     missing: dict[str, str] = {}
     for peer in peers:
-        if (reason := PEERS[peer].missing()) is not None:
+        if (reason := ALL_PEERS[peer].missing()) is not None:
             missing[peer] = reason
             continue
         console.print(f"{MODELS[name].title}: preparing {peer} ...", style="dim")
         start = time.perf_counter()
         try:
-            prepared = PEERS[peer].prepare(model, inputs, threads)
+            prepared = ALL_PEERS[peer].prepare(model, inputs, threads)
             got = prepared.result()
         except Exception as error:  # a contender that fails is reported, the others go on
             missing[peer] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             continue
         found = _error(got, eager), _error(got, exact)
-        if got.shape != exact.shape or not found[1] <= TOLERANCE:
+        if got.shape != exact.shape or not found[1] <= (NARROW_TOLERANCE if peer in NARROW_PEERS else TOLERANCE):
             missing[peer] = f"wrong result: error {found[1]:.1e} relative to the scale, against float64"
             continue
         ready[peer], errors[peer] = (prepared, time.perf_counter() - start), found
@@ -99,7 +103,7 @@ def _names(known: Sequence[str]) -> Any:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--models", type=_names(list(MODELS)), default=list(DEFAULT_MODELS), help="comma-separated")
-    parser.add_argument("--peers", type=_names(list(PEERS)), default=list(PEERS), help="comma-separated")
+    parser.add_argument("--peers", type=_names(list(ALL_PEERS)), default=list(PEERS), help="comma-separated")
     parser.add_argument("--rounds", type=int, default=20, help="turns of each contender, three samples a turn")
     parser.add_argument("--threads", type=int, default=usable_cpus(), help="for every contender")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here; - is standard output")
@@ -131,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(document, indent=2))
     elif arguments.json is not None:
         arguments.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    failed = any(PEERS[peer].missing() is None for outcome in outcomes for peer in outcome.missing)
+    failed = any(ALL_PEERS[peer].missing() is None for outcome in outcomes for peer in outcome.missing)
     return 1 if failed else 0
 
 

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("torch")
 from tests.cli.test_models import NETS, call, folder
 
+import eutectic
 from eutectic.cli import lower
 from eutectic.driver.stages import STAGES
 from eutectic.testing.peers import PEERS
@@ -36,6 +37,11 @@ def test_compile_for_several_processors(folder: Path):
     assert tree["bytes"] == (folder / "net.eut").stat().st_size
     call("compile", MLP, "--target", "llvm -mcpu=x86-64-v2")
     assert (folder / "mlp.eut").is_file()
+
+
+def test_compile_in_a_narrow_precision(folder: Path):
+    call("compile", MLP, "-o", "net.eut", "--precision", "bf16")
+    assert 'precision="bf16": no operator is narrowed: ' in str(eutectic.load("net.eut").report)
 
 
 @pytest.mark.parametrize("option", [("--cpu", "no-processor"), ("--target", "llvm -mcpu=no-processor")])

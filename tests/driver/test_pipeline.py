@@ -19,7 +19,14 @@ from eutectic.driver.pipeline_text import Pipeline
 from eutectic.ir.transform import Pass, PassContext, module_pass
 from eutectic.relax import op
 from eutectic.relax import transform as graph_passes
-from eutectic.relax.transform import DeadCodeElimination, FuseOps, FuseOpsByPattern, LegalizeOps, RunCodegen
+from eutectic.relax.transform import (
+    DeadCodeElimination,
+    FuseOps,
+    FuseOpsByPattern,
+    LegalizeOps,
+    RunCodegen,
+    ToMixedPrecision,
+)
 from eutectic.support.errors import CodegenError, PassError
 from eutectic.testing.graphs import assert_close, evaluate, graph, weights
 from eutectic.tir import transform as program_passes
@@ -61,6 +68,8 @@ def passes(draw: st.DrawFn) -> Pass:
     given = {f.name: draw(VALUES[str(f.type)]) for f in dataclasses.fields(kind) if f.init and str(f.type) in VALUES}
     if kind is FuseOpsByPattern:
         given["priority"] = draw(st.sampled_from(["first", "largest"]))
+    if kind is ToMixedPrecision:
+        given["out_dtype"] = draw(st.sampled_from(["bfloat16", "float16", "float32"]))
     return kind(**given)
 
 
@@ -76,7 +85,7 @@ def test_what_is_printed_is_parsed_back(members: list[Pass]):
 
 
 @pytest.mark.parametrize("target", [None, "llvm", "llvm -libs=dnnl", "llvm -libs=dnnl,cublas"])
-@pytest.mark.parametrize("precision", ["default", "strict"])
+@pytest.mark.parametrize("precision", ["default", "strict", "bf16", "f16"])
 def test_the_order_of_the_passes_is_text(target, precision: str):
     made = pipeline(target, precision)
     assert Pipeline.parse(str(made)) == made
@@ -109,7 +118,10 @@ REFUSED = {
     "BindParams{func_name=main}": ("pass BindParams needs params, which a text cannot give", None),
     "<mine>": ("<mine> has no text: it was given as a Python object", None),
     'FuseOpsByPattern{priority="\\x"}': ('"\\x" is no text as JSON has it', None),
-    "Partition{precision=exact}": ("unknown precision 'exact': expected 'default' or 'strict'", None),
+    "Partition{precision=exact}": (
+        "unknown precision 'exact': expected 'default' or 'strict' or 'bf16' or 'f16'",
+        None,
+    ),
 }
 
 

@@ -28,8 +28,11 @@ from eutectic.runtime.native_code import NativeCode
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
 
-PRECISIONS: Final = ("default", "strict")
-"""`strict` leaves out what loses NaN or infinities."""
+PRECISIONS: Final = ("default", "strict", "bf16", "f16")
+"""`strict` leaves out what loses NaN or infinities; `bf16` and `f16` narrow operands of products (`NARROW`)."""
+
+NARROW: Final[Mapping[str, str]] = {"bf16": "bfloat16", "f16": "float16"}
+"""The dtype of operands that a precision narrows."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,15 @@ class Backend(Protocol):
             target: What it is compiled for.
         """
         return Verdict(ok=True, reason="its kernels are used wherever it has one")
+
+    def computes_in(self, dtype: str, target: Target) -> Verdict:
+        """Whether its kernels are faster in a dtype than in float32; by default not.
+
+        Args:
+            dtype: Such as `bfloat16`.
+            target: What a module is compiled for.
+        """
+        return Verdict(ok=False, reason=f"{self.title} does not say that its kernels of {dtype} are faster")
 
     def layouts(self, region: Function) -> Sequence[LayoutOffer]:
         """In which layouts it can compute a region; at least one. By default row-major."""

@@ -15,7 +15,7 @@ def outlined_for(mod: IRModule, backend: Backend, precision: str = "default") ->
     Args:
         mod: Graph functions whose bindings are in dataflow blocks.
         backend: The backend.
-        precision: `default`, or `strict`: nothing that loses NaN or infinities.
+        precision: One of `PRECISIONS`.
 
     Returns:
         The partitioned module; `mod` itself when there is nothing to take.

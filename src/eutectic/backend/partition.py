@@ -27,7 +27,7 @@ class Partition(Pass):
 
     Attributes:
         backend: Name of a backend, or several with commas between them, as in `-libs=`.
-        precision: `default`, or `strict`: nothing that loses NaN or infinities.
+        precision: One of `PRECISIONS`; only `strict` leaves something out.
         if_worthwhile: Leave out backends that say of the module that it is not worth their calls.
         lower: Whether the regions become kernels at once. Otherwise they are functions of the module, which
             `AssignLayouts` may call in other layouts, until `RunCodegen` lowers them.

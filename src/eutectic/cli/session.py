@@ -26,7 +26,11 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads of each call.")]
 TargetOption = Annotated[str | None, typer.Option("--target", help='What for, such as "llvm -mcpu=x86-64-v3".')]
 Precision = Annotated[
-    Literal["default", "strict"], typer.Option("--precision", help="strict: no library that loses NaN or infinities.")
+    Literal["default", "strict", "bf16", "f16"],
+    typer.Option(
+        "--precision",
+        help="strict: no library that loses NaN or infinities. bf16, f16: narrow operands where that is faster.",
+    ),
 ]
 Fallback = Annotated[
     Literal["eager", "error"], typer.Option("--fallback", help="What becomes of operators that are not supported.")

@@ -23,6 +23,7 @@ from eutectic.driver.pipeline import pipeline as passes_for
 from eutectic.driver.pipeline_text import Pipeline, members_to_run
 from eutectic.driver.plan_records import plan_record
 from eutectic.driver.plan_sizes import size_records
+from eutectic.driver.precision_notes import precision_notes
 from eutectic.driver.progress import Report, reports
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
 from eutectic.driver.report import CompileReport, EagerRecord, host_records
@@ -68,7 +69,10 @@ def compile(
         kwargs: Example keyword arguments of a torch module.
         dynamic_shapes: Sizes that may change from call to call, as `torch.export.export` takes them.
         threads: Threads of each call; None takes `EUTECTIC_THREADS`, else what OpenMP would use.
-        precision: `default`, or `strict`: nothing that loses NaN or infinities of eager is handed to a library.
+        precision: `default`; or `strict`: nothing that loses NaN or infinities of eager is handed to a library; or
+            `bf16`: convolutions and matrix products read bfloat16 where oneDNN is faster with it, else they stay
+            float32, and the notes of the report say why; or `f16`: the same with float16, refused where that is not
+            faster. Sums, biases and activations are float32 in each; results keep their dtypes.
         target: What code is made for. `llvm` makes all of it here; `llvm -libs=dnnl` gives operators to oneDNN
             where that takes them, and is what None means where oneDNN is installed, except for models without
             convolutions whose matrix products are small.
@@ -202,6 +206,7 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
     stages = Stages(ctx.records, lowered)
     partitioned, kept = libraries.shelf.put(align(stages.partitioned)), libraries.shelf.put(lowered)
     refusals = tuple(f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks))
+    refusals += tuple(precision_notes(settings.precision, ctx.remarks))
     report = report_of(
         stages, ctx, native, settings.notes + refusals, executable.program, imported.eager, imported.sizes
     )

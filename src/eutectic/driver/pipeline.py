@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from eutectic.backend.choose_precision import ChoosePrecision
+from eutectic.backend.contract import NARROW
 from eutectic.backend.outline import check_precision
 from eutectic.backend.partition import Partition
 from eutectic.backend.registry import available, default_backends
@@ -84,7 +86,7 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     Args:
         target: What for. Its libraries are used wherever they take something; None takes what `default_target`
             says, and uses a library only for models that are worth its calls.
-        precision: `default`, or `strict`: nothing that loses NaN or infinities is handed to a library.
+        precision: As in `compile`.
 
     Raises:
         PassError: an unknown precision.
@@ -93,12 +95,16 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     check_precision(precision)
     chosen = default_target()[0] if target is None else Target(target)
     libraries = ",".join(chosen.libs)
+    by_default = target is None
+    narrow: tuple[Pass, ...] = ()
+    if precision in NARROW:
+        narrow = (ChoosePrecision(libraries, precision, str(chosen), if_worthwhile=by_default),)
     hand_over: tuple[Pass, ...] = ()
     if libraries:
-        hand_over = (Partition(libraries, precision, if_worthwhile=target is None, lower=False),)
+        hand_over = (Partition(libraries, precision, if_worthwhile=by_default, lower=False),)
     faster = () if precision == "strict" else (ConvertConv2DToWinograd(str(chosen)),)
     layouts = (AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
-    return Pipeline((*prepare(), *faster, *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
+    return Pipeline((*prepare(), *narrow, *faster, *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
 
 
 def loops(target: Target) -> Pipeline:

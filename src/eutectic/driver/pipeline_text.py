@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import eutectic.relax.transform as _graph
 import eutectic.tir.transform as _programs
+from eutectic.backend.choose_precision import ChoosePrecision
 from eutectic.backend.partition import Partition
 from eutectic.ir.transform import Pass, PassContext, PassInfo, run_pass
 from eutectic.support.annotations import accepts, described, hints_of
@@ -120,7 +121,7 @@ def _passes() -> dict[str, type[Pass]]:
     for package in (_graph, _programs):
         for name in package.__all__:
             getattr(package, name)
-    kinds: list[type[Pass]] = [Pass, Partition]
+    kinds: list[type[Pass]] = [Pass, ChoosePrecision, Partition]
     for kind in kinds:
         kinds += [sub for sub in kind.__subclasses__() if sub not in kinds]
     known = [kind for kind in kinds if "__dataclass_fields__" in vars(kind) and kind is not Pipeline]

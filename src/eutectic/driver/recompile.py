@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from eutectic.backend.choose_precision import fastest_in
+from eutectic.backend.contract import NARROW
 from eutectic.driver.compile import compile, libraries_for, report_of
 from eutectic.driver.compiled import CompiledModel, constants_of
 from eutectic.driver.inlined import without_regions
@@ -88,14 +90,28 @@ def variants(saved: SavedModel, targets: Sequence[str]) -> list[SavedModel]:
         targets: Targets, or names of processors, which mean code without libraries.
 
     Raises:
-        CodegenError: a target is not known, or given twice.
+        CodegenError: a target is not known, or given twice, or slow with the operands that a precision has narrowed.
     """
     if isinstance(targets, str):
         raise CodegenError(f"targets is the text {targets!r}, expected a list", help=f"targets=[{targets!r}]")
     chosen = [Target(name) if " " in name or name in KINDS else _processor(name) for name in targets]
     if len(set(map(str, chosen))) < len(chosen):
         raise CodegenError(f"a target is given twice: {', '.join(map(str, chosen))}")
+    for target in chosen:
+        _check_precision(saved, target)
     return [_variant(saved, target) for target in chosen]
+
+
+def _check_precision(saved: SavedModel, target: Target) -> None:
+    """Refuse to compile narrow operands for a target that is slower with them: the wide ones are gone."""
+    dtype = NARROW.get(saved.precision, "")
+    narrow = [a for arrays in saved.constants.values() for a in arrays if a.dtype.name == dtype]
+    verdict = fastest_in(dtype, target.libs, target)
+    if narrow and not verdict.ok:
+        raise CodegenError(
+            f'a model compiled with precision="{saved.precision}" cannot be saved for {target}: {verdict.reason}',
+            help='compile it with precision="default" for that target, and save it by itself',
+        )
 
 
 def _processor(name: str) -> Target:

@@ -19,7 +19,7 @@ class Options:
     Attributes:
         target: What code is made for; see `eutectic.compile`.
         threads: Threads of each call; None takes `EUTECTIC_THREADS`, else what OpenMP would use.
-        precision: `default` or `strict`; see `eutectic.compile`.
+        precision: `default`, `strict`, `bf16` or `f16`; see `eutectic.compile`.
         weights: `live`: parameters become part of the code, and a change of them is followed at the next call; who
             changes them again and again gets code that takes them as inputs. `inputs`: that code from the beginning.
         fallback: `eager`: what cannot be compiled runs in torch, and a warning says so. `error`: it is refused.

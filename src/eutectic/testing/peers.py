@@ -71,14 +71,15 @@ class Eutectic:
 
     name = "eutectic"
     target: str | None = None
+    precision = "default"
 
     def missing(self) -> str | None:
         """It is always there."""
         return None
 
     def prepare(self, model: torch.nn.Module, inputs: Inputs, threads: int) -> Prepared:
-        """Compile with default precision."""
-        fast = eutectic.compile(model, inputs, threads=threads, target=self.target)
+        """Compile."""
+        fast = eutectic.compile(model, inputs, threads=threads, target=self.target, precision=self.precision)
         report = fast.report
         kernels = sum(len(region.composites) for region in report.regions)
         note = (
@@ -177,6 +178,7 @@ class OpenVino:
     """OpenVINO's CPU plugin, float32 forced: on some processors its default is bfloat16."""
 
     name = "openvino"
+    precision = "f32"
 
     def missing(self) -> str | None:
         """It wants the exporter's packages too."""
@@ -187,7 +189,7 @@ class OpenVino:
         import openvino  # optional
 
         config = {
-            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_PRECISION_HINT": self.precision,
             "INFERENCE_NUM_THREADS": threads,
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": 1,

@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[Step, str]] = {
     "unknown operand": (conv(src="z"), "reads 'z', which is neither given nor computed before"),
     "own result": (Binary("add", "x", "y", TensorSpec("y", X.shape)), "reads 'y', which is neither"),
     "name twice": (Eltwise("x", TensorSpec("x", X.shape), PostEltwise("abs")), "tensor name 'x' is used twice"),
-    "dtype": (Eltwise("x", TensorSpec("y", X.shape, "float16"), PostEltwise("abs")), "dtype 'float16'"),
+    "dtype": (Eltwise("x", TensorSpec("y", X.shape, "float64"), PostEltwise("abs")), "dtype 'float64'"),
     "result": (conv(dst=(2, 4, 4, 5)), "axis 3 has extent 5, expected 4"),
     "groups": (conv(groups=3), "3 groups"),
     "negative padding": (conv(padding_begin=(-1, 0)), "padding_begin is (-1, 0)"),

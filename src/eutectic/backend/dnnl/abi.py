@@ -17,7 +17,9 @@ MAX_NDIMS: Final = 12
 Dims = c_int64 * MAX_NDIMS
 """`dnnl_dims_t`: always twelve entries, of which the first `ndims` count."""
 
-F32: Final = 3
+DATA_TYPES: Final[dict[str, int]] = {"float16": 1, "bfloat16": 2, "float32": 3}
+"""Number of each dtype that regions compute in."""
+
 FORMAT_TAG_ANY: Final = 1
 FORMAT_KIND_BLOCKED: Final = 2
 FORWARD_INFERENCE: Final = 96
@@ -87,6 +89,10 @@ ISA: Final[dict[int, str]] = {
     0xFEF: "avx512_core_amx",
     0x1FEF: "avx512_core_amx_fp16",
 }
+
+
+INSTRUCTIONS: Final[dict[str, tuple[str, int]]] = {"bfloat16": ("AVX512BF16", 0x80), "float16": ("AVX512FP16", 0x100)}
+"""What multiplies a dtype of 16 bits, and its bit in an instruction set; those above it have it, too."""
 
 
 def arg_post_op(index: int) -> int:

@@ -10,6 +10,7 @@ from eutectic.backend.dnnl import library
 from eutectic.backend.dnnl.borders import offers
 from eutectic.backend.dnnl.describe import describe
 from eutectic.backend.dnnl.loading import load
+from eutectic.backend.dnnl.narrow import computes_in
 from eutectic.backend.dnnl.patterns import patterns
 from eutectic.backend.dnnl.worthwhile import worthwhile
 from eutectic.ir.module import IRModule
@@ -38,6 +39,10 @@ class OneDnn(Backend):
     def worthwhile(self, mod: IRModule, target: Target) -> Verdict:
         """Not for small models."""
         return worthwhile(mod)
+
+    def computes_in(self, dtype: str, target: Target) -> Verdict:
+        """Where the processor multiplies the dtype."""
+        return computes_in(dtype, target)
 
     def layouts(self, region: Function) -> Sequence[LayoutOffer]:
         """Row-major, and what its kernels want on this processor."""

@@ -18,6 +18,7 @@ from eutectic.backend.dnnl.activations import BY_OP, post_eltwise
 from eutectic.backend.dnnl.spec import RegionSpec
 from eutectic.backend.dnnl.steps import (
     Binary,
+    Cast,
     Convolution,
     Eltwise,
     Matmul,
@@ -201,6 +202,8 @@ class _Composite:
         values = [self.operand(arg) for arg in tensors]
         if name in ("relax.reshape", "relax.permute_dims") and not isinstance(values[0], str):
             return self.fold(call, values)
+        if name == "relax.astype" and not isinstance(values[0], str):
+            return values[0]  # a bias, which is added in float32 whatever the dtype of the sum
         if name == "relax.reshape" and isinstance(values[0], str):
             view = self.region.reshaped_input(values[0], var)
             if view is None:
@@ -209,6 +212,10 @@ class _Composite:
         if name == "relax.permute_dims" and _swaps_last_two(call):
             self.flipped[var] = values[0]
             return values[0]
+        if name == "relax.astype" and isinstance(self.step, Matmul) and call.attrs is not None:
+            # The sum is float32 until it is stored.
+            self.step = replace(self.step, dst=replace(self.step.dst, dtype=str(call.attrs["dtype"])))
+            return self.step.dst.name
         if self.step is not None and self.step.dst.name in [v for v in values if isinstance(v, str)]:
             self.append(call, tensors, values, var)
         elif self.step is None:
@@ -242,7 +249,7 @@ class _Composite:
         """Make an operator on the current result its bias or a post-operation."""
         step = self.step
         assert step is not None
-        if isinstance(step, (Pool, Eltwise)):
+        if isinstance(step, (Pool, Eltwise, Cast)):
             raise self.cannot(f"{call.op.name} after {type(step).__name__}")
         if call.op.name in BY_OP:
             post = post_eltwise(call)
@@ -377,6 +384,10 @@ def _mean(c: _Composite, call: Call, tensors: Sequence[Any], values: Sequence[Va
     return Pool("avg_include_pad", src, dst, spatial, ones, zeros, zeros, ones)
 
 
+def _cast(c: _Composite, call: Call, tensors: Sequence[Any], values: Sequence[Value], dst: TensorSpec) -> Step:
+    return Cast(c.region.name_of(values[0]), dst)
+
+
 def _binary(kind: str) -> Root:
     def make(c: _Composite, call: Call, tensors: Sequence[Any], values: Sequence[Value], dst: TensorSpec) -> Step:
         lhs, rhs = map(c.region.name_of, values)
@@ -390,6 +401,7 @@ _ROOTS: Final[Mapping[str, Root]] = {
     **{f"relax.nn.{kind}_pool{n}d": _pool for kind in ("max", "avg", "adaptive_avg") for n in (1, 2, 3)},
     "relax.matmul": _matmul,
     "relax.mean": _mean,
+    "relax.astype": _cast,
     "relax.add": _binary("add"),
     "relax.multiply": _binary("mul"),
 }

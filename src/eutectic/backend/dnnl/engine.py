@@ -30,8 +30,6 @@ from eutectic.runtime.object_code import ObjectCode
 from eutectic.runtime.packed_array import PackedArray
 from eutectic.support.errors import CallError, EutecticError
 
-_FLOAT32 = np.dtype(np.float32)
-
 _MAX_IDLE = 16
 """Contexts kept for later calls; more exist only while more calls run at once."""
 
@@ -153,8 +151,10 @@ class Region:
         version, view = live.plan.sources.get(name, (None, None))
         if version is None or view is None or version.layout.order is None or view.image is None:
             return None
+        if not spec.dtype == version.layout.dtype == "float32":  # a description is of words of four bytes
+            return None
         elements = live.plan.constants[version.buffer.index].view(np.uint32)
-        return PackedArray(elements, view.image, version.layout.order, _FLOAT32, spec.shape)
+        return PackedArray(elements, view.image, version.layout.order, spec.array_dtype, spec.shape)
 
     def constant(self, name: str) -> np.ndarray | None:
         """A constant as it was given, made from what is packed; None when it is not packed, or padded beyond that.
@@ -166,11 +166,11 @@ class Region:
             return None
         version, view = live.plan.sources[name]
         spec = self.spec.tensors()[name]
-        plain = aligned(4 * spec.size)
-        if version.layout.text == "opaque" or 4 * spec.size != view.nbytes:
+        plain = aligned(spec.nbytes)
+        if version.layout.text == "opaque" or spec.nbytes != view.nbytes or version.layout.dtype != spec.dtype:
             return None
         pools.on_living_pool(self._unpack, live, version, view, plain)
-        return plain.view(np.float32).reshape(spec.shape)
+        return plain.view(spec.array_dtype).reshape(spec.shape)
 
     def _unpack(self, live: _Live, version: Version, view: Layout, plain: np.ndarray) -> None:
         scope = Owner(self._library)
@@ -240,7 +240,7 @@ class Region:
                 f"{what} {want.name!r} of {self.spec.symbol!r} is a {type(array).__name__}, expected an array"
             )
         flags = array.flags
-        if array.shape != want.shape_in_memory or array.dtype != _FLOAT32 or not flags.c_contiguous:
+        if array.shape != want.shape_in_memory or array.dtype != want.array_dtype or not flags.c_contiguous:
             got = f"{array.dtype}{list(array.shape)}{'' if flags.c_contiguous else ', not contiguous'}"
             expected = f"{want.dtype}{list(want.shape_in_memory)}"
             raise CallError(f"{what} {want.name!r} of {self.spec.symbol!r} is {got}, expected {expected}")
@@ -288,8 +288,7 @@ def compile_region(
         raise
     record = None
     if code is not None:
-        sizes = [tensor.size for tensor in spec.inputs]
-        record = Record(plan, library, owner, code, threads=count, inputs=sizes, guarded=guarded)
+        record = Record(plan, library, owner, code, threads=count, inputs=spec.inputs, guarded=guarded)
     return Region(spec, library, owner, plan, count, record)
 
 

@@ -16,6 +16,7 @@ Shape = tuple[int, ...]
 Term = tuple[int, int]
 
 _MOST_TAGS = 1024
+_DTYPES = {number: dtype for dtype, number in abi.DATA_TYPES.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +33,7 @@ class Layout:
             the same image are the same bytes.
         order: The same with the extents that padding gives the axes; None where no strides describe the layout.
         handle: The `dnnl_memory_desc_t`, owned by the table.
+        dtype: Of the elements; empty for bytes that are nobody's business, such as working memory.
     """
 
     shape: Shape
@@ -40,10 +42,12 @@ class Layout:
     image: tuple[tuple[Term, ...], ...] | None
     order: tuple[tuple[Term, ...], ...] | None
     handle: int = field(repr=False)
+    dtype: str = "float32"
 
     def same_bytes(self, other: Layout) -> bool:
         """Whether a buffer in this layout can be read in the other one as it is."""
-        return self is other or (self.shape == other.shape and self.image is not None and self.image == other.image)
+        alike = self.shape == other.shape and self.dtype == other.dtype
+        return self is other or (alike and self.image is not None and self.image == other.image)
 
 
 class LayoutTable:
@@ -53,59 +57,63 @@ class LayoutTable:
         self._library = library
         self._owner = owner
         self._known: dict[tuple[Shape, str], list[Layout]] = {}
-        self._any: dict[Shape, Layout] = {}
-        self._strided: dict[tuple[Shape, Shape], Layout] = {}
+        self._any: dict[tuple[Shape, str], Layout] = {}
+        self._strided: dict[tuple[Shape, Shape, str], Layout] = {}
 
-    def any(self, shape: Shape) -> Layout:
+    def any(self, shape: Shape, dtype: str = "float32") -> Layout:
         """The layout that leaves the choice to the primitive."""
-        if shape not in self._any:
+        if (shape, dtype) not in self._any:
+            number = abi.DATA_TYPES[dtype]
             handle = self._owner.create(
-                "memory_desc", len(shape), dims(shape), abi.F32, abi.FORMAT_TAG_ANY, suffix="_with_tag"
+                "memory_desc", len(shape), dims(shape), number, abi.FORMAT_TAG_ANY, suffix="_with_tag"
             )
-            self._any[shape] = Layout(shape, 0, "any", None, None, handle)
-        return self._any[shape]
+            self._any[shape, dtype] = Layout(shape, 0, "any", None, None, handle, dtype)
+        return self._any[shape, dtype]
 
-    def plain(self, shape: Shape) -> Layout:
+    def plain(self, shape: Shape, dtype: str = "float32") -> Layout:
         """Row-major without gaps; a scalar becomes one axis of extent 1."""
         shape = shape or (1,)
-        return self.strided(shape, row_major(shape))
+        return self.strided(shape, row_major(shape), dtype)
 
-    def named(self, shape: Shape, text: str) -> Layout:
+    def named(self, shape: Shape, text: str, dtype: str = "float32") -> Layout:
         """The layout of a tensor at the border of a region.
 
         Args:
             shape: Extents, as oneDNN counts the axes.
             text: As in `border_layout.py`; empty is row-major.
+            dtype: Of the elements.
 
         Raises:
             CodegenError: oneDNN has no such layout.
         """
         wanted = border_layout(text)
         if wanted is None:
-            return self.plain(shape)
+            return self.plain(shape, dtype)
         if wanted.blocked is not None:
-            return self._tagged(shape, text)
+            return self._tagged(shape, text, dtype)
         strides = dict(zip(wanted.order, row_major(wanted.shape_in_memory(shape)), strict=True))
-        return self.strided(shape, tuple(strides[axis] for axis in range(len(shape))))
+        return self.strided(shape, tuple(strides[axis] for axis in range(len(shape))), dtype)
 
-    def _tagged(self, shape: Shape, text: str) -> Layout:
+    def _tagged(self, shape: Shape, text: str, dtype: str) -> Layout:
         """The layout of a text, by the number that the library has for it: numbers differ between versions."""
         for tag in range(abi.FORMAT_TAG_ANY + 1, _MOST_TAGS):
             handle = ctypes.c_void_p()
             create = self._library.function("dnnl_memory_desc_create_with_tag")
-            if create(ctypes.byref(handle), len(shape), dims(shape), abi.F32, tag) or not handle.value:
+            number = abi.DATA_TYPES[dtype]
+            if create(ctypes.byref(handle), len(shape), dims(shape), number, tag) or not handle.value:
                 continue
             layout = self._intern(self._owner.keep("memory_desc", handle.value))
             if layout.text == text:
                 return layout
         raise CodegenError(f"oneDNN has no layout {text} for {list(shape)}")
 
-    def strided(self, shape: Shape, strides: Shape) -> Layout:
+    def strided(self, shape: Shape, strides: Shape, dtype: str = "float32") -> Layout:
         """Any layout that strides, counted in elements, can express."""
-        key = (shape, strides)
+        key = (shape, strides, dtype)
         if key not in self._strided:
+            number = abi.DATA_TYPES[dtype]
             handle = self._owner.create(
-                "memory_desc", len(shape), dims(shape), abi.F32, dims(strides), suffix="_with_strides"
+                "memory_desc", len(shape), dims(shape), number, dims(strides), suffix="_with_strides"
             )
             self._strided[key] = self._intern(handle)
         return self._strided[key]
@@ -131,8 +139,9 @@ class LayoutTable:
         ndims = self._integer(handle, abi.QUERY_NDIMS)
         shape = self._dims(handle, abi.QUERY_DIMS)[:ndims]
         nbytes = int(self._library.function("dnnl_memory_desc_get_size")(handle))
+        dtype = _DTYPES.get(self._integer(handle, abi.QUERY_DATA_TYPE), "")
         if self._integer(handle, abi.QUERY_FORMAT_KIND) != abi.FORMAT_KIND_BLOCKED:
-            return Layout(shape, nbytes, "opaque", None, None, handle)
+            return Layout(shape, nbytes, "opaque", None, None, handle, dtype)
         padded = self._dims(handle, abi.QUERY_PADDED_DIMS)[:ndims]
         strides = self._dims(handle, abi.QUERY_STRIDES)[:ndims]
         count = self._integer(handle, abi.QUERY_INNER_NBLKS)
@@ -141,7 +150,7 @@ class LayoutTable:
         blocks = tuple(zip(axes, sizes, strict=True))
         order = _image(padded, strides, blocks)
         image = order if padded == shape else None
-        return Layout(shape, nbytes, _text(shape, padded, strides, blocks), image, order, handle)
+        return Layout(shape, nbytes, _text(shape, padded, strides, blocks), image, order, handle, dtype)
 
     def _integer(self, handle: int, what: int) -> int:
         value = ctypes.c_int()

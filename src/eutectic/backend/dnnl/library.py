@@ -68,8 +68,8 @@ class Library:
         self.version = f"{version.major}.{version.minor}.{version.patch}"
         if version.major != 3:
             raise LoadError(f"{path} is oneDNN {self.version}, but version 3 is needed", help=_INSTALL)
-        isa = int(self._functions["dnnl_get_effective_cpu_isa"]())
-        self.isa = abi.ISA.get(isa, f"isa {isa:#x}")
+        self.isa_bits = int(self._functions["dnnl_get_effective_cpu_isa"]())
+        self.isa = abi.ISA.get(self.isa_bits, f"isa {self.isa_bits:#x}")
         self.engine = self._new("dnnl_engine_create", abi.ENGINE_CPU, 0)
         self.stream = self._new("dnnl_stream_create", self.engine, abi.STREAM_IN_ORDER)
 
@@ -227,6 +227,22 @@ def _load() -> Library | LoadError:
         except LoadError as error:
             failures.append(error.message)
     return LoadError("oneDNN 3 cannot be loaded", code="X0110", notes=failures, help=_INSTALL)
+
+
+def lacks(dtype: str) -> str:
+    """Why oneDNN is not used for a dtype on this processor; empty when it is.
+
+    Without the instructions it has slow kernels, or none.
+    """
+    if dtype not in abi.DATA_TYPES:
+        return f"oneDNN has no kernels of {dtype} here"
+    state = availability()
+    if not state.ok:
+        return state.reason
+    feature, bits = abi.INSTRUCTIONS.get(dtype, ("", 0))
+    if load().isa_bits & bits != bits:
+        return f"oneDNN multiplies {dtype} with {feature}, and uses {state.isa} on this processor"
+    return ""
 
 
 def availability() -> Availability:

@@ -24,11 +24,10 @@ from eutectic.runtime.object_code import ObjectCode
 from eutectic.runtime.packed_array import PackedArray
 from eutectic.runtime.recently_used import RecentlyUsed
 from eutectic.runtime.team import BARRIER, CLOSE, OPEN, available_threads, team, team_code
-from eutectic.support.errors import InternalError
+from eutectic.support.errors import InternalError, LoadError
 from eutectic.support.registry import register_global_func
 
 Array: TypeAlias = np.ndarray[Any, Any]
-_FLOAT32: Final = np.dtype(np.float32)
 KEPT_SIZES: Final = 8  # sets of sizes for which a region is kept
 
 
@@ -40,14 +39,27 @@ def load(kernel: LibraryKernel, threads: int | None) -> StaticRegion | VaryingRe
         threads: OpenMP threads of a call; None takes what OpenMP would use.
 
     Raises:
-        LoadError: oneDNN is not there.
+        LoadError: oneDNN is not there, or slow here in a dtype of the region.
         CodegenError: it refuses the region.
     """
+    _check_dtypes(kernel)
     if kernel.sizes:
         return VaryingRegion(kernel, threads)
     region = StaticRegion(kernel, threads, RegionSpec.from_json(kernel.description["spec"]), _is_usable(kernel))
     region.hold(kernel.constants)
     return region
+
+
+def _check_dtypes(kernel: LibraryKernel) -> None:
+    """Refuse what was compiled for a processor with other instructions."""
+    spec = kernel.description["spec"]
+    tensors = [*spec["inputs"], *spec["constants"], *(step["dst"] for step in spec["steps"])]
+    for dtype in dict.fromkeys(str(tensor["dtype"]) for tensor in tensors):
+        if reason := library.lacks(dtype):
+            raise LoadError(
+                f"{kernel.symbol} computes {dtype}: {reason}",
+                help='compile the model for this processor, where precision="bf16" leaves float32 as it is',
+            )
 
 
 def _is_guarded(kernel: LibraryKernel) -> bool:
@@ -124,8 +136,9 @@ class StaticRegion:
     def parts(self) -> Sequence[KernelPart]:
         """Seconds and implementation of each step, on inputs of ones; reorders count to the step that they are for."""
         spec = self.region.spec
-        outputs = [np.empty(tensor.shape_in_memory, _FLOAT32) for tensor in self._tensors[len(spec.inputs) :]]
-        times = self.region.profile([np.ones(tensor.shape_in_memory, _FLOAT32) for tensor in spec.inputs], outputs)
+        outputs = [np.empty(t.shape_in_memory, t.array_dtype) for t in self._tensors[len(spec.inputs) :]]
+        ones = [np.ones(t.shape_in_memory, t.array_dtype) for t in spec.inputs]
+        times = self.region.profile(ones, outputs)
         place = {step_source(step): number for number, step in enumerate(spec.steps)}
         seconds, hows, before = [0.0] * len(place), [""] * len(place), 0.0
         number = 0
@@ -154,7 +167,7 @@ class StaticRegion:
         tensors = [value for value in inputs if isinstance(value, np.ndarray)]
         read = [tensors[source] for source in self._sources]
         for array, spec in zip((*read, *outputs), self._tensors, strict=True):
-            if array.size != spec.size or array.dtype != _FLOAT32 or not array.flags.c_contiguous:
+            if array.size != spec.size or array.dtype != spec.array_dtype or not array.flags.c_contiguous:
                 raise InternalError(f"{spec.name} of {self.region.spec.symbol} got {array.dtype}{list(array.shape)}")
         self.region.run_addresses(list(map(address, read)), list(map(address, outputs)))
 

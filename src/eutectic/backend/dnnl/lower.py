@@ -10,6 +10,7 @@ from eutectic.backend.dnnl.plan import Planner, Version, expect_chosen
 from eutectic.backend.dnnl.primitives import BinaryPost, Post, Primitive, eltwise
 from eutectic.backend.dnnl.spec import (
     Binary,
+    Cast,
     Convolution,
     Eltwise,
     Matmul,
@@ -43,19 +44,21 @@ def lower(planner: Planner, step: Step) -> None:
             _binary(planner, step)
         case Eltwise():
             _eltwise(planner, step)
+        case Cast():
+            planner.cast(step.src, step.dst)
 
 
 def _convolution(planner: Planner, step: Convolution) -> None:
-    layouts, shape = planner.layouts, planner.shape
+    layouts, shape, dtype = planner.layouts, planner.shape, planner.dtype
     view = _weight_view(planner, step)
-    bias = layouts.plain(shape(step.bias)) if step.bias is not None else None
+    bias = planner.plain(step.bias) if step.bias is not None else None
     kind = "deconvolution_forward" if step.transposed else "convolution_forward"
     algorithm = abi.DECONVOLUTION_DIRECT if step.transposed else abi.CONVOLUTION_DIRECT
     parameters = (
-        layouts.any(shape(step.src)),
-        layouts.any(view.shape),
+        layouts.any(shape(step.src), dtype(step.src)),
+        layouts.any(view.shape, view.dtype),
         bias,
-        layouts.any(step.dst.shape),
+        layouts.any(step.dst.shape, step.dst.dtype),
         step.strides,
         tuple(d - 1 for d in step.dilation),
         step.padding_begin,
@@ -88,7 +91,7 @@ def _weight_view(planner: Planner, step: Convolution) -> Layout:
         strides = (strides[0], strides[2], strides[1], *strides[3:])
     if step.groups == 1:
         split, strides = split[1:], strides[1:]
-    return planner.layouts.strided(split, strides)
+    return planner.layouts.strided(split, strides, planner.dtype(step.weight))
 
 
 def _padding_end(step: Convolution, src: Shape, weight: Shape) -> Shape:
@@ -124,10 +127,12 @@ def _matmul(planner: Planner, step: Matmul) -> None:
         src, dst = (rows, src[1]), (rows, dst[1])
     layouts = planner.layouts
     strides = row_major((*weight[:-2], weight[-1], weight[-2]))
-    view = layouts.strided(weight, (*strides[:-2], 1, weight[-2])) if step.transpose_weight else layouts.plain(weight)
-    bias = layouts.plain(_pad(shape(step.bias), len(dst))) if step.bias is not None else None
-    open_weight = layouts.any(weight) if planner.is_constant(step.weight) else view
-    parameters = (layouts.plain(src), open_weight, bias, layouts.plain(dst))
+    strides = (*strides[:-2], 1, weight[-2]) if step.transpose_weight else row_major(weight)
+    view = layouts.strided(weight, strides, planner.dtype(step.weight))
+    bias = _plain_as(planner, step.bias, _pad(shape(step.bias), len(dst))) if step.bias is not None else None
+    open_weight = layouts.any(weight, view.dtype) if planner.is_constant(step.weight) else view
+    rows_of_src = _plain_as(planner, step.src, src)
+    parameters = (rows_of_src, open_weight, bias, layouts.plain(dst, step.dst.dtype))
     args = [abi.ARG_SRC, abi.ARG_WEIGHTS, *([abi.ARG_BIAS] if bias else []), abi.ARG_DST]
 
     def build(post: Sequence[Post]) -> Primitive:
@@ -135,7 +140,7 @@ def _matmul(planner: Planner, step: Matmul) -> None:
 
     def give(primitive: Primitive) -> list[tuple[int, Version]]:
         operands = [
-            (abi.ARG_SRC, planner.version(step.src, layouts.plain(src), layouts.plain(src))),
+            (abi.ARG_SRC, planner.version(step.src, rows_of_src, rows_of_src)),
             (abi.ARG_WEIGHTS, planner.version(step.weight, primitive.layouts[abi.ARG_WEIGHTS], view)),
         ]
         if step.bias is not None and bias is not None:
@@ -143,6 +148,11 @@ def _matmul(planner: Planner, step: Matmul) -> None:
         return operands
 
     _emit(planner, step, build, give, step.post_ops, dst)
+
+
+def _plain_as(planner: Planner, name: str, shape: Shape) -> Layout:
+    """A row-major tensor under another shape."""
+    return planner.layouts.plain(shape, planner.dtype(name))
 
 
 def _foldable(planner: Planner, step: Matmul) -> bool:
@@ -158,7 +168,7 @@ def _pool(planner: Planner, step: Pool) -> None:
         abi.POOLING[step.kind],
         (
             src.layout,
-            layouts.any(step.dst.shape),
+            layouts.any(step.dst.shape, step.dst.dtype),
             step.strides,
             step.kernel,
             tuple(d - 1 for d in step.dilation),
@@ -225,7 +235,8 @@ def _well_computed(planner: Planner, step: Binary, lhs: str, rhs: str, shape: Sh
     That one takes a hundred times as long, far more than bringing operands into another layout: 6.5 ms for a product of
     64 channels of 56x56, in blocks, with one number for each channel.
     """
-    layout, plain = _common_layout(planner, lhs, rhs, shape), planner.layouts.plain(shape)
+    layout = _common_layout(planner, lhs, rhs, shape, step.dst.dtype)
+    plain = planner.layouts.plain(shape, step.dst.dtype)
     for candidate in (layout, plain):
         left, right = (_operand_layout(planner, name, shape, candidate) for name in (lhs, rhs))
         if not _binary_primitive(planner, step, (left, right, candidate)).is_reference:
@@ -233,13 +244,13 @@ def _well_computed(planner: Planner, step: Binary, lhs: str, rhs: str, shape: Sh
     return layout
 
 
-def _common_layout(planner: Planner, lhs: str, rhs: str, shape: Shape) -> Layout:
+def _common_layout(planner: Planner, lhs: str, rhs: str, shape: Shape, dtype: str) -> Layout:
     """The layout that costs the fewest reorders: a full operand's own, preferring one that both have."""
     full = [name for name in (lhs, rhs) if planner.shape(name) == shape and not planner.is_constant(name)]
     if not full:
-        return planner.layouts.plain(shape)
+        return planner.layouts.plain(shape, dtype)
     own = [planner.produced(name).layout for name in full]
-    plain = planner.layouts.plain(shape)
+    plain = planner.layouts.plain(shape, dtype)
     for layout in own:
         if all(planner.has_version(name, layout) for name in full):
             return layout
@@ -249,7 +260,7 @@ def _common_layout(planner: Planner, lhs: str, rhs: str, shape: Shape) -> Layout
 def _operand_layout(planner: Planner, name: str, shape: Shape, layout: Layout) -> Layout:
     """The layout of an operand: that of the result, or row-major with axes of one where it is broadcast."""
     own = planner.shape(name)
-    return layout if own == shape else planner.layouts.plain(_pad(own, len(shape)))
+    return layout if own == shape else _plain_as(planner, name, _pad(own, len(shape)))
 
 
 def _operand(planner: Planner, name: str, shape: Shape, layout: Layout) -> Version:
@@ -273,7 +284,7 @@ def _emit(
     for index, p in enumerate(ops[:count]):
         if isinstance(p, PostBinary):
             layout = expect_chosen(primitive.layouts[abi.arg_post_op(index)])
-            view = None if planner.shape(p.operand) == layout.shape else planner.layouts.plain(layout.shape)
+            view = None if planner.shape(p.operand) == layout.shape else _plain_as(planner, p.operand, layout.shape)
             operands.append((abi.arg_post_op(index), planner.version(p.operand, layout, view)))
     dst = planner.result(target, primitive.layouts[abi.ARG_DST])
     planner.call(primitive, (*operands, (abi.ARG_DST, dst)), step_source(step))
@@ -315,8 +326,8 @@ def _post(planner: Planner, p: PostOp, shape: Shape) -> Post:
         return p
     own = planner.shape(p.operand)
     if planner.tensors[p.operand].size == _size(shape):
-        return BinaryPost(p.kind, planner.layouts.any(shape))
-    return BinaryPost(p.kind, planner.layouts.plain(_pad(own, len(shape))))
+        return BinaryPost(p.kind, planner.layouts.any(shape, planner.dtype(p.operand)))
+    return BinaryPost(p.kind, _plain_as(planner, p.operand, _pad(own, len(shape))))
 
 
 def _size(shape: Shape) -> int:

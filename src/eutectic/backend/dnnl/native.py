@@ -11,8 +11,9 @@ from typing import Any
 from eutectic.backend.dnnl import abi
 from eutectic.backend.dnnl.layout import Layout
 from eutectic.backend.dnnl.library import Library
-from eutectic.backend.dnnl.native_text import OUT_OF_MEMORY, RELEASE, SYMBOL, Place, Word
+from eutectic.backend.dnnl.native_text import NOT_FINITE, OUT_OF_MEMORY, RELEASE, SYMBOL, Place, Word
 from eutectic.backend.dnnl.plan import Buffer, Plan
+from eutectic.backend.dnnl.steps import TensorSpec
 from eutectic.backend.dnnl.threads import lost_thread
 from eutectic.runtime.aligned import address
 from eutectic.runtime.object_code import ObjectCode
@@ -46,7 +47,7 @@ class Record:
         owner: Keeps the plan's primitives.
         code: The loaded code of `native_text`.
         threads: OpenMP threads of each call.
-        inputs: Elements of each input.
+        inputs: What is read.
         guarded: Whether inputs must be finite.
     """
 
@@ -58,17 +59,17 @@ class Record:
         code: ObjectCode,
         *,
         threads: int,
-        inputs: Sequence[int],
+        inputs: Sequence[TensorSpec],
         guarded: bool,
     ) -> None:
         self._plan, self._owner = plan, owner
         tables = _tables(plan, len(inputs))
-        guards = [word for number, size in enumerate(inputs) for word in (number, size)] if guarded else []
+        guards = [word for row in enumerate(inputs) for word in _guard(*row)] if guarded else []
         self._words = (ctypes.c_uint64 * len(Word))()
         self._keep = [self._table(rows) for rows in (tables.memories, tables.calls, tables.rows, guards)]
         places = (Word.MEMORIES, Word.CALLS, Word.ROWS, Word.GUARDS)
         counts = (Word.MEMORY_COUNT, Word.CALL_COUNT, Word.ROW_COUNT, Word.GUARD_COUNT)
-        widths = (3, 3, 2, 2)
+        widths = (3, 3, 2, 3)
         for place, count, table, width in zip(places, counts, self._keep, widths, strict=True):
             self._words[place] = ctypes.addressof(table)
             self._words[count] = len(table) // width
@@ -103,6 +104,10 @@ class Record:
 def _release(release: Any, held: tuple[Any, ...]) -> None:
     """Give back the idle context before what it refers to goes."""
     release(ctypes.addressof(held[0]))
+
+
+def _guard(number: int, tensor: TensorSpec) -> tuple[int, int, int]:
+    return number, tensor.size, NOT_FINITE[tensor.dtype]
 
 
 def _tables(plan: Plan, inputs: int) -> _Tables:

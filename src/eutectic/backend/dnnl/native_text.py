@@ -15,6 +15,9 @@ from eutectic.backend.dnnl.openmp_text import OPENMP_TEXT
 
 SYMBOL: Final = "eutectic_dnnl_run"
 RELEASE: Final = "eutectic_dnnl_release"
+NOT_FINITE: Final = {"float32": 0x7F800000, "bfloat16": 0x7F80, "float16": 0x7C00}
+"""For each dtype the number that the bits of infinity are; those of NaN are larger."""
+
 OUT_OF_MEMORY: Final = 1000  # a status that oneDNN does not have
 
 
@@ -34,7 +37,7 @@ class Word(IntEnum):
     FAILED_CALL = 10
     FAILED_STATUS = 11
     GUARD_COUNT = 12
-    GUARDS = 13  # rows of two: number of a tensor that must be finite, its elements
+    GUARDS = 13  # rows of three: number of a tensor that must be finite, its elements, what `NOT_FINITE` has for it
     LOST_THREAD = 14  # address of the thread whose OpenMP threads a fork took away, or of 0
     MEMORY_CREATE = 15
     SET_DATA_HANDLE = 16
@@ -73,7 +76,9 @@ def native_text() -> str:
     """The LLVM module with `int32 run(void* record, void** tensors, void* workspace)`, and `release(record)`."""
     return (
         OPENMP_TEXT
-        + _FINITE
+        + _DECLARATIONS
+        + _finite(32, 16)
+        + _finite(16, 32)
         + _guards()
         + _rows()
         + _context()
@@ -85,43 +90,52 @@ def native_text() -> str:
     )
 
 
-_FINITE: Final = """
-declare i32 @llvm.vector.reduce.umax.v16i32(<16 x i32>)
-declare <16 x i32> @llvm.umax.v16i32(<16 x i32>, <16 x i32>)
+_DECLARATIONS: Final = """
 declare ptr @malloc(i64)
 declare void @free(ptr)
 declare i64 @pthread_self()
+"""
 
-; Whether no element is infinite or NaN: exponents below the largest.
-define internal i1 @finite(ptr %data, i64 %count) nounwind {
+
+def _finite(bits: int, lanes: int) -> str:
+    """Whether no element is infinite or NaN: without their signs all are below the number of the first of those."""
+    vector, one = f"<{lanes} x i{bits}>", f"i{bits}"
+    largest = f"v{lanes}i{bits}"
+    sign = (1 << (bits - 1)) - 1
+    return f"""
+declare {one} @llvm.vector.reduce.umax.{largest}({vector})
+declare {vector} @llvm.umax.{largest}({vector}, {vector})
+
+define internal i1 @finite{bits}(ptr %data, i64 %count, i64 %first) nounwind {{
 entry:
-  %whole = and i64 %count, -16
+  %limit = trunc i64 %first to {one}
+  %whole = and i64 %count, -{lanes}
   br label %head
 head:
   %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %most = phi <16 x i32> [ zeroinitializer, %entry ], [ %larger, %body ]
+  %most = phi {vector} [ zeroinitializer, %entry ], [ %larger, %body ]
   %more = icmp slt i64 %i, %whole
   br i1 %more, label %body, label %reduce
 body:
-  %at = getelementptr inbounds float, ptr %data, i64 %i
-  %bits = load <16 x i32>, ptr %at, align 4
-  %size = and <16 x i32> %bits, splat (i32 2147483647)
-  %larger = call <16 x i32> @llvm.umax.v16i32(<16 x i32> %most, <16 x i32> %size)
-  %next = add i64 %i, 16
+  %at = getelementptr inbounds {one}, ptr %data, i64 %i
+  %bits = load {vector}, ptr %at, align {bits // 8}
+  %size = and {vector} %bits, splat ({one} {sign})
+  %larger = call {vector} @llvm.umax.{largest}({vector} %most, {vector} %size)
+  %next = add i64 %i, {lanes}
   br label %head
 reduce:
-  %top = call i32 @llvm.vector.reduce.umax.v16i32(<16 x i32> %most)
-  %fine = icmp ult i32 %top, 2139095040
+  %top = call {one} @llvm.vector.reduce.umax.{largest}({vector} %most)
+  %fine = icmp ult {one} %top, %limit
   br i1 %fine, label %rest, label %bad
 rest:
   %j = phi i64 [ %whole, %reduce ], [ %j.next, %rest.good ]
   %rest.more = icmp slt i64 %j, %count
   br i1 %rest.more, label %rest.body, label %good
 rest.body:
-  %rest.at = getelementptr inbounds i32, ptr %data, i64 %j
-  %rest.bits = load i32, ptr %rest.at, align 4
-  %rest.size = and i32 %rest.bits, 2147483647
-  %rest.fine = icmp ult i32 %rest.size, 2139095040
+  %rest.at = getelementptr inbounds {one}, ptr %data, i64 %j
+  %rest.bits = load {one}, ptr %rest.at, align {bits // 8}
+  %rest.size = and {one} %rest.bits, {sign}
+  %rest.fine = icmp ult {one} %rest.size, %limit
   br i1 %rest.fine, label %rest.good, label %bad
 rest.good:
   %j.next = add i64 %j, 1
@@ -130,7 +144,7 @@ good:
   ret i1 true
 bad:
   ret i1 false
-}
+}}
 """
 
 
@@ -146,14 +160,22 @@ head:
   %more = icmp slt i64 %i, %count
   br i1 %more, label %body, label %yes
 body:
-  %row = getelementptr inbounds [2 x i64], ptr %guards, i64 %i
+  %row = getelementptr inbounds [3 x i64], ptr %guards, i64 %i
   %number = load i64, ptr %row, align 8
   %size.at = getelementptr inbounds i64, ptr %row, i64 1
   %size = load i64, ptr %size.at, align 8
+  %first.at = getelementptr inbounds i64, ptr %row, i64 2
+  %first = load i64, ptr %first.at, align 8
   %data.at = getelementptr inbounds ptr, ptr %tensors, i64 %number
   %data = load ptr, ptr %data.at, align 8
-  %fine = call i1 @finite(ptr %data, i64 %size)
-  br i1 %fine, label %good, label %no
+  %narrow = icmp ult i64 %first, 65536
+  br i1 %narrow, label %short, label %long
+short:
+  %short.fine = call i1 @finite16(ptr %data, i64 %size, i64 %first)
+  br i1 %short.fine, label %good, label %no
+long:
+  %long.fine = call i1 @finite32(ptr %data, i64 %size, i64 %first)
+  br i1 %long.fine, label %good, label %no
 good:
   %next = add i64 %i, 1
   br label %head

@@ -30,6 +30,6 @@ class PackedConstants:
         """
         if view.image is None or target.image is None:  # padded: the layouts of two regions are not comparable
             return pack()
-        key = (name, view.shape, view.image, target.shape, target.image)
+        key = (name, view.shape, view.image, target.shape, target.image, target.dtype)
         packed = self._known.get(key)
         return self._known.setdefault(key, pack()) if packed is None else packed

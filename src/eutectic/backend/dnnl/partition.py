@@ -12,7 +12,7 @@ def partition_for_dnnl(mod: IRModule, precision: str = "default") -> IRModule:
 
     Args:
         mod: Graph functions whose bindings are in dataflow blocks.
-        precision: `default`, or `strict`: nothing that loses NaN or infinities.
+        precision: One of `PRECISIONS`; only `strict` leaves something out.
 
     Returns:
         The partitioned module; `mod` itself when there is nothing to take.

@@ -1,8 +1,9 @@
 """What oneDNN takes over, the most specific pattern first.
 
 A pattern says what the graph looks like; the checks say what the library or the
-code generator cannot do, each with the sentence that the report shows. All of
-them are for float32. The code generator (`codegen.py`) reads the operators of a
+code generator cannot do, each with the sentence that the report shows. Tensors
+are float32, or of 16 bits where the processor multiplies these; sums, biases and post-operations are float32. The
+code generator (`codegen.py`) reads the operators of a
 composite, never its name.
 
 Reference: oneDNN 3.2, primitives and "Post-ops and Attributes".
@@ -13,17 +14,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from eutectic.backend.contract import NARROW
 from eutectic.backend.dnnl.activations import ACTIVATIONS, activation_refusal
+from eutectic.backend.dnnl.narrow import computes_in
 from eutectic.backend.dnnl.spec import SPECIALS_KEPT
+from eutectic.backend.dnnl.steps import DTYPES
+from eutectic.ir.module import GlobalVar
+from eutectic.ir.node import replace
 from eutectic.relax.dpl.bias import channel_bias
 from eutectic.relax.dpl.constructors import is_const, is_op, wildcard
 from eutectic.relax.dpl.pattern import DFPattern
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
-from eutectic.relax.expr import Call, Constant, as_int, describe_info
+from eutectic.relax.expr import Call, Constant, Var, as_int, describe_info
 from eutectic.relax.struct_info import TensorStructInfo
 
-DTYPE: Final = "float32"
 MAX_RANK: Final = 12  # DNNL_MAX_NDIMS
 CONVOLUTIONS: Final = tuple(f"conv{n}d{t}" for n in (2, 1, 3) for t in ("", "_transpose"))
 PLAIN_LAYOUTS: Final = {"NCW", "NCHW", "NCDHW", "OIW", "OIHW", "OIDHW", "IOW", "IOHW", "IODHW"}
@@ -35,10 +40,13 @@ def patterns(precision: str = "default") -> list[FusionPattern]:
     """The table, in order of priority.
 
     Args:
-        precision: `strict` leaves out activations and pools that lose NaN in oneDNN.
+        precision: `strict` leaves out activations and pools that lose NaN in oneDNN; `bf16` and `f16` take in matrix
+            products that are widened afterwards.
     """
     allowed = [a for a in ACTIVATIONS if precision != "strict" or ACTIVATIONS[a].algorithm in SPECIALS_KEPT]
-    entries = [*_convolutions(allowed), *_matmuls(allowed), *_pools(precision), *_elementwise(allowed)]
+    entries = [*_convolutions(allowed), *_matmuls(allowed), *_pools(precision), *_elementwise(allowed), _cast()]
+    if precision in NARROW:
+        entries += _matmuls(allowed, widened=True)
     return sorted(entries, key=lambda entry: -entry.name.count("_"))
 
 
@@ -50,29 +58,41 @@ def _convolutions(activations: list[str]) -> Iterator[FusionPattern]:
                     yield _rooted(op, f"relax.nn.{op}", bias, residual, activation, _check_convolution)
 
 
-def _matmuls(activations: list[str]) -> Iterator[FusionPattern]:
+def _matmuls(activations: list[str], widened: bool = False) -> Iterator[FusionPattern]:
     for bias in (True, False):
         for residual in (True, False):
             for activation in (*activations, None):
-                yield _rooted("matmul", "relax.matmul", bias, residual, activation, _check_matmul)
+                yield _rooted("matmul", "relax.matmul", bias, residual, activation, _check_matmul, widened)
 
 
 def _rooted(
-    label: str, op: str, bias: bool, residual: bool, activation: str | None, check_root: Check
+    label: str,
+    op: str,
+    bias: bool,
+    residual: bool,
+    activation: str | None,
+    check_root: Check,
+    widened: bool = False,
 ) -> FusionPattern:
-    """A convolution or matmul with what may follow it, in the order oneDNN applies it."""
+    """A convolution or matmul with what may follow it, in the order oneDNN applies it.
+
+    With `widened` the sum becomes float32 behind its bias, which is what oneDNN has there anyway.
+    """
     weight = wildcard().named("weight")
     out: DFPattern = is_op(op)(wildcard().named("data"), weight).named("root")
     root = out
     if bias:
         plain = wildcard().named("bias")
-        operand = plain | is_op("relax.reshape")(is_const(), wildcard())
+        wide = is_op("relax.astype")(is_const())  # oneDNN adds in float32, so that it need not be narrowed
+        operand = wide | plain | is_op("relax.reshape")(is_const(), wildcard())
         out = is_op("relax.add")(out, operand).where(channel_bias(root, operand))
+    if widened:
+        out = is_op("relax.astype")(out).has_attr({"dtype": "float32"})
     if residual:
         out = is_op("relax.add")(out, wildcard().named("residual"))
     if activation is not None:
         out = ACTIVATIONS[activation].pattern(out).named("activation")
-    parts = (label, "bias" if bias else None, "add" if residual else None, activation)
+    parts = (label, "bias" if bias else None, "astype" if widened else None, "add" if residual else None, activation)
 
     def check(context: PatternCheckContext) -> Refusal | None:
         return (
@@ -109,11 +129,16 @@ def _elementwise(activations: list[str]) -> Iterator[FusionPattern]:
         yield FusionPattern(f"dnnl.{activation}", out, {}, _check_elementwise)
 
 
+def _cast() -> FusionPattern:
+    pattern = is_op("relax.astype")(wildcard().named("data")).named("root")
+    return FusionPattern("dnnl.cast", pattern, {}, _check_cast)
+
+
 # ---- limits
 
 
 def _check_members(context: PatternCheckContext) -> Refusal | None:
-    """Every value of the group is a float32 tensor of known rank that is not empty."""
+    """Every value of the group is a tensor of a float dtype, of known rank, that is not empty."""
     for value in context.matched_bindings.values():
         for part in (value, *(value.args if isinstance(value, Call) else ())):
             refusal = _check_tensor(part)
@@ -126,8 +151,10 @@ def _check_tensor(value: Any) -> Refusal | None:
     info = value.struct_info
     if not isinstance(info, TensorStructInfo):
         return None
-    if info.dtype != DTYPE:
-        return Refusal(f"oneDNN is used for {DTYPE} only, this is {describe_info(info)}", value)
+    if info.dtype not in DTYPES:
+        return Refusal(f"oneDNN is used for {', '.join(DTYPES)} only, this is {describe_info(info)}", value)
+    if not (verdict := computes_in(info.dtype)).ok:
+        return Refusal(f"oneDNN is not used for {describe_info(info)}: {verdict.reason}", value)
     if info.dims is None:
         return Refusal("the shape is not known", value)
     if info.ndim > MAX_RANK:
@@ -167,12 +194,17 @@ def _check_residual(context: PatternCheckContext) -> Refusal | None:
     residual, root = context.parts["residual"], context.parts["root"]
     if any(residual is value for value in context.matched_bindings.values()):
         return Refusal("the residual is a value inside the group", residual)
-    if residual.struct_info != root.struct_info:
+    if not _same_shape(residual.struct_info, root.struct_info):
         return Refusal(
             f"{describe_info(residual.struct_info)} is added to {describe_info(root.struct_info)}: not the same shape",
             residual,
         )
     return None
+
+
+def _same_shape(a: Any, b: Any) -> bool:
+    same: bool = replace(a, dtype="float32") == replace(b, dtype="float32")
+    return same
 
 
 def _check_pool(context: PatternCheckContext) -> Refusal | None:
@@ -234,3 +266,24 @@ def _check_elementwise(context: PatternCheckContext) -> Refusal | None:
     if refusal is None and "activation" in context.parts:
         refusal = activation_refusal(context.parts["activation"])
     return refusal
+
+
+def _check_cast(context: PatternCheckContext) -> Refusal | None:
+    """A conversion costs nothing where oneDNN reorders the value anyway; others are done with their neighbours."""
+    cast = context.parts["root"]
+    if isinstance(context.parts["data"], Constant):
+        return Refusal("a constant is converted when the model is compiled", cast)
+    value_of = {var: value for value, var in context.value_to_bound_var.items()}
+    readers = [value_of.get(var) for var in context.var_usages.get(context.value_to_bound_var[cast], ())]
+    if not readers or not all(map(_is_outlined, readers)):
+        return Refusal("not all that reads it is computed by oneDNN", cast)
+    source = context.parts["data"]
+    source = value_of.get(source, source) if isinstance(source, Var) else source
+    if isinstance(source, Call) and not _is_outlined(source):
+        return Refusal("the kernel that computes its operand can convert it", cast)
+    return _check_members(context)
+
+
+def _is_outlined(value: Any) -> bool:
+    """Whether a value is computed by a function that has been cut out already."""
+    return isinstance(value, Call) and isinstance(value.op, GlobalVar)

@@ -125,7 +125,7 @@ class Planner:
         self._extra = 0
         for index, t in enumerate(spec.inputs):
             self._versions[t.name] = [
-                Version(Buffer("input", index, 4 * t.size), self.layouts.named(t.shape, t.layout))
+                Version(Buffer("input", index, t.nbytes), self.layouts.named(t.shape, t.layout, t.dtype))
             ]
 
     def is_constant(self, name: str) -> bool:
@@ -136,11 +136,23 @@ class Planner:
         """Shape of a tensor; a scalar has one axis of extent 1."""
         return self.tensors[name].shape or (1,)
 
+    def dtype(self, name: str) -> str:
+        """Dtype of a tensor."""
+        return self.tensors[name].dtype
+
+    def plain(self, name: str) -> Layout:
+        """The row-major layout of a tensor."""
+        return self.layouts.plain(self.shape(name), self.dtype(name))
+
     def produced(self, name: str) -> Version:
-        """The version that came first: plain for inputs and constants, else as its step wrote it."""
+        """The version that came first: plain for inputs and constants, else as its step wrote it.
+
+        A cast is a version of what is cast until somebody reads it; here that is now.
+        """
         if self.is_constant(name):
-            return self.version(name, self.layouts.plain(self.shape(name)))
-        return self._versions[name][0]
+            return self.version(name, self.plain(name))
+        first = next((v for v in self._versions[name] if v.layout.dtype == self.dtype(name)), None)
+        return first if first is not None else self.version(name, self.plain(name))
 
     def has_version(self, name: str, layout: Layout) -> bool:
         """Whether `version` would find this layout without a reorder at run time."""
@@ -156,9 +168,9 @@ class Planner:
                 are not the tensor's own (groups split off, axes swapped or added).
         """
         if self.is_constant(name):
-            return self._constant(name, target, view or self.layouts.plain(self.shape(name)))
+            return self._constant(name, target, view or self.plain(name))
         if view is not None:
-            plain = self.version(name, self.layouts.plain(self.shape(name)))
+            plain = self.version(name, self.plain(name))
             if view.same_bytes(target):
                 return Version(plain.buffer, target)
         for v in self._versions[name]:
@@ -172,7 +184,11 @@ class Planner:
 
     def result(self, dst: TensorSpec, layout: Layout) -> Version:
         """Where a step writes: an output of the region if it has the layout of that, else the arena."""
-        border = self.layouts.named(dst.shape, dst.layout) if dst.layout else self.layouts.plain(layout.shape)
+        border = (
+            self.layouts.named(dst.shape, dst.layout, dst.dtype)
+            if dst.layout
+            else self.layouts.plain(layout.shape, dst.dtype)
+        )
         if dst.name in self._outputs and layout.same_bytes(border):
             return Version(Buffer("output", self._outputs.index(dst.name), layout.nbytes), layout)
         return Version(Buffer("arena", 0, layout.nbytes), layout)
@@ -180,13 +196,17 @@ class Planner:
     def define(self, dst: TensorSpec, version: Version) -> None:
         """Record what a step wrote. A plain buffer is seen in the tensor's own shape."""
         shape = dst.shape or (1,)
-        layout = version.layout if version.layout.shape == shape else self.layouts.plain(shape)
+        layout = version.layout if version.layout.shape == shape else self.layouts.plain(shape, dst.dtype)
         self._versions[dst.name] = [Version(version.buffer, layout)]
+
+    def cast(self, src: str, dst: TensorSpec) -> None:
+        """Record that a tensor is another one in its own dtype: the reorder that a reader wants anyway converts."""
+        self._versions[dst.name] = [self.produced(src)]
 
     def temporary(self, dst: TensorSpec) -> TensorSpec:
         """A tensor like `dst` with a name of its own, for a step that is computed in parts."""
         self._extra += 1
-        tensor = TensorSpec(f"{dst.name} (part {self._extra})", dst.shape)
+        tensor = TensorSpec(f"{dst.name} (part {self._extra})", dst.shape, dst.dtype)
         self.tensors[tensor.name] = tensor
         return tensor
 
@@ -202,7 +222,7 @@ class Planner:
         for index, name in enumerate(self._outputs):
             if not self.tensors[name].size:
                 continue
-            border = self.layouts.named(self.shape(name), self.tensors[name].layout)
+            border = self.layouts.named(self.shape(name), self.tensors[name].layout, self.dtype(name))
             source = self._versions[name][0] if name in self._versions else self.produced(name)
             if (source.buffer.kind, source.buffer.index) != ("output", index):
                 done = next((v for v in self._versions.get(name, ()) if v.layout.same_bytes(border)), source)
@@ -260,6 +280,8 @@ class Planner:
 
 def _is_packed_for(array: PackedArray, view: Layout, target: Layout) -> bool:
     """Whether an array lies as a primitive wants it."""
+    if not array.dtype.name == view.dtype == target.dtype:
+        return False
     return (array.plain, array.packed, array.elements.nbytes) == (view.image, target.order, target.nbytes)
 
 
@@ -287,14 +309,14 @@ def _same(a: Array | PackedArray, b: Array | PackedArray) -> bool:
         return (a.plain, a.packed) == (b.plain, b.packed) and np.array_equal(a.elements, b.elements)
     if isinstance(a, PackedArray) or isinstance(b, PackedArray):
         return False
-    return np.array_equal(a.reshape(-1).view(np.uint32), b.reshape(-1).view(np.uint32))
+    return np.array_equal(a.reshape(-1).view(np.uint8), b.reshape(-1).view(np.uint8))
 
 
 def _checked(t: TensorSpec, constants: Mapping[str, np.ndarray]) -> Array | PackedArray:
     if t.name not in constants:
         raise refuse(f"constant {t.name!r} has no value")
     value = constants.stored(t.name) if isinstance(constants, Constants) else constants[t.name]
-    if value.shape != t.shape or value.dtype != np.float32:
+    if value.shape != t.shape or value.dtype.name != t.dtype:
         raise refuse(f"constant {t.name!r} is {value.dtype}{list(value.shape)}, expected {t.dtype}{list(t.shape)}")
     return value if isinstance(value, PackedArray) else np.ascontiguousarray(value)
 

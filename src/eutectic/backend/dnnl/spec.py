@@ -19,6 +19,7 @@ from eutectic.backend.dnnl.algorithms import SPECIALS_AS_TORCH, SPECIALS_KEPT
 from eutectic.backend.dnnl.steps import (
     PARAMETERS,
     Binary,
+    Cast,
     Convolution,
     Eltwise,
     Json,
@@ -46,6 +47,7 @@ __all__ = [
     "SPECIALS_AS_TORCH",
     "SPECIALS_KEPT",
     "Binary",
+    "Cast",
     "Convolution",
     "Eltwise",
     "Matmul",

@@ -58,6 +58,8 @@ def all_finite(arrays: Iterable[Any]) -> bool:
 
 
 def _sum_is_finite(array: np.ndarray[Any, Any]) -> bool:
+    if array.dtype != np.float32:
+        return bool(np.isfinite(array).all())
     if array.size <= _SHORT:
         flat = array.reshape(-1)
         return math.isfinite(np.dot(flat, flat))  # says nothing of overflow, where a reduction would warn

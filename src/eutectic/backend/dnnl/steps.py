@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, TypeAlias, TypeVar
 
+import ml_dtypes  # noqa: F401 - makes its dtypes known to NumPy by name
+import numpy as np
+
 from eutectic.backend.dnnl.algorithms import PARAMETERS as PARAMETERS
 from eutectic.backend.dnnl.border_layout import border_layout
 from eutectic.runtime.sizes import SizeExpr, evaluate, size_from_json, size_to_json
@@ -20,6 +23,9 @@ from eutectic.support.errors import CodegenError
 Json: TypeAlias = dict[str, Any]
 
 _T = TypeVar("_T")
+
+DTYPES: Final = ("float32", "bfloat16", "float16")
+"""What tensors of a region may be; sums and post-operations are float32 for all of them."""
 
 
 def refuse(message: str, *, help: str | None = None) -> CodegenError:
@@ -34,7 +40,7 @@ class TensorSpec:
     Attributes:
         name: Unique in its region.
         shape: Elements per axis, outermost first; zero is allowed.
-        dtype: Always `float32` for now.
+        dtype: One of `DTYPES`.
         layout: How an input or output of a region lies in memory, as in `border_layout.py`; empty is row-major.
     """
 
@@ -47,6 +53,16 @@ class TensorSpec:
     def size(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self.size * self.array_dtype.itemsize
+
+    @property
+    def array_dtype(self) -> np.dtype[Any]:
+        """NumPy's name of the dtype."""
+        return np.dtype(self.dtype)
 
     @property
     def shape_in_memory(self) -> tuple[int, ...]:
@@ -201,7 +217,23 @@ class Eltwise:
     post_op: PostEltwise
 
 
-Step: TypeAlias = Convolution | Matmul | Pool | Binary | Eltwise
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The same elements in another dtype, rounded to nearest, ties to even.
+
+    No kernel is called for it: whoever reads the result wants it in a layout of its own, and brings it there from the
+    operand.
+
+    Attributes:
+        src: Operand; not a constant.
+        dst: Result, of the same shape.
+    """
+
+    src: str
+    dst: TensorSpec
+
+
+Step: TypeAlias = Convolution | Matmul | Pool | Binary | Eltwise | Cast
 
 STEP_KINDS: Final[dict[str, type[Step]]] = {
     "convolution": Convolution,
@@ -209,6 +241,7 @@ STEP_KINDS: Final[dict[str, type[Step]]] = {
     "pool": Pool,
     "binary": Binary,
     "eltwise": Eltwise,
+    "cast": Cast,
 }
 _SIZE: Final = "size"  # the only key of an object that stands for a size that varies
 _KIND_OF: Final = {cls: kind for kind, cls in STEP_KINDS.items()}
@@ -221,15 +254,15 @@ def operands(step: Step) -> tuple[str, ...]:
             names = [step.src, step.weight, *([step.bias] if step.bias is not None else [])]
         case Binary():
             names = [step.lhs, step.rhs]
-        case Pool() | Eltwise():
+        case Pool() | Eltwise() | Cast():
             names = [step.src]
     names += [p.operand for p in post_ops(step) if isinstance(p, PostBinary)]
     return tuple(dict.fromkeys(names))
 
 
 def post_ops(step: Step) -> tuple[PostOp, ...]:
-    """The post-operations of a step; none for pools and element-wise steps."""
-    return () if isinstance(step, Pool | Eltwise) else step.post_ops
+    """The post-operations of a step; none for pools, casts and element-wise steps."""
+    return () if isinstance(step, Pool | Eltwise | Cast) else step.post_ops
 
 
 def tensor_to_json(t: TensorSpec) -> Json:

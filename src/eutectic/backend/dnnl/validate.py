@@ -13,8 +13,10 @@ from typing import Final
 from eutectic.backend.dnnl.abi import BINARY, MAX_NDIMS, POOLING
 from eutectic.backend.dnnl.border_layout import border_layout
 from eutectic.backend.dnnl.steps import (
+    DTYPES,
     PARAMETERS,
     Binary,
+    Cast,
     Convolution,
     Eltwise,
     Matmul,
@@ -72,8 +74,8 @@ def _define(known: dict[str, Shape], tensor: TensorSpec, where: str) -> None:
     name, shape = tensor.name, tensor.shape
     if not name or name in known:
         raise refuse(f"{where}: tensor name {name!r} is {'used twice' if name else 'empty'}")
-    if tensor.dtype != "float32":
-        raise refuse(f"{where}: tensor {name!r} has dtype {tensor.dtype!r}, only float32 is supported")
+    if tensor.dtype not in DTYPES:
+        raise refuse(f"{where}: tensor {name!r} has dtype {tensor.dtype!r}, only {', '.join(DTYPES)} are supported")
     if len(shape) > MAX_NDIMS or any(not 0 <= d <= _MAX_EXTENT for d in shape) or 4 * math.prod(shape) > _MAX_BYTES:
         raise refuse(f"{where}: tensor {name!r} has shape {shape}, outside of the limits")
     there = border_layout(tensor.layout)
@@ -95,6 +97,8 @@ def _check_step(step: Step, known: Mapping[str, Shape], where: str) -> None:
         case Eltwise():
             _expect(step.dst.shape, known[step.src], where)
             _check_post_op(step.post_op, step.dst.shape, known, where)
+        case Cast():
+            _expect(step.dst.shape, known[step.src], where)
     if len(post_ops(step)) > _MAX_POST_OPS:
         raise refuse(f"{where} has {len(post_ops(step))} post-operations, at most {_MAX_POST_OPS} are allowed")
     for post_op in post_ops(step):

@@ -27,6 +27,7 @@ from eutectic.relax.transform.normalize import Normalize
 from eutectic.relax.transform.remove_identity_ops import RemoveIdentityOps
 from eutectic.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from eutectic.relax.transform.run_codegen import RunCodegen
+from eutectic.relax.transform.to_mixed_precision import ToMixedPrecision
 from eutectic.relax.transform.winograd.convert import ConvertConv2DToWinograd
 from eutectic.support.door import open_doors
 from eutectic.support.lazy import lazy
@@ -60,6 +61,7 @@ __all__ = [
     "RemoveIdentityOps",
     "RewriteDataflowReshape",
     "RunCodegen",
+    "ToMixedPrecision",
     "bind_params",
     "bind_symbolic_vars",
     "dataflowblock_pass",
