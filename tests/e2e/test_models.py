@@ -54,6 +54,19 @@ def test_every_convolution_is_fused_and_results_are_eagers(name: str):
         assert (compiled(*again) - model(*again)).abs().max() / scale < limit
 
 
+@pytest.mark.parametrize("target", ["llvm", pytest.param("llvm -libs=dnnl", marks=needs_dnnl)])
+@pytest.mark.parametrize(
+    "name", ["bert_layer", "gpt2_block", *(pytest.param(n, marks=pytest.mark.slow) for n in ("unet_block", "vgg11_bn"))]
+)
+def test_blocks_and_plain_convolutions_are_eagers(name: str, target: str):
+    model, inputs = built(name)
+    compiled = eutectic.compile(model, inputs, target=target)
+    for values in (inputs, tuple(x.flip(-1) for x in inputs)):
+        with torch.no_grad():
+            want = model(*values)
+        assert (compiled(*values) - want).abs().max() / want.abs().max() < 1e-4
+
+
 @needs_dnnl
 @pytest.mark.models
 def test_bias_and_relu6_are_inside_the_composites():

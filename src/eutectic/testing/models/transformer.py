@@ -16,7 +16,7 @@ CACHED = 64  # tokens whose keys and values the decoder is handed
 
 def _split(x: torch.Tensor) -> torch.Tensor:
     """From `(n, tokens, WIDTH)` to `(n, HEADS, tokens, WIDTH / HEADS)`."""
-    return x.unflatten(-1, (HEADS, WIDTH // HEADS)).transpose(1, 2)
+    return x.reshape(*x.shape[:2], HEADS, WIDTH // HEADS).transpose(1, 2)
 
 
 def _join(x: torch.Tensor) -> torch.Tensor:
