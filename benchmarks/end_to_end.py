@@ -1,10 +1,11 @@
-"""Whole networks, batch 1, float32 or bfloat16: ours beside torch eager, torch.compile, ONNX Runtime and OpenVINO.
+"""Whole networks, float32 or bfloat16, batch 1 or more: ours beside torch eager, torch.compile, ONNX Runtime, OpenVINO.
 
 All contenders live in one process, use the same number of threads and are measured in turns, so that their ratios
 mean something on a noisy machine. Before it is measured, each must agree with eager and with the model in float64.
 
     python benchmarks/end_to_end.py --models resnet50,mlp --rounds 30 --json result.json
     python benchmarks/end_to_end.py --peers eutectic,eutectic-bf16,eager-bf16,openvino-bf16
+    python benchmarks/end_to_end.py --models resnet50,unet_block --batch 8 --threads 1
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from eutectic.testing.models import MODELS
+from eutectic.testing.models import MODELS, Built
 from eutectic.testing.models.eager import threads as torch_threads
+from eutectic.testing.models.seeding import example
 from eutectic.testing.narrow_peers import NARROW_PEERS
 from eutectic.testing.peers import OURS, PEERS, Array, Inputs, Prepared
 from eutectic.testing.timing import interleaved
 from machine import describe, usable_cpus
 from outcome import Outcome, Row, print_outcome
 
-DEFAULT_MODELS = ("mobilenet_v2", "efficientnet_lite0", "resnet18", "resnet50", "mlp")
 TOLERANCE = 1e-4  # largest difference from float64, relative to the scale of the output
 NARROW_TOLERANCE = 0.2  # the same of bfloat16, with weights that nobody trained
 ALL_PEERS = {**PEERS, **NARROW_PEERS}
@@ -47,17 +48,27 @@ def _float64(model: torch.nn.Module, inputs: Inputs) -> Array:
     return out.numpy()
 
 
-def run_model(name: str, peers: Sequence[str], *, rounds: int, threads: int, console: Console) -> Outcome:
+def batched(inputs: Inputs, batch: int) -> Inputs | None:
+    """The inputs for so many images at a time, none like another; None when an input is not `(1, c, h, w)`."""
+    if batch == 1:
+        return inputs
+    if any(x.dim() != 4 for x in inputs):
+        return None
+    return tuple(torch.cat([x, example(batch - 1, *x.shape[1:], seed=10 + k)]) for k, x in enumerate(inputs))
+
+
+def run_model(name: str, built: Built, peers: Sequence[str], *, rounds: int, threads: int, console: Console) -> Outcome:
     """Measure the contenders on one model.
 
     Args:
         name: Key in the registry of models.
+        built: The network and its inputs.
         peers: Names of contenders.
         rounds: Turns of each.
         threads: For every contender.
         console: Told what is being prepared.
     """
-    model, inputs = MODELS[name].build()
+    model, inputs = built
     exact = _float64(model, inputs)
     eager = PEERS["eager"].prepare(model, inputs, threads).result()
     ready: dict[str, tuple[Prepared, float]] = {}
@@ -100,10 +111,17 @@ def _names(known: Sequence[str]) -> Any:
     return parse
 
 
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, received {number}")
+    return number
+
+
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--models", type=_names(list(MODELS)), default=list(DEFAULT_MODELS), help="comma-separated")
+    parser.add_argument("--models", type=_names(list(MODELS)), default=list(MODELS), help="comma-separated; all")
     parser.add_argument("--peers", type=_names(list(ALL_PEERS)), default=list(PEERS), help="comma-separated")
+    parser.add_argument("--batch", type=_positive, default=1, help="images at a time; others than images are left out")
     parser.add_argument("--rounds", type=int, default=20, help="turns of each contender, three samples a turn")
     parser.add_argument("--threads", type=int, default=usable_cpus(), help="for every contender")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result here; - is standard output")
@@ -122,12 +140,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             if (reason := MODELS[name].missing()) is not None:
                 console.print(f"without {name}: {reason}", markup=False)
                 continue
+            model, single = MODELS[name].build()
+            if (inputs := batched(single, arguments.batch)) is None:
+                console.print(f"without {name}: its inputs are not images, of which --batch counts the number")
+                continue
             peers, rounds, threads = arguments.peers, arguments.rounds, arguments.threads
-            outcomes.append(run_model(name, peers, rounds=rounds, threads=threads, console=console))
+            built = model, inputs
+            outcomes.append(run_model(name, built, peers, rounds=rounds, threads=threads, console=console))
             print_outcome(console, outcomes[-1], OURS)
     document = {
         "benchmark": "end_to_end",
         "machine": describe(arguments.threads),
+        "batch": arguments.batch,
         "rounds": arguments.rounds,
         "models": [outcome.to_json(OURS) for outcome in outcomes],
     }

@@ -22,7 +22,7 @@ CONVOLUTIONS = {
     "mlp": 0,
     "crepe_tiny": 6,
 }
-OUTSIDE = {"relax.reshape", "relax.permute_dims", "relax.nn.pad", "relax.expand_dims"}
+OUTSIDE = {f"relax.{name}" for name in ("reshape", "permute_dims", "nn.pad", "expand_dims", "layout_transform")}
 LARGE = {"vgg16_bn", "resnet50"}
 
 needs_dnnl = pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availability().reason}")
@@ -52,6 +52,19 @@ def test_every_convolution_is_fused_and_results_are_eagers(name: str):
     again = tuple(x.flip(-1) for x in inputs)
     with torch.no_grad():
         assert (compiled(*again) - model(*again)).abs().max() / scale < limit
+
+
+@pytest.mark.parametrize("target", ["llvm", pytest.param("llvm -libs=dnnl", marks=needs_dnnl)])
+@pytest.mark.parametrize(
+    "name", ["bert_layer", "gpt2_block", *(pytest.param(n, marks=pytest.mark.slow) for n in ("unet_block", "vgg11_bn"))]
+)
+def test_blocks_and_plain_convolutions_are_eagers(name: str, target: str):
+    model, inputs = built(name)
+    compiled = eutectic.compile(model, inputs, target=target)
+    for values in (inputs, tuple(x.flip(-1) for x in inputs)):
+        with torch.no_grad():
+            want = model(*values)
+        assert (compiled(*values) - want).abs().max() / want.abs().max() < 1e-4
 
 
 @needs_dnnl

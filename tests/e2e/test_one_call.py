@@ -25,10 +25,9 @@ def made(name: str, target: str, dynamic: bool) -> tuple[eutectic.CompiledModel,
     model, inputs = MODELS[name].build()
     if not dynamic:
         return eutectic.compile(model, inputs, target=target), inputs
-    (x,) = inputs
-    sizes = ({0: Dim("batch", max=64)},)
-    compiled = eutectic.compile(model, (torch.cat([x, x]),), dynamic_shapes=sizes, target=target)
-    return compiled, (torch.cat([x, x, x]),)
+    sizes = ({0: Dim("batch", max=64)},) * len(inputs)
+    two, three = (tuple(torch.cat([x] * batch) for x in inputs) for batch in (2, 3))
+    return eutectic.compile(model, two, dynamic_shapes=sizes, target=target), three
 
 
 @pytest.mark.models

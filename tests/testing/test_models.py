@@ -17,18 +17,26 @@ OUTPUTS = {
     "efficientnet_lite0": (1, 1000),
     "resnet18": (1, 1000),
     "resnet50": (1, 1000),
+    "vgg11_bn": (1, 1000),
     "vgg16_bn": (1, 1000),
+    "bert_layer": (1, 128, 768),
+    "gpt2_block": (1, 1, 768),
+    "unet_block": (1, 64, 128, 128),
     "mlp": (1, 10),
     "crepe_tiny": (1, 360),
     "digits": (1, 10),
 }
-SLOW = {"vgg16_bn"}
+SLOW = {"vgg11_bn", "vgg16_bn"}
 PARAMETERS = {
     "mobilenet_v2": 3_504_872,
     "efficientnet_lite0": 4_652_008,
     "resnet18": 11_689_512,
     "resnet50": 25_557_032,
+    "vgg11_bn": 132_868_840,
     "vgg16_bn": 138_365_992,
+    "bert_layer": 7_087_872,
+    "gpt2_block": 7_087_872,
+    "unet_block": 143_808,
     "mlp": 101_770,
 }
 
@@ -52,6 +60,7 @@ def test_registry_is_complete():
 def test_output_shape_and_mode(name: str):
     model, inputs = build(name)
     assert not model.training
+    assert {x.shape[0] for x in inputs} == {1}
     out = eager.logits(model, *inputs)
     assert out.shape == OUTPUTS[name]
     assert np.isfinite(out).all()
@@ -81,9 +90,10 @@ def test_two_builds_are_equal(name: str):
         ),
         (mobilenet_v2.MobileNetV2, ("features.1.conv.1.weight", "features.18.1.running_mean", "classifier.1.bias")),
         (efficientnet_lite.EfficientNetLite0, ("_blocks.1._expand_conv.weight", "_conv_head.weight", "_fc.bias")),
-        (vgg.VGG16BN, ("features.41.weight", "features.40.bias", "classifier.6.weight")),
+        (lambda: vgg.VGG(vgg.VGG11), ("features.25.weight", "features.26.running_var", "classifier.0.bias")),
+        (lambda: vgg.VGG(vgg.VGG16), ("features.41.weight", "features.40.bias", "classifier.6.weight")),
     ],
-    ids=["resnet18", "resnet50", "mobilenet_v2", "efficientnet_lite0", "vgg16_bn"],
+    ids=["resnet18", "resnet50", "mobilenet_v2", "efficientnet_lite0", "vgg11_bn", "vgg16_bn"],
 )
 def test_parameter_names_are_those_of_checkpoints(model, expected: tuple[str, ...]):
     with torch.device("meta"):

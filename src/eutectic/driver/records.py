@@ -11,9 +11,9 @@ from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.span import Span
 from eutectic.ir.transform import PassRecord
-from eutectic.relax.analysis.uses import walk_bindings
+from eutectic.relax.analysis.uses import used_vars, walk_bindings
 from eutectic.relax.dpl.remarks import FusionRemark
-from eutectic.relax.expr import Call, Function
+from eutectic.relax.expr import Call, Function, Var
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.transform.composite import composite_calls
 from eutectic.target import Target
@@ -123,9 +123,13 @@ def unfused_records(stages: Stages, remarks: Sequence[Any], entry: str = "main")
             reasons.setdefault(remark.variable, f"{remark.pattern}: {remark.reason}")
     names = " or ".join(dict.fromkeys(remark.backend for remark in asked))
     out = []
+    ours: set[Var] = set()  # what only our kernels compute, and what is fused into it
     for binding in walk_bindings(stages.operators[entry]):
         call = binding.value
         if not (isinstance(call, Call) and (op := _operator(call))):
+            continue
+        if has_trait(call, "generated") or (has_trait(call, "pointwise") and not ours.isdisjoint(used_vars(call))):
+            ours.add(binding.var)
             continue
         reason = reasons.get(binding.var.name_hint, f"no pattern of {names} takes {op}")
         modules, sources = _places([call.span])

@@ -9,7 +9,7 @@ from tests.relax.frontend.torch_compare import Imported, export_model
 from eutectic.relax.analysis.well_formed import well_formed
 from eutectic.testing.models import MODELS
 
-SLOW = {"vgg16_bn", "resnet50"}
+SLOW = {"vgg11_bn", "vgg16_bn", "resnet50"}
 NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in MODELS]
 
 

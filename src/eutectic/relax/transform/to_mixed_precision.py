@@ -31,9 +31,9 @@ from eutectic.relax.op.registry import infer_call
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.transform.infra import FunctionPass
 from eutectic.relax.transform.precision_classes import precision_class
+from eutectic.support.choices import check_choice
 from eutectic.support.deep import deep
-from eutectic.support.errors import PassError
-from eutectic.support.spelling import did_you_mean
+from eutectic.support.shown import shown
 
 WIDE: Final = "float32"
 OUT_DTYPES: Final = ("bfloat16", "float16", WIDE)
@@ -92,11 +92,7 @@ class ToMixedPrecision(FunctionPass):
     out_dtype: str = "bfloat16"
 
     def __post_init__(self) -> None:
-        if self.out_dtype not in OUT_DTYPES:
-            raise PassError(
-                f"ToMixedPrecision has no out_dtype {self.out_dtype!r}",
-                help=did_you_mean(self.out_dtype, OUT_DTYPES) or f"one of {', '.join(OUT_DTYPES)}",
-            )
+        check_choice(f"ToMixedPrecision has no out_dtype {shown(self.out_dtype)}", self.out_dtype, list(OUT_DTYPES))
 
     @property
     def dtype(self) -> str:

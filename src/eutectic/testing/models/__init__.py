@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from eutectic.support.lazy import lazy
-from eutectic.testing.models import crepe, digits, efficientnet_lite, mlp, mobilenet_v2, resnet, vgg
+from eutectic.testing.models import (
+    crepe,
+    digits,
+    efficientnet_lite,
+    mlp,
+    mobilenet_v2,
+    resnet,
+    transformer,
+    unet,
+    vgg,
+)
 from eutectic.testing.models.entry import Built, ModelEntry, WeightsMissing
 
 MODELS: dict[str, ModelEntry] = {
     entry.name: entry
-    for module in (mobilenet_v2, efficientnet_lite, resnet, vgg, mlp, crepe, digits)
+    for module in (mobilenet_v2, efficientnet_lite, resnet, vgg, transformer, unet, mlp, crepe, digits)
     for entry in module.ENTRIES
 }
 

@@ -1,4 +1,4 @@
-"""VGG16 with batch norm (Simonyan and Zisserman, 2014) and random weights: large plain convolutions with a bias."""
+"""VGG11 and VGG16 with batch norm (Simonyan and Zisserman, 2014), random weights: plain convolutions with a bias."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from torch import nn
 from eutectic.testing.models.entry import Built, ModelEntry
 from eutectic.testing.models.seeding import example, seeded, with_batch_statistics
 
+Stages = tuple[tuple[int, ...], ...]
+
 # Output channels of each convolution, stage by stage; a pooling ends each stage.
-STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+VGG11: Stages = ((64,), (128,), (256, 256), (512, 512), (512, 512))
+VGG16: Stages = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 
 
-class VGG16BN(nn.Module):
+class VGG(nn.Module):
     """The network; parameter names are those of torchvision's checkpoints."""
 
-    def __init__(self, classes: int = 1000) -> None:
+    def __init__(self, stages: Stages, classes: int = 1000) -> None:
         """Make the network with random weights."""
         super().__init__()
         channels = 3
         layers: list[nn.Module] = []
-        for stage in STAGES:
+        for stage in stages:
             for outputs in stage:
                 layers += [
                     nn.Conv2d(channels, outputs, 3, padding=1),
@@ -48,9 +51,12 @@ class VGG16BN(nn.Module):
         return logits
 
 
-def _build() -> Built:
-    model = seeded(lambda: with_batch_statistics(VGG16BN(), example(2, 3, 64, 64, seed=2)))
+def _vgg(stages: Stages) -> Built:
+    model = seeded(lambda: with_batch_statistics(VGG(stages), example(2, 3, 64, 64, seed=2)))
     return model, (example(1, 3, 224, 224),)
 
 
-ENTRIES = (ModelEntry("vgg16_bn", "VGG16-BN", _build, "random"),)
+ENTRIES = (
+    ModelEntry("vgg11_bn", "VGG11-BN", lambda: _vgg(VGG11), "random"),
+    ModelEntry("vgg16_bn", "VGG16-BN", lambda: _vgg(VGG16), "random"),
+)

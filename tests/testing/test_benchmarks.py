@@ -1,0 +1,76 @@
+"""The benchmarks of whole networks and of what is paid beside them: what they measure by default, and their JSON."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from eutectic.testing.models import MODELS
+from eutectic.testing.peers import PEERS
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def benchmark(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A script of the folder, which finds its neighbours as it does from a shell."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module(name)
+
+
+def test_all_networks_and_contenders_take_part_by_default(monkeypatch: pytest.MonkeyPatch):
+    arguments = benchmark("end_to_end", monkeypatch)._arguments([])
+    assert arguments.models == list(MODELS)
+    assert arguments.peers == list(PEERS)
+    assert arguments.peers[:2] == ["eutectic", "eutectic-llvm"]
+    assert arguments.batch == 1
+
+
+def test_a_batch_is_of_different_images(monkeypatch: pytest.MonkeyPatch):
+    batched = benchmark("end_to_end", monkeypatch).batched
+    images = torch.randn(1, 3, 8, 8), torch.randn(1, 2, 4, 4)
+    more = batched(images, 3)
+    assert [x.shape for x in more] == [(3, 3, 8, 8), (3, 2, 4, 4)]
+    for one, several in zip(images, more, strict=True):
+        assert torch.equal(several[:1], one)
+        assert not torch.equal(several[1], several[2])
+    assert batched(images, 1) is images
+    assert batched((*images, torch.randn(1, 5)), 3) is None
+
+
+@pytest.mark.parametrize("number", ["0", "-2"])
+def test_a_batch_has_at_least_one(number: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        benchmark("end_to_end", monkeypatch)._arguments(["--batch", number])
+    assert f"expected 1 or more, received {number}" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_networks_are_measured_in_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    file = tmp_path / "result.json"
+    words = ["--models", "unet_block,gpt2_block", "--peers", "eutectic,eager", "--batch", "2", "--rounds", "1"]
+    assert benchmark("end_to_end", monkeypatch).main([*words, "--threads", "1", "--json", str(file)]) == 0
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert (document["batch"], document["machine"]["threads"]) == (2, 1)
+    (model,) = document["models"]
+    assert (model["model"], set(model["peers"])) == ("unet_block", {"eutectic", "eager"})
+    assert all(0 < row["error_float64"] < 1e-4 for row in model["peers"].values())
+    assert "without gpt2_block" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_calls_and_compilations_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "result.json"
+    words = ["--models", "mlp", "--rounds", "1", "--threads", "1", "--json", str(file)]
+    assert benchmark("overhead", monkeypatch).main(words) == 0
+    document = json.loads(file.read_text(encoding="utf-8"))
+    assert set(document["call_microseconds"]["mlp"]["llvm"]) == {"tensors", "arrays", "eager"}
+    assert [row["model"] for row in document["compilations"]] == ["mlp", "mlp"]
+    for row in document["compilations"]:
+        assert 0 < row["seconds"]["again"] < row["seconds"]["cold"]
