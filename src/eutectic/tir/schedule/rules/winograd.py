@@ -13,11 +13,12 @@ from typing import Final
 
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import Cast, FloorDiv, IntImm, PrimExpr, Var
-from eutectic.tir.block import WINOGRAD, Block
+from eutectic.tir.block import WINOGRAD
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.nest import block_name, copies, has_no_remainder, loops_by_variable, reorder, run_by_threads
 from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.roles import roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.schedule import Schedule
@@ -72,7 +73,7 @@ class Winograd:
             stages: Those that are left when all have been inlined that are better computed where they are read.
             processor: What it will run on.
         """
-        roles = winograd_roles(sch, stages)
+        roles = roles_of(sch, stages, WINOGRAD)
         if any(role not in roles for role in _ROLES):
             return None
         inner = [roles[role] for role in _ROLES]
@@ -115,30 +116,15 @@ class Winograd:
             run_by_threads(sch, _several(sch, [*around, sch.get_loops(axes.last)[len(around)]]))
             run_by_threads(sch, _several(sch, sch.get_loops("input_transform")[:3]))
 
+    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
+        """What the transforms read several times, and is better computed once."""
+        rows = roles_of(sch, stages, WINOGRAD).get("input_rows")
+        written = [stage.output for stage in stages]
+        return [] if rows is None else [load.buffer for load in rows.reads() if load.buffer in written]
+
     def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
         """Names of the stages that are scheduled by rules of their own."""
         return () if decisions["by_rows"] else tuple(filter(None, (axes.pad, "products")))
-
-
-def winograd_roles(sch: Schedule, stages: Sequence[Stage]) -> dict[str, Stage]:
-    """The stages of a convolution by Winograd's method, by what they do; empty when there are several."""
-    roles: dict[str, Stage] = {}
-    for stage in stages:
-        block = sch.get(sch.get_block(stage.name))
-        assert isinstance(block, Block)
-        role = block.annotations.get(WINOGRAD)
-        if role is not None and str(role) in roles:
-            return {}
-        if role is not None:
-            roles[str(role)] = stage
-    return roles
-
-
-def padding_of(roles: dict[str, Stage], stages: Sequence[Stage]) -> Collection[Buffer]:
-    """What the transforms read several times, and is better computed once."""
-    rows = roles.get("input_rows")
-    written = [stage.output for stage in stages]
-    return [] if rows is None else [load.buffer for load in rows.reads() if load.buffer in written]
 
 
 def _pads(stage: Stage, reader: Stage) -> bool:
