@@ -23,6 +23,7 @@ from eutectic.relax.transform import (
     FoldConstant,
     FoldPadIntoConv,
     FoldScaleIntoWeights,
+    FuseInvertedResidual,
     FuseOps,
     FuseTIR,
     LegalizeOps,
@@ -96,7 +97,9 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     hand_over: tuple[Pass, ...] = ()
     if libraries:
         hand_over = (Partition(libraries, precision, if_worthwhile=target is None, lower=False),)
-    faster = () if precision == "strict" else (ConvertConv2DToWinograd(str(chosen)),)
+    faster: tuple[Pass, ...] = (FuseInvertedResidual(str(chosen)),)
+    if precision != "strict":
+        faster = (*faster, ConvertConv2DToWinograd(str(chosen)))
     layouts = (AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
     return Pipeline((*prepare(), *faster, *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
 

@@ -19,8 +19,10 @@ from eutectic.backend.llvm.pool_text import team_code
 from eutectic.backend.llvm.program import library_code, native_code
 from eutectic.backend.plan import Bounds, Plan
 from eutectic.ir.prim_expr import Var
+from eutectic.backend.llvm.inverted_residual import residual_offers
 from eutectic.backend.llvm.winograd import winograd_offers
 from eutectic.relax.expr import Call
+from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 from eutectic.relax.transform.layouts.offers import LayoutOffer
 from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer
 from eutectic.runtime.library import LibraryKernel
@@ -49,6 +51,10 @@ class Llvm(CodeGenerator):
     def winograd(self, sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer]:
         """Tiles of 2 or 4 outputs, channels in vectors."""
         return winograd_offers(sizes, machine_of(target))
+
+    def inverted_residual(self, sizes: ResidualSizes, target: Target) -> Sequence[ResidualOffer]:
+        """Channels in blocks of a few vectors."""
+        return residual_offers(sizes, machine_of(target))
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:
         """The kernel of a tensor program from the cache on disk."""

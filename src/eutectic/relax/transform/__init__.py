@@ -21,6 +21,7 @@ from eutectic.relax.transform.fuse_ops_by_pattern import FuseOpsByPattern
 from eutectic.relax.transform.fuse_tir import FuseTIR
 from eutectic.relax.transform.infra import FunctionPass, dataflowblock_pass, function_pass
 from eutectic.relax.transform.layouts.assign_layouts import AssignLayouts
+from eutectic.relax.transform.inverted_residual.fuse import FuseInvertedResidual
 from eutectic.relax.transform.legalize_ops import LegalizeOps
 from eutectic.relax.transform.merge_composite_functions import MergeCompositeFunctions
 from eutectic.relax.transform.normalize import Normalize
@@ -49,6 +50,7 @@ __all__ = [
     "FoldScaleIntoWeights",
     "FunctionPass",
     "FuseConv2dReshapeAddRelu",
+    "FuseInvertedResidual",
     "FuseOps",
     "FuseOpsByPattern",
     "FuseTIR",
