@@ -47,7 +47,7 @@ def layout_offers(call: Call, machine: Machine) -> Sequence[LayoutOffer]:
     if call.op is WINOGRAD:
         return [*_by_winograd(tensors)]
     if call.op is INVERTED_RESIDUAL:
-        return [*_channels_last(tensors)]
+        return [*_channels_last(tensors, lanes)]
     if has_trait(call, "convolution") and not has_trait(call, "transposed"):
         return [*_convolutions(call, tensors, result, lanes)] if _is_plain(call, tensors) else (ROW_MAJOR,)
     return [ROW_MAJOR, *_others(call, tensors, result, lanes)]
@@ -144,9 +144,11 @@ def _by_winograd(infos: Sequence[TensorStructInfo]) -> Iterator[LayoutOffer]:
     yield LayoutOffer(cost=sum(prod(_numbers(info)) for info in infos))  # vectors would lie across rows
 
 
-def _channels_last(infos: Sequence[TensorStructInfo]) -> Iterator[LayoutOffer]:
-    """Channels last, for data and result: otherwise the result would be stored element by element."""
+def _channels_last(infos: Sequence[TensorStructInfo], lanes: int) -> Iterator[LayoutOffer]:
+    """Channels last, or in blocks for the data alone: results in other layouts would be stored one by one."""
     yield LayoutOffer(("NHWC",), ("NHWC",))
+    for size in _blocks(_numbers(infos[0])[1], lanes):
+        yield LayoutOffer((f"NCHW{size}c",), ("NHWC",))
     yield LayoutOffer(cost=sum(prod(_numbers(info)) for info in infos[:1]))
 
 

@@ -11,6 +11,7 @@ from eutectic.ir.prim_expr import PrimExpr
 from eutectic.te import Tensor, compute, reduce_axis
 from eutectic.te import sum as te_sum
 from eutectic.tir.block import INVERTED_RESIDUAL
+from eutectic.tir.data_layout import layout as tensor_layout
 from eutectic.tir.op import all, const, if_then_else  # noqa: A004  # of conditions
 from eutectic.topi.nn.windows import arranged, paddings
 from eutectic.topi.shapes import sizes_text, static
@@ -52,8 +53,8 @@ def inverted_residual(
         padding: Zeros around what is filtered: one number, one per axis, or all before and then all after.
         lower: Least value of what is expanded, and of what is filtered.
         upper: Largest value of both.
-        data_layout: `NHWC` or `NCHW`.
-        out_layout: Likewise; None takes that of the data.
+        data_layout: `NHWC`, `NCHW`, or channels in blocks, such as `NCHW16c`.
+        out_layout: `NHWC` or `NCHW`; None takes that of the data.
 
     Returns:
         `(n, filters, oh, ow)` in `out_layout`; stages `expand`, `hidden`, `depthwise_sum`, `depthwise`, `products`,
@@ -98,13 +99,16 @@ class _Image:
     """The data, by channels and places."""
 
     def __init__(self, data: Tensor, layout: str) -> None:
-        self.batch, self.channels, *self.space = arranged(data.shape, layout, "NCHW")
-        self._data, self._layout = data, layout
+        self._data, self._block = data, tensor_layout(layout).factor_of("C")
+        self._names = "NCHW" if self._block > 1 else layout
+        self.batch, channels, *self.space = arranged(data.shape[:4], self._names, "NCHW")
+        self.channels = simplify(channels * self._block)
 
     def at(self, n: Any, c: Any, y: Any, x: Any) -> PrimExpr:
         """One element."""
-        element: PrimExpr = self._data(*arranged([n, c, y, x], "NCHW", self._layout))
-        return element
+        if self._block > 1:
+            return self._data(n, c // self._block, y, x, c % self._block)  # type: ignore[no-any-return]
+        return self._data(*arranged([n, c, y, x], "NCHW", self._names))  # type: ignore[no-any-return]
 
 
 def _hidden_values(

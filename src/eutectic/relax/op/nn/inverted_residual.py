@@ -21,6 +21,7 @@ from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, infer_call, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import at_least, differ, dims_text, paddings, per_axis, size_text, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.tir.data_layout import layout
 
 _INVERTED_RESIDUAL: Final = define_op(
     "relax.nn.inverted_residual", arity=(4, 6), fusion="out_fusible", traits=["generated"]
@@ -83,8 +84,8 @@ def inverted_residual(
         strides: Of the windows: one value, or (height, width).
         padding: Zeros around what is filtered: one value, (height, width), or (top, left, bottom, right).
         activation: What is done to expanded values, and to filtered ones: `linear`, `relu` or `relu6`.
-        data_layout: `NCHW` or `NHWC`.
-        out_layout: Likewise; None takes that of `data`.
+        data_layout: `NCHW`, `NHWC`, or channels in blocks, such as `NCHW16c`.
+        out_layout: `NCHW` or `NHWC`; None takes that of `data`.
         span: Python source of the call, for errors.
 
     Returns:
@@ -101,7 +102,7 @@ def inverted_residual(
         per_axis(strides, 2, "strides"),
         paddings(padding, 2),
         activation,
-        check_layout(data_layout, "NCHW", "data_layout"),
+        check_layout(data_layout, "NCHW", "data_layout", blocked=True),
         check_layout(out_layout or data_layout, "NCHW", "out_layout"),
     )
     first = [item for item in (expand, expand_bias) if item is not None]
@@ -121,7 +122,8 @@ def _infer(c: Call) -> TensorStructInfo:
         refuse(c, f"{short_name(c)} of {', '.join(info.dtype for info in infos)}: all are float32, or all float64")
     if data.dims is None or any(info.dims is None for info in weights):
         return tensor_info(None, data.dtype, 4)
-    n, channels, *space = arrange_dims(data.dims, attrs.data_layout, "NCHW") if len(data.dims) == 4 else [None] * 4
+    rank = layout(attrs.data_layout).ndim
+    n, channels, *space = arrange_dims(data.dims, attrs.data_layout, "NCHW") if len(data.dims) == rank else [None] * 4
     sizes = [[static(size) or 0 for size in info.dims or ()] for info in weights]
     blocks, *taps, lanes = sizes[0] if len(sizes[0]) == 4 else [0] * 4
     depth = static(channels) if n is not None and channels is not None else None
