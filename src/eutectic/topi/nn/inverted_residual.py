@@ -128,7 +128,9 @@ def _hidden_values(
     return lambda n, e, y, x, v: _bounded(wide(n, e, y, x, v) + bias(e, v), bounds)
 
 
-def _padded(value: Element, image: _Image, before: Sequence[int], windows: tuple[Any, Any, Tensor], dtype: str) -> Tensor:
+def _padded(
+    value: Element, image: _Image, before: Sequence[int], windows: tuple[Any, Any, Tensor], dtype: str
+) -> Tensor:
     """The rows and columns that windows see, zeros around."""
     out, steps, window = windows
     blocks, *taps, lanes = window.shape

@@ -136,7 +136,9 @@ def _infer(c: Call) -> TensorStructInfo:
     out = []
     for axis, size in enumerate(space):
         extent = (size + (attrs.padding[axis] + attrs.padding[axis + 2] - taps[axis])) // attrs.strides[axis] + 1
-        out.append(at_least(c, extent, 1, f"no window of {taps[axis]} fits {size_text(size)}; the size", "pad the data"))
+        out.append(
+            at_least(c, extent, 1, f"no window of {taps[axis]} fits {size_text(size)}; the size", "pad the data")
+        )
     return tensor_info(arrange_dims((n, as_prim(attrs.filters, "int64"), *out), "NCHW", attrs.out_layout), data.dtype)
 
 

@@ -109,9 +109,7 @@ def _by_one(sch: Schedule, rule: Any, axes: Any, processor: Processor) -> Schedu
             if stage.name in names:
                 done = _scheduled(done, Group((stage,)), processor)
         rule.apply(done, axes, decisions)
-    except ScheduleError as e:
-        import os
-        if os.environ.get('EWINO'): raise
+    except ScheduleError:
         return None
     return done
 

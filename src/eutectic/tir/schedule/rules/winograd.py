@@ -16,7 +16,14 @@ from eutectic.ir.prim_expr import Cast, FloorDiv, IntImm, PrimExpr, Var
 from eutectic.tir.block import WINOGRAD
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
-from eutectic.tir.schedule.rules.nest import block_name, copies, has_no_remainder, loops_by_variable, reorder, run_by_threads
+from eutectic.tir.schedule.rules.nest import (
+    block_name,
+    copies,
+    has_no_remainder,
+    loops_by_variable,
+    reorder,
+    run_by_threads,
+)
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.roles import roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
