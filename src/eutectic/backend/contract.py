@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
+from eutectic.backend.epilogues import leaving_epilogues
 from eutectic.backend.kernel import Built
 from eutectic.backend.plan import Bounds, Plan
-from eutectic.backend.epilogues import leaving_epilogues
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import Var
 from eutectic.ir.transform import Pass

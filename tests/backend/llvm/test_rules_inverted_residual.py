@@ -128,4 +128,4 @@ def test_nan_stays():
     out = np.zeros(block.reference("NHWC").shape, np.float32)
     NativePrimFunc(schedule_for_cpu(func, machine_of(NATIVE)), NATIVE, 1)(*arrays, out)
     np.testing.assert_array_equal(np.isnan(out), np.isnan(block.reference("NHWC")))
-    assert np.isnan(out).any() and not np.isnan(out).all()
+    assert 0 < np.isnan(out).sum() < out.size

@@ -11,16 +11,16 @@ import numpy as np
 
 from eutectic.backend.contract import CodeGenerator
 from eutectic.backend.kernel import Built
+from eutectic.backend.llvm.inverted_residual import residual_offers
 from eutectic.backend.llvm.kernels import build_kernel, cached_kernel, compiled_kernel, lowered_kernel
 from eutectic.backend.llvm.layouts import layout_offers
 from eutectic.backend.llvm.machine import Machine, machine_of
 from eutectic.backend.llvm.optimize import assembly, optimized_text, spill_count
 from eutectic.backend.llvm.pool_text import team_code
 from eutectic.backend.llvm.program import library_code, native_code
+from eutectic.backend.llvm.winograd import winograd_offers
 from eutectic.backend.plan import Bounds, Plan
 from eutectic.ir.prim_expr import Var
-from eutectic.backend.llvm.inverted_residual import residual_offers
-from eutectic.backend.llvm.winograd import winograd_offers
 from eutectic.relax.expr import Call
 from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 from eutectic.relax.transform.layouts.offers import LayoutOffer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeGuard
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
@@ -82,7 +82,7 @@ def _behind(body: Stmt, stmt: Allocate | DeclBuffer) -> Stmt:
     return updated(stmt, body=body)
 
 
-def _is_movable(stmt: Stmt | None) -> bool:
+def _is_movable(stmt: Stmt | None) -> TypeGuard[IfThenElse]:
     """Whether a statement is a condition on numbers, without another case."""
     if not isinstance(stmt, IfThenElse) or stmt.else_case is not None:
         return False

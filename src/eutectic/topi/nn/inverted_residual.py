@@ -12,7 +12,7 @@ from eutectic.te import Tensor, compute, reduce_axis
 from eutectic.te import sum as te_sum
 from eutectic.tir.block import INVERTED_RESIDUAL
 from eutectic.tir.data_layout import layout as tensor_layout
-from eutectic.tir.op import all, const, if_then_else  # noqa: A004  # of conditions
+from eutectic.tir.op import all, const, if_then_else
 from eutectic.topi.nn.windows import arranged, paddings
 from eutectic.topi.shapes import sizes_text, static
 from eutectic.topi.special_values import nan_max, nan_min
@@ -107,8 +107,8 @@ class _Image:
     def at(self, n: Any, c: Any, y: Any, x: Any) -> PrimExpr:
         """One element."""
         if self._block > 1:
-            return self._data(n, c // self._block, y, x, c % self._block)  # type: ignore[no-any-return]
-        return self._data(*arranged([n, c, y, x], "NCHW", self._names))  # type: ignore[no-any-return]
+            return self._data(n, c // self._block, y, x, c % self._block)
+        return self._data(*arranged([n, c, y, x], "NCHW", self._names))
 
 
 def _hidden_values(

@@ -99,7 +99,7 @@ def _infer(c: Call) -> TensorStructInfo:
         refuse(c, f"{short_name(c)} needs weights {_AXES} with m 2 or 4, got {dims_text(weight.dims)}")
     blocks = {name: layout(name).factor_of("C") for name in (attrs.data_layout, attrs.out_layout)}
     for name, count in blocks.items():
-        if name not in ("NCHW", "NHWC") and name != f"NCHW{count}c" or count not in (1, sizes[4]):
+        if (name not in ("NCHW", "NHWC") and name != f"NCHW{count}c") or count not in (1, sizes[4]):
             refuse(c, f"{short_name(c)} in layout {name} with weights for {sizes[4]} channels at a time")
     if len(data.dims) != layout(attrs.data_layout).ndim:
         refuse(c, f"{short_name(c)} needs data with the axes of {attrs.data_layout}, got {dims_text(data.dims)}")

@@ -11,7 +11,7 @@ import numpy as np
 from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node, replace
-from eutectic.ir.prim_expr import as_prim
+from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.layout import arrange, arrange_dims, check_layout
@@ -19,7 +19,7 @@ from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.nn.conv_reference import convolve
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, infer_call, refuse, short_name, tensor_args
-from eutectic.relax.op.shapes import at_least, differ, dims_text, paddings, per_axis, size_text, static, tensor_info
+from eutectic.relax.op.shapes import at_least, dims_text, paddings, per_axis, size_text, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.tir.data_layout import layout
 
@@ -122,24 +122,35 @@ def _infer(c: Call) -> TensorStructInfo:
         refuse(c, f"{short_name(c)} of {', '.join(info.dtype for info in infos)}: all are float32, or all float64")
     if data.dims is None or any(info.dims is None for info in weights):
         return tensor_info(None, data.dtype, 4)
-    rank = layout(attrs.data_layout).ndim
-    n, channels, *space = arrange_dims(data.dims, attrs.data_layout, "NCHW") if len(data.dims) == rank else [None] * 4
-    sizes = [[static(size) or 0 for size in info.dims or ()] for info in weights]
-    blocks, *taps, lanes = sizes[0] if len(sizes[0]) == 4 else [0] * 4
-    depth = static(channels) if n is not None and channels is not None else None
-    shapes = [[blocks, *taps, lanes], [blocks, lanes], [*sizes[2][:1], blocks, lanes, *sizes[2][-1:]]]
-    shapes += [[blocks, depth or 0, lanes], [blocks, lanes]][: len(sizes) - 3]
-    fits = len(sizes) > 3 or depth == blocks * lanes
-    if n is None or not fits or sizes != shapes or not 0 < attrs.filters <= sizes[2][0] * sizes[2][-1]:
+    if not _fit(data.dims, [_sizes(info) for info in weights], attrs):
         listed = ", ".join(dims_text(info.dims) for info in infos if info.dims is not None)
         refuse(c, f"{short_name(c)} of {listed} to {attrs.filters} channels: the sizes do not go together")
-    out = []
+    n, _, *space = arrange_dims(data.dims, attrs.data_layout, "NCHW")
+    taps, out = _sizes(weights[0])[1:3], []
     for axis, size in enumerate(space):
         extent = (size + (attrs.padding[axis] + attrs.padding[axis + 2] - taps[axis])) // attrs.strides[axis] + 1
-        out.append(
-            at_least(c, extent, 1, f"no window of {taps[axis]} fits {size_text(size)}; the size", "pad the data")
-        )
+        what = f"no window of {taps[axis]} fits {size_text(size)}; the size"
+        out.append(at_least(c, extent, 1, what, "pad the data"))
     return tensor_info(arrange_dims((n, as_prim(attrs.filters, "int64"), *out), "NCHW", attrs.out_layout), data.dtype)
+
+
+def _sizes(info: TensorStructInfo) -> list[int]:
+    """Sizes of a tensor of a known shape; zero for those that vary."""
+    return [static(size) or 0 for size in info.dims or ()]
+
+
+def _fit(dims: tuple[PrimExpr, ...], sizes: Sequence[Sequence[int]], attrs: InvertedResidualAttrs) -> bool:
+    """Whether ranks, channels and blocks of the data and of all weights go together."""
+    window, project = sizes[0], sizes[2]
+    if len(dims) != layout(attrs.data_layout).ndim or len(window) != 4 or len(project) != 4:
+        return False
+    depth = static(arrange_dims(dims, attrs.data_layout, "NCHW")[1])
+    blocks, *_, lanes = window
+    expected = [window, [blocks, lanes], [project[0], blocks, lanes, project[3]]]
+    if len(sizes) > 3:
+        expected += [[blocks, depth or 0, lanes], [blocks, lanes]]
+    reads = len(sizes) > 3 or depth == blocks * lanes
+    return reads and [*map(list, sizes)] == expected and 0 < attrs.filters <= project[0] * project[3]
 
 
 @_INVERTED_RESIDUAL.work
@@ -148,16 +159,14 @@ def _work(c: Call) -> float:
     attrs = attrs_of(c, InvertedResidualAttrs)
     infos = [item.struct_info for item in (c.args[0], c.args[1], c)]
     known = [info.dims for info in infos if isinstance(info, TensorStructInfo) and info.dims is not None]
-    sizes = [[static(size) for size in dims] for dims in known]
-    if len(sizes) != 3 or any(None in dims for dims in sizes):
+    if len(known) != 3:
         return inf
-    data, (blocks, *taps, lanes), out = sizes
-    _, channels, *space = arrange(np.empty(data), attrs.data_layout, "NCHW").shape  # type: ignore[arg-type]
-    points = prod(out) // attrs.filters  # type: ignore[arg-type]  # none is None
-    wide = blocks * lanes  # type: ignore[operator]
-    batch = data[0] or 0
+    known[0] = tuple(arrange_dims(known[0], attrs.data_layout, "NCHW"))
+    sizes = [[static(size) or inf for size in dims] for dims in known]
+    (batch, channels, *space), (blocks, *taps, lanes), out = sizes
+    wide = blocks * lanes
     first = 2.0 * channels * wide * batch * prod(space) if len(c.args) > 4 else 0.0
-    return first + 2.0 * wide * points * (prod(taps) + attrs.filters)  # type: ignore[arg-type]
+    return first + 2.0 * wide * prod(out) / attrs.filters * (prod(taps) + attrs.filters)
 
 
 @_INVERTED_RESIDUAL.reference

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eutectic.ir.module import IRModule
+from eutectic.ir.prim_expr import IntImm
 from eutectic.ir.span import merged_span
 from eutectic.ir.transform import PassContext
 from eutectic.relax.analysis.unused import remove_all_unused
@@ -169,14 +170,14 @@ def _sizes(first: _Step | None, window: _Step, last: Call) -> ResidualSizes | No
     """All sizes; None when one is not a constant."""
     data, weight = (window if first is None else first).conv.args[0].struct_info, _weight(last)
     infos = [info for info in (data, last.struct_info) if isinstance(info, TensorStructInfo)]
-    sizes = [getattr(size, "value", None) for info in infos for size in info.dims or ()]
-    if len(sizes) != 8 or None in sizes or weight is None:
+    sizes = [size.value for info in infos for size in info.dims or () if isinstance(size, IntImm)]
+    if len(sizes) != 8 or weight is None:
         return None
     batch, channels, height, width, _, filters, *out = sizes
     taps = window.weight.shape[2:]
     return ResidualSizes(
         batch, channels, weight.shape[1], filters, first is not None, (height, width), (out[0], out[1]), taps
-    )  # type: ignore[arg-type]  # none is None
+    )
 
 
 def _fused(data: Expr, first: _Step | None, window: _Step, last: Call, offer: ResidualOffer) -> Expr:

@@ -65,7 +65,7 @@ class InvertedResidual:
         """
         roles = roles_of(sch, stages, INVERTED_RESIDUAL)
         expected = [*(["expand"] if "expand" in roles else []), *_ROLES]
-        if [stage for stage in stages[:-1]] != [roles.get(role) for role in expected]:
+        if list(stages[:-1]) != [roles.get(role) for role in expected]:
             return None
         last, total = stages[-1], roles["project"].output
         reads = [load for load in last.reads() if load.buffer is total]
