@@ -77,6 +77,7 @@ _PROVIDERS: Final = {
     "operators on tensors": ("eutectic.topi.broadcast", "eutectic.topi.elementwise"),
     "options of passes": ("eutectic.relax.transform", "eutectic.tir.transform"),
     "printers": ("eutectic.script.printer",),
+    "residual offers": ("eutectic.backend.registry",),
     "schedulers": ("eutectic.backend.llvm.default_schedule",),
     "validators": ("eutectic.relax.validate", "eutectic.relax.validate_programs"),
     "views": ("eutectic.driver.inspect",),

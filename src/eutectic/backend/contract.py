@@ -21,6 +21,7 @@ from eutectic.ir.transform import Pass
 from eutectic.relax.dpl.table import FusionPattern
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.transform import FuseOpsByPattern, MergeCompositeFunctions
+from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer
 from eutectic.runtime.library import LibraryKernel, Loader
@@ -214,6 +215,10 @@ class CodeGenerator(Protocol):
 
     def winograd(self, sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer]:
         """How its kernels can compute a convolution by Winograd's method faster than by direct sums, best first."""
+        return ()
+
+    def inverted_residual(self, sizes: ResidualSizes, target: Target) -> Sequence[ResidualOffer]:
+        """How one of its kernels can compute an inverted residual faster than several, best first."""
         return ()
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:

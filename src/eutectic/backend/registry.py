@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 from eutectic.backend.contract import Availability, Backend, CodeGenerator, LoweredRegion
 from eutectic.relax.dpl.table import pattern_source, register_patterns
 from eutectic.relax.expr import Call, Constant, Function
+from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes, register_residual_offers
 from eutectic.relax.transform.layouts.borders import region_with_borders, region_without_borders
 from eutectic.relax.transform.layouts.offers import LayoutOffer, register_layout_offers
 from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer, register_winograd_offers
@@ -169,7 +170,8 @@ def register_code_generator(candidate: Any, override: bool = False) -> CodeGener
 
 
 _GENERATOR_PARTS: Final = (
-    "kind", "forms", "machine", "layouts", "winograd", "cached", "kernel", "program", "with_code", "source", "spills"
+    "kind", "forms", "machine", "layouts", "winograd", "inverted_residual", "cached", "kernel", "program", "with_code",
+    "source", "spills",
 )  # fmt: skip
 
 
@@ -298,10 +300,16 @@ def _winograd(sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer
     return code_generator(target).winograd(sizes, target)
 
 
+def _residual(sizes: ResidualSizes, target: Target) -> Sequence[ResidualOffer]:
+    """How the code generator of a target can compute an inverted residual in one kernel."""
+    return code_generator(target).inverted_residual(sizes, target)
+
+
 def _ask(kind: str) -> None:
     """Have passes ask the code generator for a kind of target."""
     register_layout_offers(kind, _layouts)
     register_winograd_offers(kind, _winograd)
+    register_residual_offers(kind, _residual)
 
 
 for _name in _ROWS:

@@ -25,6 +25,7 @@ from eutectic.relax.transform import (
     FoldConstant,
     FoldPadIntoConv,
     FoldScaleIntoWeights,
+    FuseInvertedResidual,
     FuseOps,
     FuseTIR,
     LegalizeOps,
@@ -102,7 +103,9 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     hand_over: tuple[Pass, ...] = ()
     if libraries:
         hand_over = (Partition(libraries, precision, if_worthwhile=by_default, lower=False),)
-    faster = () if precision == "strict" else (ConvertConv2DToWinograd(str(chosen)),)
+    faster: tuple[Pass, ...] = (FuseInvertedResidual(str(chosen)),)
+    if precision != "strict":
+        faster = (*faster, ConvertConv2DToWinograd(str(chosen)))
     layouts = (AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
     return Pipeline((*prepare(), *narrow, *faster, *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
 

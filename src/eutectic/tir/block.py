@@ -16,6 +16,8 @@ DETECT_ACCESS: Final = "tir.script_parsing_detect_access"
 """Annotation of a block whose reads (1), writes (2) or both (3) `complete` has to infer."""
 WINOGRAD: Final = "winograd"
 """Annotation of the blocks of a convolution by Winograd's method, with what each of them does."""
+INVERTED_RESIDUAL: Final = "inverted_residual"
+"""The same of the blocks of an inverted residual."""
 
 
 @node("tir.Block")

@@ -11,7 +11,8 @@ from tests.backend.llvm.batch import Case, check, noise
 
 from eutectic import topi
 
-TESTS = (*(f"test_rules_{kind}.py" for kind in ("elementwise", "products", "reductions")), "test_blocked_layouts.py")
+KINDS = ("elementwise", "products", "reductions", "inverted_residual")
+TESTS = (*(f"test_rules_{kind}.py" for kind in KINDS), "test_blocked_layouts.py")
 # Names that are no operators.
 NO_OPERATORS = {"image": "a module", "nn": "a module", "checked": "tested in test_checked_values.py"}
 ELSEWHERE = {"conv2d_winograd": "tested in tests/tir/schedule/rules/test_winograd_rule.py"}

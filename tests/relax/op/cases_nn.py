@@ -119,6 +119,47 @@ def _conv_winograd(f: Feeds) -> Case:
     return Case(call, laid_out(want, layouts[1]), slack=30, feeds=f.values)
 
 
+@covers("relax.nn.inverted_residual")
+def _inverted_residual(f: Feeds) -> Case:
+    """Blocks of 2 channels, panels of 3; with a first convolution and without it."""
+    dtype, activation, lanes, panel = f.pick("float32", "float64"), f.pick("linear", "relu", "relu6"), 2, 3
+    wide, filters, kernel, pads = lanes * f.integer(1, 2), f.integer(1, 4), _ints(f, 2, 1, 3), _ints(f, 4, 0, 2)
+    expands, strides, panels = f.pick(True, False), _ints(f, 2, 1, 2), -(-filters // panel)
+    channels = 2 * f.integer(1, 2) if expands else wide
+    small: dict[str, Any] = {"low": -2, "high": 2}
+    tx = f.tensor((f.integer(1, 2), channels, f.integer(3, 6), f.integer(3, 6)), dtype, **small)[1]
+    window, tw = f.tensor((wide // lanes, *kernel, lanes), dtype, **small)
+    bias, tb = f.tensor((wide // lanes, lanes), dtype, **small)
+    project, tp = f.tensor((panels, wide // lanes, lanes, panel), dtype, **small)
+    bounds = {"linear": (None, None), "relu": (0.0, None), "relu6": (0.0, 6.0)}[activation]
+    limited = (lambda t: t) if activation == "linear" else (lambda t: t.clamp(*bounds))
+    h, first = tx.double(), []
+    if expands:
+        expand, te = f.tensor((wide // lanes, channels, lanes), dtype, **small)
+        expand_bias, ta = f.tensor((wide // lanes, lanes), dtype, **small)
+        first = [expand, expand_bias]
+        h = F.conv2d(h, te.double().permute(0, 2, 1).reshape(wide, channels, 1, 1), ta.double().reshape(-1))
+        h = limited(h)
+    h = F.pad(h, [pads[1], pads[3], pads[0], pads[2]])
+    taps = tw.double().permute(0, 3, 1, 2).reshape(wide, 1, *kernel)
+    h = limited(F.conv2d(h, taps, tb.double().reshape(-1), strides, groups=wide))
+    rows = tp.double().permute(0, 3, 1, 2).reshape(panels * panel, wide, 1, 1)
+    want = F.conv2d(h, rows[:filters]).to(tx.dtype)
+    layouts = f.pick("NCHW", "NHWC", "NCHW2c"), f.pick("NCHW", "NHWC")
+    data = _in_blocks(tx, 1, 2) if layouts[0] == "NCHW2c" else _arranged(tx, "NCHW", layouts[0])
+    call = nn.inverted_residual(
+        f.var(as_numpy(data)),
+        *(window, bias, project, *first),
+        filters=filters,
+        strides=strides,
+        padding=pads,
+        activation=activation,
+        data_layout=layouts[0],
+        out_layout=layouts[1],
+    )
+    return Case(call, _arranged(want, "NCHW", layouts[1]), slack=30, feeds=f.values)
+
+
 def _conv_transpose(f: Feeds, name: str, rank: int) -> Case:
     dtype, groups = f.pick(*FLOATS), f.pick(1, 1, 2)
     kernel, strides, dilation = _ints(f, rank, 1, 3), _ints(f, rank, 1, 3), _ints(f, rank, 1, 2)

@@ -31,6 +31,7 @@ def b(*shape: int) -> Var:
 
 SHAPE = Var("s", ShapeStructInfo(ndim=2))
 Q = (2, 3, 4, 5)
+WINDOWS = (t(2, 3, 3, 2), t(2, 2), t(1, 2, 2, 4))
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
     # element-wise
@@ -159,6 +160,20 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         lambda: nn.conv2d_winograd(t(1, 1, 8, 8, 4), t(4, 4, 1, 2, 2, 4), data_layout="NCHW4c"),
         "in layout NCHW4c with weights for 2 channels at a time",
     ),
+    (
+        lambda: nn.inverted_residual(t(1, 6, 8, 8), *WINDOWS, filters=4),
+        "nn.inverted_residual of (1, 6, 8, 8), (2, 3, 3, 2), (2, 2), (1, 2, 2, 4) to 4 channels: the sizes do not go",
+    ),
+    (lambda: nn.inverted_residual(t(1, 4, 8), *WINDOWS, filters=4), "of (1, 4, 8), (2, 3, 3, 2)"),
+    (lambda: nn.inverted_residual(t(1, 4, 8, 8), *WINDOWS, filters=5), "to 5 channels: the sizes do not go together"),
+    (lambda: nn.inverted_residual(i(1, 4, 8, 8), *WINDOWS, filters=4), "all are float32, or all float64"),
+    (lambda: nn.inverted_residual(t(1, 4, 2, 8), *WINDOWS, filters=4), "no window of 3 fits 2; the size would be 0"),
+    (
+        lambda: nn.inverted_residual(t(1, 3, 8, 8), *WINDOWS, t(2, 3, 2), filters=4),
+        "first convolution, or none of the two",
+    ),
+    (lambda: nn.inverted_residual(t(1, 3, 8, 8), *WINDOWS, t(2, 4, 2), t(2, 2), filters=4), "do not go together"),
+    (lambda: nn.inverted_residual(t(1, 4, 8, 8), *WINDOWS, filters=4, activation="tanh"), "no activation 'tanh'"),
     (lambda: nn.conv2d(t(1, 3, 8, 8), t(4, 3, 3, 3), strides=0), "strides must be at least 1, got [0]"),
     (lambda: nn.conv2d(t(1, 3, 8, 8), t(4, 3, 3, 3), padding=(1, 2, 3)), "padding has 3 values for 2 spatial axes"),
     (lambda: nn.conv2d(t(1, 3, 8, 8), t(4, 3, 3, 3), padding=-1), "padding must not be negative, got [-1]"),

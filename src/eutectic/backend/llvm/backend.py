@@ -11,6 +11,7 @@ import numpy as np
 
 from eutectic.backend.contract import CodeGenerator
 from eutectic.backend.kernel import Built
+from eutectic.backend.llvm.inverted_residual import residual_offers
 from eutectic.backend.llvm.kernels import build_kernel, cached_kernel, compiled_kernel, lowered_kernel
 from eutectic.backend.llvm.layouts import layout_offers
 from eutectic.backend.llvm.machine import Machine, machine_of
@@ -21,6 +22,7 @@ from eutectic.backend.llvm.winograd import winograd_offers
 from eutectic.backend.plan import Bounds, Plan
 from eutectic.ir.prim_expr import Var
 from eutectic.relax.expr import Call
+from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 from eutectic.relax.transform.layouts.offers import LayoutOffer
 from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer
 from eutectic.runtime.library import LibraryKernel
@@ -49,6 +51,10 @@ class Llvm(CodeGenerator):
     def winograd(self, sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer]:
         """Tiles of 2 or 4 outputs, channels in vectors."""
         return winograd_offers(sizes, machine_of(target))
+
+    def inverted_residual(self, sizes: ResidualSizes, target: Target) -> Sequence[ResidualOffer]:
+        """Channels in blocks of a few vectors."""
+        return residual_offers(sizes, machine_of(target))
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:
         """The kernel of a tensor program from the cache on disk."""

@@ -15,6 +15,7 @@ from eutectic.backend.llvm.machine import Machine
 from eutectic.relax.expr import Call
 from eutectic.relax.op.nn.conv_blocks import blocked_kernel
 from eutectic.relax.op.nn.conv_winograd import WINOGRAD
+from eutectic.relax.op.nn.inverted_residual import INVERTED_RESIDUAL
 from eutectic.relax.op.registry import has_trait, op_def
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.layouts.choice import operands_of
@@ -45,6 +46,8 @@ def layout_offers(call: Call, machine: Machine) -> Sequence[LayoutOffer]:
     lanes = machine.lanes()
     if call.op is WINOGRAD:
         return [*_by_winograd(tensors)]
+    if call.op is INVERTED_RESIDUAL:
+        return [*_channels_last(tensors, lanes)]
     if has_trait(call, "convolution") and not has_trait(call, "transposed"):
         return [*_convolutions(call, tensors, result, lanes)] if _is_plain(call, tensors) else (ROW_MAJOR,)
     return [ROW_MAJOR, *_others(call, tensors, result, lanes)]
@@ -139,6 +142,14 @@ def _by_winograd(infos: Sequence[TensorStructInfo]) -> Iterator[LayoutOffer]:
         for out in layouts:
             yield LayoutOffer((data, ""), (out,))
     yield LayoutOffer(cost=sum(prod(_numbers(info)) for info in infos))  # vectors would lie across rows
+
+
+def _channels_last(infos: Sequence[TensorStructInfo], lanes: int) -> Iterator[LayoutOffer]:
+    """Channels last, or in blocks for the data alone: results in other layouts would be stored one by one."""
+    yield LayoutOffer(("NHWC",), ("NHWC",))
+    for size in _blocks(_numbers(infos[0])[1], lanes):
+        yield LayoutOffer((f"NCHW{size}c",), ("NHWC",))
+    yield LayoutOffer(cost=sum(prod(_numbers(info)) for info in infos[:1]))
 
 
 # ---- what moves no products

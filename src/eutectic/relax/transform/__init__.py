@@ -20,6 +20,7 @@ from eutectic.relax.transform.fuse_ops import FuseOps
 from eutectic.relax.transform.fuse_ops_by_pattern import FuseOpsByPattern
 from eutectic.relax.transform.fuse_tir import FuseTIR
 from eutectic.relax.transform.infra import FunctionPass, dataflowblock_pass, function_pass
+from eutectic.relax.transform.inverted_residual.fuse import FuseInvertedResidual
 from eutectic.relax.transform.layouts.assign_layouts import AssignLayouts
 from eutectic.relax.transform.legalize_ops import LegalizeOps
 from eutectic.relax.transform.merge_composite_functions import MergeCompositeFunctions
@@ -50,6 +51,7 @@ __all__ = [
     "FoldScaleIntoWeights",
     "FunctionPass",
     "FuseConv2dReshapeAddRelu",
+    "FuseInvertedResidual",
     "FuseOps",
     "FuseOpsByPattern",
     "FuseTIR",

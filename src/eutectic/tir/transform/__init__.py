@@ -5,6 +5,7 @@ from eutectic.support.lazy import lazy
 from eutectic.tir.transform.compact_buffer_allocation import CompactBufferAllocation, compact_buffer_allocation
 from eutectic.tir.transform.convert_ssa import ConvertSSA, convert_ssa
 from eutectic.tir.transform.flatten_buffer import FlattenBuffer, flatten_buffer
+from eutectic.tir.transform.hoist_if_then_else import HoistIfThenElse, hoist_if_then_else
 from eutectic.tir.transform.infra import PrimFuncPass, prim_func_pass
 from eutectic.tir.transform.lower_blocks import ConvertBlocksToOpaque, LowerBlocks, LowerOpaqueBlock, lower_blocks
 from eutectic.tir.transform.lower_init_block import LowerInitBlock, lower_init_block
@@ -23,6 +24,7 @@ __all__ = [
     "ConvertBlocksToOpaque",
     "ConvertSSA",
     "FlattenBuffer",
+    "HoistIfThenElse",
     "LegalizeNarrowFloat",
     "LowerBlocks",
     "LowerInitBlock",
@@ -39,6 +41,7 @@ __all__ = [
     "convert_ssa",
     "default_cpu_lowering",
     "flatten_buffer",
+    "hoist_if_then_else",
     "legalize_narrow_float",
     "lower",
     "lower_blocks",

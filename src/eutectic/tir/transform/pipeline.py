@@ -10,6 +10,7 @@ from eutectic.tir.function import PrimFunc
 from eutectic.tir.transform.compact_buffer_allocation import CompactBufferAllocation, compact_buffer_allocation
 from eutectic.tir.transform.convert_ssa import ConvertSSA, convert_ssa
 from eutectic.tir.transform.flatten_buffer import FlattenBuffer, flatten_buffer
+from eutectic.tir.transform.hoist_if_then_else import HoistIfThenElse, hoist_if_then_else
 from eutectic.tir.transform.lower_blocks import LowerBlocks, lower_blocks
 from eutectic.tir.transform.lower_init_block import LowerInitBlock, lower_init_block
 from eutectic.tir.transform.narrow_float import LegalizeNarrowFloat, legalize_narrow_float
@@ -30,6 +31,7 @@ _STEPS: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (
     vectorize_loop,
     unroll_loop,
     simplify_func,
+    hoist_if_then_else,
     remove_no_op,
 )
 
@@ -66,6 +68,7 @@ def default_cpu_lowering() -> Sequential:
         VectorizeLoop(),
         UnrollLoop(),
         Simplify(),
+        HoistIfThenElse(),
         RemoveNoOp(),
     )
     return Sequential(list(passes), name="default_cpu_lowering")

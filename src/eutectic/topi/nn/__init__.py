@@ -25,6 +25,7 @@ from eutectic.topi.nn.conv import (
     conv3d_transpose,
 )
 from eutectic.topi.nn.conv_blocked import conv2d_nchwc
+from eutectic.topi.nn.inverted_residual import inverted_residual
 from eutectic.topi.nn.matmul import batch_matmul, dense, matmul
 from eutectic.topi.nn.norm import (
     batch_norm_inference,
@@ -62,6 +63,7 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "instance_norm",
+    "inverted_residual",
     "layer_norm",
     "leaky_relu",
     "log_softmax",

@@ -35,6 +35,9 @@ from eutectic.relax.op.nn.conv_winograd import (
 from eutectic.relax.op.nn.dropout import (
     dropout,
 )
+from eutectic.relax.op.nn.inverted_residual import (
+    inverted_residual,
+)
 from eutectic.relax.op.nn.norm import (
     batch_norm,
     group_norm,
@@ -81,6 +84,7 @@ __all__ = [
     "dropout",
     "group_norm",
     "instance_norm",
+    "inverted_residual",
     "layer_norm",
     "max_pool1d",
     "max_pool2d",

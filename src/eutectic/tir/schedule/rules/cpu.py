@@ -16,6 +16,7 @@ from eutectic.tir.function_attributes import SCHEDULED, TRACE, is_lowered
 from eutectic.tir.schedule.handles import BlockLike, BlockRV
 from eutectic.tir.schedule.rules.elementwise import Elementwise
 from eutectic.tir.schedule.rules.epilogues import with_epilogues
+from eutectic.tir.schedule.rules.inverted_residual import InvertedResidual
 from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
 from eutectic.tir.schedule.rules.nest import Nest, block_name, run_by_threads, variable_of
 from eutectic.tir.schedule.rules.packing import pack
@@ -26,12 +27,12 @@ from eutectic.tir.schedule.rules.rows import Group, groups_of
 from eutectic.tir.schedule.rules.rule import Decisions, Rule
 from eutectic.tir.schedule.rules.stage import Stage, stages_of
 from eutectic.tir.schedule.rules.walk import Walk, walk_of
-from eutectic.tir.schedule.rules.winograd import Winograd, kept_apart
+from eutectic.tir.schedule.rules.winograd import Winograd
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import For, ForKind
 
 RULES: Final[tuple[Rule[Any, Any], ...]] = (Elementwise(), LaneReduction(), RegisterTile())
-_WINOGRAD: Final = Winograd()
+_TOGETHER: Final[tuple[Any, ...]] = (Winograd(), InvertedResidual())  # rules of several stages
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def schedule_by_rules(func: PrimFunc, processor: Processor) -> Schedule:
     if staged is None or len({stage.name for stage in staged[0]}) < len(staged[0]):
         return _outermost_by_threads(sch, _blocks(sch))
     stages, intermediates = staged
-    kept = kept_apart(sch, stages)
+    kept = [buffer for rule in _TOGETHER for buffer in rule.kept(sch, stages)]
     _inline(sch, inlined_order(stages, [buffer for buffer in intermediates if buffer not in kept]))
     together = _together(sch, processor)
     if together is not None:
@@ -89,17 +90,25 @@ def schedule_by_rules(func: PrimFunc, processor: Processor) -> Schedule:
 
 def _together(sch: Schedule, processor: Processor) -> Schedule | None:
     """The schedule of stages that one rule is for; None when there are none, or the rule is refused."""
-    axes = _WINOGRAD.matches(sch, _stages(sch)[0], processor)
-    if axes is None:
-        return None
-    done, decisions = sch.copy(), _WINOGRAD.decide(axes, processor)
-    names = _WINOGRAD.left_to_others(axes, decisions)
+    staged = stages_of(sch.func)
+    assert staged is not None
+    for rule in _TOGETHER:
+        axes = rule.matches(sch, staged[0], processor)
+        if axes is not None:
+            return _by_one(sch, rule, axes, processor)
+    return None
+
+
+def _by_one(sch: Schedule, rule: Any, axes: Any, processor: Processor) -> Schedule | None:
+    """The schedule of all stages by one rule; None when it is refused."""
+    done, decisions = sch.copy(), rule.decide(axes, processor)
+    names = rule.left_to_others(axes, decisions)
     try:
         _with_stores(done, names)
         for stage in _stages(done)[0]:
             if stage.name in names:
                 done = _scheduled(done, Group((stage,)), processor)
-        _WINOGRAD.apply(done, axes, decisions)
+        rule.apply(done, axes, decisions)
     except ScheduleError:
         return None
     return done

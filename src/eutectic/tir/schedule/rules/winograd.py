@@ -13,7 +13,7 @@ from typing import Final
 
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import Cast, FloorDiv, IntImm, PrimExpr, Var
-from eutectic.tir.block import WINOGRAD, Block
+from eutectic.tir.block import WINOGRAD
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.nest import (
@@ -25,6 +25,7 @@ from eutectic.tir.schedule.rules.nest import (
     run_by_threads,
 )
 from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.roles import roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.schedule import Schedule
@@ -79,7 +80,7 @@ class Winograd:
             stages: Those that are left when all have been inlined that are better computed where they are read.
             processor: What it will run on.
         """
-        roles = winograd_roles(sch, stages)
+        roles = roles_of(sch, stages, WINOGRAD)
         if any(role not in roles for role in _ROLES):
             return None
         inner = [roles[role] for role in _ROLES]
@@ -123,32 +124,17 @@ class Winograd:
             run_by_threads(sch, _several(sch, [*around, sch.get_loops(axes.last)[len(around)]]))
             run_by_threads(sch, _several(sch, sch.get_loops("input_transform")[:3]))
 
+    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
+        """What is read several times between the transforms, and by the first of them, and is better computed once."""
+        roles = roles_of(sch, stages, WINOGRAD)
+        written = [stage.output for stage in stages]
+        padded = [load.buffer for load in roles["input_rows"].reads()] if "input_rows" in roles else []
+        between = [roles[role].output for role in _ROLES if role in roles]
+        return [*between, *(buffer for buffer in padded if buffer in written)]
+
     def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
         """Names of the stages that are scheduled by rules of their own."""
         return () if decisions["by_rows"] else tuple(filter(None, (axes.pad, "products")))
-
-
-def winograd_roles(sch: Schedule, stages: Sequence[Stage]) -> dict[str, Stage]:
-    """The stages of a convolution by Winograd's method, by what they do; empty when there are several."""
-    roles: dict[str, Stage] = {}
-    for stage in stages:
-        block = sch.get(sch.get_block(stage.name))
-        assert isinstance(block, Block)
-        role = block.annotations.get(WINOGRAD)
-        if role is not None and str(role) in roles:
-            return {}
-        if role is not None:
-            roles[str(role)] = stage
-    return roles
-
-
-def kept_apart(sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
-    """What is read several times between the transforms, and by the first of them, and is better computed once."""
-    roles = winograd_roles(sch, stages)
-    written = [stage.output for stage in stages]
-    padded = [load.buffer for load in roles["input_rows"].reads()] if "input_rows" in roles else []
-    between = [roles[role].output for role in _ROLES if role in roles]
-    return [*between, *(buffer for buffer in padded if buffer in written)]
 
 
 def _pads(stage: Stage, reader: Stage) -> bool:

@@ -1,0 +1,74 @@
+"""Which inverted residuals are worth one kernel, and who says so for a kind of target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from eutectic.support.registry import load_providers
+from eutectic.target import Target
+
+
+@dataclass(frozen=True)
+class ResidualSizes:
+    """Sizes of an inverted residual.
+
+    Attributes:
+        batch: Images.
+        channels: Input channels.
+        expanded: Channels that are filtered.
+        filters: Output channels.
+        expands: Whether there is a first convolution; without it `channels` are filtered.
+        space: Rows and columns of the data.
+        out: Rows and columns of the result.
+        taps: Rows and columns of a window.
+    """
+
+    batch: int
+    channels: int
+    expanded: int
+    filters: int
+    expands: bool
+    space: tuple[int, int]
+    out: tuple[int, int]
+    taps: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ResidualOffer:
+    """A way to compute an inverted residual in one kernel.
+
+    Attributes:
+        lanes: Channels of a block, of those that are filtered.
+        panel: Output channels that are computed together.
+        cost: Estimated nanoseconds of one thread.
+        separate: The same of its convolutions one after the other.
+    """
+
+    lanes: int
+    panel: int
+    cost: float
+    separate: float
+
+
+ResidualOffers: TypeAlias = Callable[[ResidualSizes, Target], Sequence[ResidualOffer]]
+
+_OFFERS: Final[dict[str, ResidualOffers]] = {}
+
+
+def register_residual_offers(kind: str, offers: ResidualOffers) -> None:
+    """Say who knows what an inverted residual in one kernel costs, for a kind of target.
+
+    Args:
+        kind: As in `Target.kind.name`.
+        offers: The ways that are worth it, the best one first.
+    """
+    _OFFERS[kind] = offers
+
+
+def residual_offers(sizes: ResidualSizes, target: Target) -> Sequence[ResidualOffer]:
+    """The ways to compute an inverted residual in one kernel that are faster, the best one first."""
+    load_providers("residual offers")
+    provider = _OFFERS.get(target.kind.name)
+    return () if provider is None else provider(sizes, target)

@@ -1,0 +1,197 @@
+"""FuseInvertedResidual: expand, filter each channel and project in one operator, where that saves memory traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eutectic.ir.module import IRModule
+from eutectic.ir.prim_expr import IntImm
+from eutectic.ir.span import merged_span
+from eutectic.ir.transform import PassContext
+from eutectic.relax.analysis.unused import remove_all_unused
+from eutectic.relax.analysis.uses import get_var2val, users_of
+from eutectic.relax.base import Expr
+from eutectic.relax.dpl.bias import check_channel_bias
+from eutectic.relax.expr import Call, Constant, Function, PrimValue, Var
+from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.op.nn.inverted_residual import BOUNDS, inverted_residual
+from eutectic.relax.op.registry import has_trait
+from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes, residual_offers
+from eutectic.relax.transform.inverted_residual.pack import Array, packed
+from eutectic.target import Target, target_or_current
+
+
+@dataclass(frozen=True)
+class FuseInvertedResidual(FunctionPass):
+    """Make one operator of a 1x1 convolution, one of each channel, and another 1x1 convolution.
+
+    The first convolution may be missing, biases too. What is between is read by nobody else, and goes through the same
+    activation, `relu`, `clip` to 0 and 6, or none. Only float32, with sizes and weights that are constants, and where
+    who makes the kernels for the target estimates one kernel to be faster. Functions for a library, and
+    composites, keep theirs.
+
+    before:                                   after:
+        lv = clip(nn.conv2d(x, w1) + b1, 0, 6)    gv = nn.inverted_residual(x, w2, b2, w3, w1, b1) + b3
+        lv1 = nn.conv2d(lv, w2, groups=96)
+        lv2 = clip(lv1 + b2, 0, 6)
+        gv = nn.conv2d(lv2, w3) + b3
+
+    Cost: linear in the size of the function and of the weights.
+
+    Attributes:
+        target: What for, as the text of a target; when empty, the current target, else this machine.
+    """
+
+    target: str = ""
+
+    def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Fuse within one function."""
+        if any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
+            return function
+        fresh = _Fuser(function, target_or_current(self.target or None)).visit_expr(function)
+        assert isinstance(fresh, Function)
+        return function if fresh is function else remove_all_unused(fresh)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A convolution, its bias and its activation.
+
+    Attributes:
+        conv: The call.
+        weight: Its constant weights.
+        bias: One value per output channel; None where nothing is added.
+        activation: A name of `BOUNDS`.
+    """
+
+    conv: Call
+    weight: Array
+    bias: Array | None
+    activation: str
+
+    @property
+    def biases(self) -> Array:
+        """One value per output channel."""
+        return np.zeros(len(self.weight), self.weight.dtype) if self.bias is None else self.bias
+
+
+class _Fuser(PyExprMutator):
+    def __init__(self, function: Function, target: Target) -> None:
+        super().__init__()
+        self._target = target
+        self._values = get_var2val(function)
+        self._users = users_of(function)
+
+    def visit_call_(self, call: Call) -> Any:
+        """Fuse what ends in one convolution."""
+        for first, window in self._steps(call):
+            sizes = _sizes(first, window, call)
+            for offer in () if sizes is None else residual_offers(sizes, self._target)[:1]:
+                data = self.visit_expr((window if first is None else first).conv.args[0])
+                return _fused(data, first, window, call, offer)
+        return super().visit_call_(call)
+
+    def _steps(self, last: Call) -> Iterator[tuple[_Step | None, _Step]]:
+        """What comes before the last convolution: with a first one, and without it."""
+        window = self._step(last.args[0]) if _is_pointwise(last) else None
+        if window is None or not _is_depthwise(window.conv):
+            return
+        first = self._step(window.conv.args[0])
+        if first is not None and _is_pointwise(first.conv) and first.activation == window.activation:
+            yield first, window
+        yield None, window
+
+    def _step(self, expr: Expr) -> _Step | None:
+        """The convolution that an expression is the result of."""
+        value, activation = self._read_once(expr), "linear"
+        if value is not None and (name := _activation(value)):
+            value, activation = self._read_once(value.args[0]), name
+        bias = None
+        if value is not None and getattr(value.op, "name", "") == "relax.add":
+            for summand, operand in (value.args, value.args[::-1]):
+                conv = self._read_once(summand)
+                if isinstance(operand, Constant) and conv is not None and _weight(conv) is not None:
+                    bias = None if check_channel_bias(conv, operand) is not None else operand.data.reshape(-1)
+                    value = conv if bias is not None else None
+                    break
+        weight = None if value is None else _weight(value)
+        return None if value is None or weight is None else _Step(value, weight, bias, activation)
+
+    def _read_once(self, expr: Expr) -> Call | None:
+        """The call whose result an expression is, provided that nobody else reads it."""
+        value = self._values.get(expr) if isinstance(expr, Var) and len(self._users.get(expr, ())) == 1 else None
+        return value if isinstance(value, Call) else None
+
+
+def _activation(call: Call) -> str:
+    """The name of an activation; empty for other calls."""
+    name = getattr(call.op, "name", "")
+    bounds = [float(getattr(arg.value, "value", "nan")) for arg in call.args[1:] if isinstance(arg, PrimValue)]
+    if name == "relax.nn.relu":
+        return "relu"
+    return next((key for key, pair in BOUNDS.items() if name == "relax.clip" and tuple(bounds) == pair), "")
+
+
+def _weight(call: Call) -> Array | None:
+    """Constant weights of a convolution of images in float32, which nobody has laid out."""
+    attrs = call.attrs
+    if not has_trait(call, "convolution") or has_trait(call, "transposed") or attrs is None:
+        return None
+    layouts = (attrs["data_layout"], attrs["kernel_layout"], attrs["out_layout"])
+    weight, info = call.args[1], call.struct_info
+    plain = layouts == ("NCHW", "OIHW", "NCHW") and attrs["out_dtype"] in ("void", "float32")
+    single = isinstance(info, TensorStructInfo) and info.dtype == "float32"
+    if not plain or not single or {*attrs["dilation"]} != {1} or not isinstance(weight, Constant):
+        return None
+    return weight.data if weight.data.dtype == np.float32 and weight.data.ndim == 4 else None
+
+
+def _is_pointwise(call: Call) -> bool:
+    """Whether each point of the result is of one point of the data."""
+    weight, attrs = _weight(call), call.attrs
+    if weight is None or attrs is None or weight.shape[2:] != (1, 1) or attrs["groups"] != 1:
+        return False
+    return {*attrs["strides"]} == {1} and not any(attrs["padding"])
+
+
+def _is_depthwise(call: Call) -> bool:
+    """Whether each channel has a window of its own."""
+    weight, attrs = _weight(call), call.attrs
+    return weight is not None and attrs is not None and weight.shape[:2] == (attrs["groups"], 1)
+
+
+def _sizes(first: _Step | None, window: _Step, last: Call) -> ResidualSizes | None:
+    """All sizes; None when one is not a constant."""
+    data, weight = (window if first is None else first).conv.args[0].struct_info, _weight(last)
+    infos = [info for info in (data, last.struct_info) if isinstance(info, TensorStructInfo)]
+    sizes = [size.value for info in infos for size in info.dims or () if isinstance(size, IntImm)]
+    if len(sizes) != 8 or weight is None:
+        return None
+    batch, channels, height, width, _, filters, *out = sizes
+    taps = window.weight.shape[2:]
+    return ResidualSizes(
+        batch, channels, weight.shape[1], filters, first is not None, (height, width), (out[0], out[1]), taps
+    )
+
+
+def _fused(data: Expr, first: _Step | None, window: _Step, last: Call, offer: ResidualOffer) -> Expr:
+    assert window.conv.attrs is not None
+    weight = _weight(last)
+    assert weight is not None
+    wide = None if first is None else (first.weight, first.biases)
+    spans = [] if first is None else [first.conv.span]
+    return inverted_residual(
+        data,
+        *map(Constant, packed(wide, (window.weight, window.biases), weight, offer)),
+        filters=len(weight),
+        strides=window.conv.attrs["strides"],
+        padding=window.conv.attrs["padding"],
+        activation=window.activation,
+        span=merged_span([*spans, window.conv.span, last.span]),
+    )

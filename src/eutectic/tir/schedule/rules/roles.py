@@ -1,0 +1,29 @@
+"""What the blocks of an operator of several stages do, as their annotations say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eutectic.tir.block import Block
+from eutectic.tir.schedule.rules.stage import Stage
+from eutectic.tir.schedule.schedule import Schedule
+
+
+def roles_of(sch: Schedule, stages: Sequence[Stage], key: str) -> dict[str, Stage]:
+    """The stages of an operator by what they do; empty when there are several such operators.
+
+    Args:
+        sch: The schedule.
+        stages: All stages.
+        key: Annotation of the blocks of the operator.
+    """
+    roles: dict[str, Stage] = {}
+    for stage in stages:
+        block = sch.get(sch.get_block(stage.name))
+        assert isinstance(block, Block)
+        role = block.annotations.get(key)
+        if role is not None and str(role) in roles:
+            return {}
+        if role is not None:
+            roles[str(role)] = stage
+    return roles

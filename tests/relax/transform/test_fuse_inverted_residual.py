@@ -1,0 +1,156 @@
+"""Three convolutions become one operator where that is offered, and stay where that would change results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from eutectic.backend.llvm.inverted_residual import residual_offers
+from eutectic.backend.llvm.machine import machine_of
+from eutectic.ir.module import IRModule
+from eutectic.relax import op
+from eutectic.relax.analysis import get_var2val, problems_of
+from eutectic.relax.expr import Call, Expr
+from eutectic.relax.transform import FuseInvertedResidual
+from eutectic.relax.transform.inverted_residual import fuse
+from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
+from eutectic.target import Target
+from eutectic.testing.graphs import assert_same_results, graph, weights
+
+SHAPE = (2, 3, 7, 6)
+WIDE = "llvm -mcpu=x86-64-v4"
+
+
+@pytest.fixture(autouse=True)
+def offered(monkeypatch: pytest.MonkeyPatch) -> list[ResidualSizes]:
+    """Everything is offered; what was asked for."""
+    asked: list[ResidualSizes] = []
+
+    def offers(sizes: ResidualSizes, target: Target) -> list[ResidualOffer]:
+        asked.append(sizes)
+        return [ResidualOffer(2, 4, 0.0, 1.0)]
+
+    monkeypatch.setattr(fuse, "residual_offers", offers)
+    return asked
+
+
+def limited(x: Expr) -> Expr:
+    return op.clip(x, 0.0, 6.0)
+
+
+def expanded(x: Expr, activation: Any = limited, **options: Any) -> Expr:
+    return activation(op.add(op.nn.conv2d(x, weights(8, 3, 1, 1), **options), weights(1, 8, 1, 1)))
+
+
+def filtered(x: Expr, activation: Any = limited, kernel: int = 3, **options: Any) -> Expr:
+    options = {"padding": 1, "groups": 8, **options}
+    return activation(op.add(op.nn.conv2d(x, weights(8, 1, kernel, kernel), **options), weights(8, 1, 1)))
+
+
+def projected(x: Expr, filters: int = 3, **options: Any) -> Expr:
+    return op.add(op.nn.conv2d(x, weights(filters, 8, 1, 1), **options), weights(1, filters, 1, 1))
+
+
+def ops(mod: IRModule) -> list[str]:
+    return [v.op.name.removeprefix("relax.") for v in get_var2val(mod["main"]).values() if isinstance(v, Call)]
+
+
+def fused(shape: tuple[int, ...], body: Any) -> list[str]:
+    """Names of the operators after the pass, which computes the same and leaves its input as it was."""
+    mod = graph({"x": shape}, lambda bb, x: bb.emit(body(x)))
+    text = mod.script()
+    after = FuseInvertedResidual()(mod)
+    assert mod.script() == text
+    assert problems_of(after) == []
+    assert_same_results(mod, after, exact=False)
+    assert FuseInvertedResidual()(after) is after
+    return ops(after)
+
+
+def stays(shape: tuple[int, ...], body: Any) -> None:
+    mod = graph({"x": shape}, lambda bb, x: bb.emit(body(x)))
+    assert FuseInvertedResidual()(mod) is mod
+
+
+@pytest.mark.parametrize("activation", [limited, op.nn.relu, lambda x: x])
+@pytest.mark.parametrize("strides", [1, 2, (1, 2)])
+def test_expand_filter_project(activation: Any, strides: Any, offered: list[ResidualSizes]):
+    def body(x: Expr) -> Expr:
+        return projected(filtered(expanded(x, activation), activation, strides=strides))
+
+    assert fused(SHAPE, body) == ["nn.inverted_residual", "add"]
+    down, right = (strides, strides) if isinstance(strides, int) else strides
+    assert offered == [ResidualSizes(2, 3, 8, 3, True, (7, 6), (-(-7 // down), -(-6 // right)), (3, 3))]
+
+
+def test_a_residual_is_added_to_the_result():
+    assert fused(SHAPE, lambda x: op.add(projected(filtered(expanded(x))), x)) == ["nn.inverted_residual", "add", "add"]
+
+
+def test_windows_of_any_size_and_missing_biases():
+    def body(x: Expr) -> Expr:
+        wide = op.nn.relu(op.nn.conv2d(x, weights(8, 3, 1, 1)))
+        windows = op.nn.relu(op.nn.conv2d(wide, weights(8, 1, 5, 2), padding=(2, 0, 1, 1), groups=8))
+        return op.nn.conv2d(windows, weights(5, 8, 1, 1))
+
+    assert fused(SHAPE, body) == ["nn.inverted_residual"]
+
+
+def test_without_a_first_convolution(offered: list[ResidualSizes]):
+    assert fused((2, 8, 7, 6), lambda x: projected(filtered(x))) == ["nn.inverted_residual", "add"]
+    assert offered == [ResidualSizes(2, 8, 8, 3, False, (7, 6), (7, 6), (3, 3))]
+
+
+def test_a_first_convolution_of_another_activation_is_left():
+    """It is no part of the operator."""
+    names = ["nn.conv2d", "add", "nn.relu", "nn.inverted_residual", "add"]
+    assert fused(SHAPE, lambda x: projected(filtered(expanded(x, op.nn.relu)))) == names
+    names = ["nn.conv2d", "add", "clip", "nn.inverted_residual", "add"]
+    assert fused((2, 3, 7, 6), lambda x: projected(filtered(expanded(x, padding=1)))) == names
+
+
+def test_what_others_read_is_left():
+    def both(x: Expr) -> Expr:
+        windows = filtered(expanded(x))
+        return op.add(projected(windows, 8), windows)
+
+    stays(SHAPE, both)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: projected(filtered(x), padding=1),
+        lambda x: projected(filtered(x), strides=2),
+        lambda x: projected(filtered(x, dilation=2)),
+        lambda x: projected(filtered(x, lambda y: op.clip(y, 0.0, 5.0))),
+        lambda x: projected(op.add(filtered(x), x)),
+        lambda x: op.nn.conv2d(filtered(x), weights(4, 4, 1, 1), groups=2),
+        lambda x: projected(limited(op.nn.conv2d(x, weights(8, 4, 3, 3), groups=2, padding=1))),
+    ],
+)
+def test_what_is_no_such_block_stays(body: Any):
+    stays((2, 8, 7, 6), body)
+
+
+def test_where_nothing_is_offered_it_stays(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(fuse, "residual_offers", lambda sizes, target: [])
+    stays(SHAPE, lambda x: projected(filtered(expanded(x))))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "blocks"),
+    [
+        (ResidualSizes(1, 32, 32, 16, False, (112, 112), (112, 112), (3, 3)), [(32, 16)]),
+        (ResidualSizes(1, 16, 96, 24, True, (112, 112), (56, 56), (3, 3)), [(48, 32)]),
+        (ResidualSizes(1, 24, 144, 24, True, (56, 56), (56, 56), (3, 3)), [(48, 32)]),
+        (ResidualSizes(1, 64, 384, 64, True, (14, 14), (14, 14), (3, 3)), []),  # it all stays near, anyway
+        (ResidualSizes(1, 24, 144, 24, True, (53, 53), (53, 53), (3, 3)), []),  # no tiles of one size
+        (ResidualSizes(1, 24, 140, 24, True, (56, 56), (56, 56), (3, 3)), []),  # no blocks of vectors
+    ],
+)
+def test_what_is_estimated_to_be_faster(sizes: ResidualSizes, blocks: list[tuple[int, int]]):
+    offers = residual_offers(sizes, machine_of(Target(WIDE)))
+    assert [(offer.lanes, offer.panel) for offer in offers] == blocks
+    assert all(offer.cost < offer.separate for offer in offers)
