@@ -149,7 +149,7 @@ class CompileReport:
 
     @property
     def convolutions(self) -> int:
-        """How many convolutions the model has, fused or not; transposed ones count too."""
+        """How many convolutions the model has, fused or not, transposed ones too; several in one operator once."""
         return self.convolutions_fused + sum(_is_convolution(record.op) for record in self.unfused)
 
     @property
@@ -237,7 +237,7 @@ def host_records(program: Program) -> tuple[HostRecord, ...]:
 def _is_convolution(op: str) -> bool:
     from eutectic.relax.op.registry import has_trait  # of the compiler; reports are read without it
 
-    return has_trait(op, "convolution") or op == "relax.nn.conv2d_winograd"
+    return has_trait(op, "convolution") or has_trait(op, "generated")
 
 
 def _region(tree: Mapping[str, Any]) -> RegionRecord:

@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 
 from eutectic.ir.module import IRModule
+from eutectic.ir.node import replace
 from eutectic.ir.structural import structural_equal
 from eutectic.relax import op
 from eutectic.relax.analysis import problems_of
-from eutectic.relax.expr import Function
+from eutectic.relax.expr import BindingBlock, Function
 from eutectic.relax.op import nn
 from eutectic.relax.op.layout import arrange
 from eutectic.relax.transform.layouts.borders import region_with_borders, region_without_borders
 from eutectic.relax.transform.layouts.offers import LayoutOffer
 from eutectic.support.errors import EutecticError
 from eutectic.testing.graphs import arrays, evaluate, graph
+from eutectic.testing.round_trip import check_round_trip
 
 
 def one(bb: Any, x: Any, y: Any) -> Any:
@@ -87,3 +89,13 @@ def _moved(value: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
 
 def _listed(values: Any) -> list[Any]:
     return list(values) if isinstance(values, (tuple, list)) else [values]
+
+
+def test_plain_blocks_are_read_back_as_they_are():
+    """A block that is no dataflow block, as regions have, and those at its borders are one in the text."""
+    dataflow = region(lambda bb, x, y: op.add(x, y))
+    bindings = tuple(binding for block in dataflow.body.blocks for binding in block.bindings)
+    plain = replace(dataflow, body=replace(dataflow.body, blocks=(BindingBlock(bindings),)))
+    there = region_with_borders(plain, LayoutOffer(("NHWC",), ("NHWC",)))
+    assert len(there.body.blocks) == 1
+    check_round_trip(IRModule({"main": there}))

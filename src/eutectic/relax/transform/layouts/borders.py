@@ -76,8 +76,18 @@ def _with_body(
     body = Tuple(tuple(results)) if isinstance(region.body.body, Tuple) else results[0]
     if isinstance(body, Tuple):
         body = replace(body, struct_info=TupleStructInfo(tuple(map(_info, results))))
-    seq = SeqExpr(tuple(block for block in blocks if block.bindings), body)
-    return Function(params, seq, _info(body), region.is_pure, region.attrs, region.span)
+    return Function(params, SeqExpr(_joined(blocks), body), _info(body), region.is_pure, region.attrs, region.span)
+
+
+def _joined(blocks: Sequence[BindingBlock]) -> tuple[BindingBlock, ...]:
+    """Plain blocks that follow each other as one, which is how their text is read; empty ones are left out."""
+    joined: list[BindingBlock] = []
+    for block in blocks:
+        if joined and type(block) is type(joined[-1]) is BindingBlock:
+            joined[-1] = replace(joined[-1], bindings=(*joined[-1].bindings, *block.bindings))
+        elif block.bindings:
+            joined.append(block)
+    return tuple(joined)
 
 
 def _info(value: Expr) -> StructInfo:
