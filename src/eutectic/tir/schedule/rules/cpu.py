@@ -24,7 +24,7 @@ from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.producers import inlined_order
 from eutectic.tir.schedule.rules.register_tile import RegisterTile
 from eutectic.tir.schedule.rules.rows import Group, groups_of
-from eutectic.tir.schedule.rules.rule import Decisions, Rule
+from eutectic.tir.schedule.rules.rule import Decisions, JointRule, Rule
 from eutectic.tir.schedule.rules.stage import Stage, stages_of
 from eutectic.tir.schedule.rules.walk import Walk, walk_of
 from eutectic.tir.schedule.rules.winograd import Winograd
@@ -32,7 +32,7 @@ from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import For, ForKind
 
 RULES: Final[tuple[Rule[Any, Any], ...]] = (Elementwise(), LaneReduction(), RegisterTile())
-_TOGETHER: Final[tuple[Any, ...]] = (Winograd(), InvertedResidual())  # rules of several stages
+_TOGETHER: Final[tuple[JointRule[Any], ...]] = (Winograd(), InvertedResidual())  # rules of several stages
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _together(sch: Schedule, processor: Processor) -> Schedule | None:
     return None
 
 
-def _by_one(sch: Schedule, rule: Any, axes: Any, processor: Processor) -> Schedule | None:
+def _by_one(sch: Schedule, rule: JointRule[Any], axes: Any, processor: Processor) -> Schedule | None:
     """The schedule of all stages by one rule; None when it is refused."""
     done, decisions = sch.copy(), rule.decide(axes, processor)
     names = rule.left_to_others(axes, decisions)

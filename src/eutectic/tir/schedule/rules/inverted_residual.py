@@ -11,14 +11,21 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eutectic.ir.prim_expr import Cast, IntImm, PrimExpr, Var
+from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.block import INVERTED_RESIDUAL
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
-from eutectic.tir.schedule.rules.nest import block_name, loops_by_variable, reorder, run_by_threads
+from eutectic.tir.schedule.rules.nest import (
+    block_name,
+    in_registers,
+    loops_by_variable,
+    reorder,
+    run_by_threads,
+    with_iterations,
+)
 from eutectic.tir.schedule.rules.processor import Processor
-from eutectic.tir.schedule.rules.roles import roles_of
+from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.schedule import Schedule
@@ -73,7 +80,7 @@ class InvertedResidual:
         if not reads or last.init is not None or any(_size(size) == 0 for size in total.shape[1:]):
             return None
         by_var = {axis.var: axis for axis in last.spatial}
-        batch, rows = (by_var.get(_var(index)) for index in reads[0].indices[:2])
+        batch, rows = (by_var.get(index_variable(index)) for index in reads[0].indices[:2])
         return None if rows is None else Axes(last.name, batch, rows, lanes, panel, "expand" in roles)
 
     def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
@@ -107,17 +114,11 @@ class InvertedResidual:
         _expand(sch, axes, decisions["expand"], lanes)
         _multiply(sch, block, lanes)
         _vectorize(sch, axes.last, lanes)
-        run_by_threads(sch, _several(sch, around))  # last: from then on every step is proved to keep them apart
+        run_by_threads(sch, with_iterations(sch, around))  # last: from then on every step is proved to keep them apart
 
 
 def _size(size: PrimExpr) -> int:
     return size.value if isinstance(size, IntImm) else 0
-
-
-def _var(index: PrimExpr) -> Var:
-    """The variable that an index is; another one when it is none."""
-    bare = index.value if isinstance(index, Cast) else index
-    return bare if isinstance(bare, Var) else Var("none", "int64")
 
 
 def _extent(sch: Schedule, rv: LoopRV) -> int:
@@ -139,20 +140,6 @@ def _near(sch: Schedule, block: str, loop: LoopRV) -> None:
     """Compute a block within a loop, in memory of its own."""
     sch.compute_at(block, loop, preserve_unit_loops=True)
     sch.set_scope(block, 0, "local")
-
-
-def _several(sch: Schedule, loops: Sequence[LoopRV]) -> list[LoopRV]:
-    """Those of the loops that have more than one iteration."""
-    statements = [(rv, sch.get(rv)) for rv in loops]
-    return [rv for rv, loop in statements if isinstance(loop, For) and loop.static_extent != 1]
-
-
-def _in_registers(sch: Schedule, block: str, count: int) -> None:
-    """Write out the innermost loops around a block, the last one as a vector."""
-    *unrolled, lanes = sch.get_loops(block)[-count:]
-    for loop in unrolled:
-        sch.unroll(loop)
-    sch.vectorize(lanes)
 
 
 def _vectorize(sch: Schedule, block: str, lanes: int) -> None:
@@ -195,7 +182,7 @@ def _filter(sch: Schedule, points: int, lanes: int) -> None:
     reorder(sch, [ky, kx, x, channel])
     first = block_name(sch, sch.decompose_reduction("depthwise_sum", ky))
     for name, count in ((first, 2), ("depthwise_sum_update", 4), ("depthwise", 2)):
-        _in_registers(sch, name, count)
+        in_registers(sch, name, count)
 
 
 def _expand(sch: Schedule, axes: Axes, points: int, lanes: int) -> None:
@@ -216,7 +203,7 @@ def _expand(sch: Schedule, axes: Axes, points: int, lanes: int) -> None:
     reorder(sch, [term, x, vectors, lane])
     first = block_name(sch, sch.decompose_reduction("expand", term))
     for name in (first, "expand_update", "hidden"):
-        _in_registers(sch, name, 3)
+        in_registers(sch, name, 3)
 
 
 def _multiply(sch: Schedule, block: LoopRV, lanes: int) -> None:
@@ -226,7 +213,7 @@ def _multiply(sch: Schedule, block: LoopRV, lanes: int) -> None:
     reorder(sch, [term, x, panel, vectors, lane])
     first = block_name(sch, sch.decompose_reduction("products", term))
     for name in (first, "products_update"):
-        _in_registers(sch, name, 4)
+        in_registers(sch, name, 4)
     zeros = block_name(sch, sch.decompose_reduction("project", block))
     sch.vectorize(sch.get_loops(zeros)[-1])
-    _in_registers(sch, "project_update", 3)
+    in_registers(sch, "project_update", 3)

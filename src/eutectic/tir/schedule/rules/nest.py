@@ -157,6 +157,20 @@ def block_name(sch: Schedule, rv: BlockRV) -> str:
     return block.name_hint
 
 
+def with_iterations(sch: Schedule, loops: Sequence[LoopRV]) -> list[LoopRV]:
+    """Those of the loops that have more than one iteration."""
+    statements = [(rv, sch.get(rv)) for rv in loops]
+    return [rv for rv, loop in statements if isinstance(loop, For) and loop.static_extent != 1]
+
+
+def in_registers(sch: Schedule, block: str, count: int) -> None:
+    """Write out the innermost loops around a block, the last one as a vector."""
+    *unrolled, lanes = sch.get_loops(block)[-count:]
+    for loop in unrolled:
+        sch.unroll(loop)
+    sch.vectorize(lanes)
+
+
 def run_by_threads(sch: Schedule, loops: Sequence[LoopRV]) -> None:
     """Let threads share loops, each of which is all that is in the one before."""
     for loop in loops:  # one by one: how far their iterations are apart is seen best before they are one

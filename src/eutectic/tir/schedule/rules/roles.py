@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eutectic.ir.prim_expr import Cast, PrimExpr, Var
 from eutectic.tir.block import Block
 from eutectic.tir.schedule.rules.stage import Stage
 from eutectic.tir.schedule.schedule import Schedule
@@ -27,3 +28,9 @@ def roles_of(sch: Schedule, stages: Sequence[Stage], key: str) -> dict[str, Stag
         if role is not None:
             roles[str(role)] = stage
     return roles
+
+
+def index_variable(index: PrimExpr) -> Var:
+    """The variable that an index is; another one when it is none."""
+    bare = index.value if isinstance(index, Cast) else index
+    return bare if isinstance(bare, Var) else Var("none", "int64")

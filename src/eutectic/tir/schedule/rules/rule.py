@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.nest import Nest
 from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.stage import Stage
 from eutectic.tir.schedule.rules.walk import Walk
 from eutectic.tir.schedule.schedule import Schedule
 
@@ -43,6 +45,35 @@ class Rule(Protocol[Axes, Form]):
             axes: What `matches` gave.
             decisions: What `decide` gave, or somebody else.
             shared: Whether threads may share its loops.
+
+        Raises:
+            ScheduleError: a primitive refuses.
+        """
+
+
+class JointRule(Protocol[Axes]):
+    """How all stages of a program are scheduled together.
+
+    Attributes:
+        name: What decisions are kept under.
+    """
+
+    name: str
+
+    def matches(self, sch: Schedule, stages: Sequence[Stage], processor: Processor) -> Axes | None:
+        """Which block and which axis does what; None when the rule is not for these stages."""
+
+    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
+        """What is better stored than computed wherever it is read, of all stages of a program."""
+
+    def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
+        """Names of the stages that are scheduled by rules of their own, before this one."""
+
+    def decide(self, axes: Axes, processor: Processor) -> Decisions:
+        """What is chosen when nobody says otherwise."""
+
+    def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
+        """Schedule the stages, by primitives.
 
         Raises:
             ScheduleError: a primitive refuses.

@@ -20,16 +20,17 @@ from eutectic.tir.schedule.rules.nest import (
     block_name,
     copies,
     has_no_remainder,
+    in_registers,
     loops_by_variable,
     reorder,
     run_by_threads,
+    with_iterations,
 )
 from eutectic.tir.schedule.rules.processor import Processor
-from eutectic.tir.schedule.rules.roles import roles_of
+from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.schedule import Schedule
-from eutectic.tir.stmt import For
 
 _ROLES: Final = ("input_rows", "input_transform", "products", "output_rows")
 _NEAR_BYTES: Final = 3 << 20  # of weights that are better read again for each row of tiles
@@ -115,14 +116,14 @@ class Winograd:
             sch.set_scope(axes.pad, 0, "local")
             sch.vectorize(sch.split(sch.get_loops(axes.pad)[-1], [None, axes.lanes])[1])
         for name in ("input_rows", "input_transform", "output_rows", axes.last):
-            _in_registers(sch, name, 3)
+            in_registers(sch, name, 3)
         if by_rows:
             _multiply(sch, decisions)
-            rows = _several(sch, around)
+            rows = with_iterations(sch, around)
             sch.parallel(sch.fuse(*rows) if len(rows) > 1 else rows[0])  # last: later steps would prove it again
         else:
-            run_by_threads(sch, _several(sch, [*around, sch.get_loops(axes.last)[len(around)]]))
-            run_by_threads(sch, _several(sch, sch.get_loops("input_transform")[:3]))
+            run_by_threads(sch, with_iterations(sch, [*around, sch.get_loops(axes.last)[len(around)]]))
+            run_by_threads(sch, with_iterations(sch, sch.get_loops("input_transform")[:3]))
 
     def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
         """What is read several times between the transforms, and by the first of them, and is better computed once."""
@@ -154,8 +155,8 @@ def _axes(pad: str, last: Stage, roles: dict[str, Stage]) -> Axes | None:
     by_var = {axis.var: axis for axis in last.spatial}
     down, right = _divided(y, tile, by_var), _divided(x, tile, by_var)
     whole = _divided(block, lanes, by_var)
-    channels = (whole,) if whole is not None else (by_var.get(_var(block)), by_var.get(_var(lane)))
-    batch = by_var.get(_var(n))
+    channels = (whole,) if whole is not None else (by_var.get(index_variable(block)), by_var.get(index_variable(lane)))
+    batch = by_var.get(index_variable(n))
     known = [axis for axis in (batch, down, right, *channels) if axis is not None]
     if down is None or right is None or len(known) != len(last.spatial) or len(set(known)) != len(known):
         return None
@@ -165,17 +166,11 @@ def _axes(pad: str, last: Stage, roles: dict[str, Stage]) -> Axes | None:
     return Axes(pad, last.name, tile, lanes, batch, down, right, axes, across, _bytes(weights[0]), row_bytes)
 
 
-def _var(index: PrimExpr) -> Var:
-    """The variable that an index is; another one when it is none."""
-    bare = index.value if isinstance(index, Cast) else index
-    return bare if isinstance(bare, Var) else Var("none", "int64")
-
-
 def _divided(index: PrimExpr, by: int, axes: dict[Var, Axis]) -> Axis | None:
     """The axis of which an index is a part."""
     bare = index.value if isinstance(index, Cast) else index
     if isinstance(bare, FloorDiv) and isinstance(bare.b, IntImm) and bare.b.value == by:
-        return axes.get(_var(bare.a))
+        return axes.get(index_variable(bare.a))
     return None
 
 
@@ -201,16 +196,10 @@ def _tiles_of_result(sch: Schedule, axes: Axes) -> tuple[list[LoopRV], LoopRV]:
     right, x = sch.split(loops[axes.columns.loop], [None, axes.tile])
     channels = [loops[axis.loop] for axis in axes.channels]
     block, lane = channels if len(channels) == 2 else sch.split(channels[0], [None, axes.lanes])
-    several = _several(sch, outside)
+    several = with_iterations(sch, outside)
     around = [*(loop for loop in outside if loop not in several), *several, down]
     reorder(sch, [*around, right, block, y, x, lane])
     return around, block
-
-
-def _several(sch: Schedule, loops: Sequence[LoopRV]) -> list[LoopRV]:
-    """Those of the loops that have more than one iteration."""
-    statements = [(rv, sch.get(rv)) for rv in loops]
-    return [rv for rv, loop in statements if isinstance(loop, For) and loop.static_extent != 1]
 
 
 def _tiles_of_data(sch: Schedule) -> None:
@@ -219,14 +208,6 @@ def _tiles_of_data(sch: Schedule) -> None:
     p, q, n, y, x, c, lane = loops[-7:]
     reorder(sch, [n, y, x, c, p, q, lane])
     sch.compute_at("input_rows", c, preserve_unit_loops=True)
-
-
-def _in_registers(sch: Schedule, block: str, count: int) -> None:
-    """Write out the innermost loops around a block, the last one as a vector."""
-    *unrolled, lanes = sch.get_loops(block)[-count:]
-    for loop in unrolled:
-        sch.unroll(loop)
-    sch.vectorize(lanes)
 
 
 def _multiply(sch: Schedule, decisions: Decisions) -> None:
@@ -244,4 +225,4 @@ def _multiply(sch: Schedule, decisions: Decisions) -> None:
         first = sch.decompose_reduction(products, sch.get_loops(products)[-5])
         sch.split(sch.get_loops(stored)[-1], [None, decisions["lanes"]])
         for block in (block_name(sch, first), f"{products}_update", stored):
-            _in_registers(sch, block, 3)
+            in_registers(sch, block, 3)
