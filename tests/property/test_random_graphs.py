@@ -148,7 +148,7 @@ def test_layouts_keep_every_bit(mod: IRModule, seed: int):
         return [replace(offer, cost=float(rng.integers(0, 9)) * 1000) for offer in layout_offers(call, machine)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(offers._OFFERS, "c", ask)
+        patch.setitem(offers.LAYOUT_OFFERS._providers, "c", ask)
         with PassContext(verify=True):
             after = AssignLayouts("c")(mod)
             folded = FoldConstant()(after)

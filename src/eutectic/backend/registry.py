@@ -10,11 +10,11 @@ from typing import Any, Final, NoReturn
 
 from eutectic.backend.contract import Availability, Backend, CodeGenerator, LoweredRegion
 from eutectic.relax.dpl.table import pattern_source, register_patterns
-from eutectic.relax.expr import Call, Constant, Function
-from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes, register_residual_offers
+from eutectic.relax.expr import Constant, Function
+from eutectic.relax.transform.inverted_residual.choice import RESIDUAL_OFFERS
 from eutectic.relax.transform.layouts.borders import region_with_borders, region_without_borders
-from eutectic.relax.transform.layouts.offers import LayoutOffer, register_layout_offers
-from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer, register_winograd_offers
+from eutectic.relax.transform.layouts.offers import LAYOUT_OFFERS, LayoutOffer
+from eutectic.relax.transform.winograd.choice import WINOGRAD_OFFERS
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, Loader
 from eutectic.support.errors import CodegenError, EutecticError, LoadError
 from eutectic.support.registry import register_global_func
@@ -290,26 +290,11 @@ def _announce(name: str) -> None:
     pattern_source(f"{name}.", partial(backend, name))
 
 
-def _layouts(call: Call, target: Target) -> Sequence[LayoutOffer]:
-    """In which layouts the code generator of a target can compute a call."""
-    return code_generator(target).layouts(call, target)
-
-
-def _winograd(sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer]:
-    """How the code generator of a target can compute a convolution by Winograd's method."""
-    return code_generator(target).winograd(sizes, target)
-
-
-def _residual(sizes: ResidualSizes, target: Target) -> Sequence[ResidualOffer]:
-    """How the code generator of a target can compute an inverted residual in one kernel."""
-    return code_generator(target).inverted_residual(sizes, target)
-
-
 def _ask(kind: str) -> None:
     """Have passes ask the code generator for a kind of target."""
-    register_layout_offers(kind, _layouts)
-    register_winograd_offers(kind, _winograd)
-    register_residual_offers(kind, _residual)
+    LAYOUT_OFFERS.register(kind, lambda call, target: code_generator(target).layouts(call, target))
+    WINOGRAD_OFFERS.register(kind, lambda sizes, target: code_generator(target).winograd(sizes, target))
+    RESIDUAL_OFFERS.register(kind, lambda sizes, target: code_generator(target).inverted_residual(sizes, target))
 
 
 for _name in _ROWS:

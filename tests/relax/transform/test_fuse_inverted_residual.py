@@ -31,7 +31,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> list[ResidualSizes]:
         asked.append(sizes)
         return [ResidualOffer(2, 4, 0.0, 1.0)]
 
-    monkeypatch.setattr(fuse, "residual_offers", offers)
+    monkeypatch.setattr(fuse.RESIDUAL_OFFERS, "ask", offers)
     return asked
 
 
@@ -135,7 +135,7 @@ def test_what_is_no_such_block_stays(body: Any):
 
 
 def test_where_nothing_is_offered_it_stays(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fuse, "residual_offers", lambda sizes, target: [])
+    monkeypatch.setattr(fuse.RESIDUAL_OFFERS, "ask", lambda sizes, target: [])
     stays(SHAPE, lambda x: projected(filtered(expanded(x))))
 
 

@@ -22,7 +22,7 @@ from eutectic.relax.op import nn
 from eutectic.relax.transform import ConvertConv2DToWinograd
 from eutectic.relax.transform.winograd import choice, convert
 from eutectic.relax.transform.winograd.accuracy import is_accurate
-from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer, winograd_offers
+from eutectic.relax.transform.winograd.choice import WINOGRAD_OFFERS, ConvolutionSizes, WinogradOffer
 from eutectic.target import Target
 from eutectic.testing.graphs import assert_same_results, evaluate, graph, weights
 from eutectic.tir import Var as SizeSymbol
@@ -35,7 +35,7 @@ def _offers(monkeypatch: pytest.MonkeyPatch):
     def offers(sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer]:
         return [WinogradOffer(tile, 2, 4, 1.0, 2.0) for tile in (4, 2)]
 
-    monkeypatch.setitem(choice._OFFERS, "llvm", offers)
+    monkeypatch.setitem(choice.WINOGRAD_OFFERS._providers, "llvm", offers)
 
 
 def convolution(weight: Any = None, x: tuple[Any, ...] = (1, 4, 9, 10), **options: Any) -> IRModule:
@@ -155,4 +155,4 @@ def test_offers_of_processors():
     assert [offer.tile for offer in llvm_offers(ConvolutionSizes(1, 64, 64, 56, 56), machine)][:1] == [4]
     assert list(llvm_offers(ConvolutionSizes(1, 3, 64, 56, 56), machine)) == []
     assert list(llvm_offers(ConvolutionSizes(1, 64, 64, 4, 4), machine)) == []
-    assert winograd_offers(ConvolutionSizes(1, 4, 8, 9, 9), Target("cuda")) == ()
+    assert WINOGRAD_OFFERS.ask(ConvolutionSizes(1, 4, 8, 9, 9), Target("cuda")) == ()

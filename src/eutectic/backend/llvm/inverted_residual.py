@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from eutectic.backend.llvm.machine import Machine
+from eutectic.backend.llvm.machine import SPEED, Machine
 from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 
-_SPEED: Final = 12.0  # operations of each lane in a nanosecond, one thread
 _STREAM: Final = 160.0  # bytes that are written to a shared cache, or read from it, in a nanosecond
 _NEAR_BYTES: Final = 1 << 20  # of a tensor that stays in the cache of one processor
 _ROWS: Final = 14  # of the result in a band
@@ -35,8 +34,8 @@ def residual_offers(sizes: ResidualSizes, machine: Machine) -> Sequence[Residual
     panel = 2 * vector if sizes.filters > vector else vector
     points = sizes.batch * prod(sizes.out)
     hidden = sizes.batch * prod(sizes.space) * sizes.expanded if sizes.expands else 0
-    first = 2.0 * hidden * sizes.channels / (vector * _SPEED)
-    rest = 2.0 * points * sizes.expanded * (sizes.filters + 3 * prod(sizes.taps)) / (vector * _SPEED)
+    first = 2.0 * hidden * sizes.channels / (vector * SPEED)
+    rest = 2.0 * points * sizes.expanded * (sizes.filters + 3 * prod(sizes.taps)) / (vector * SPEED)
     step = -(-sizes.space[0] // sizes.out[0])
     twice = max(0, sizes.taps[0] - step) / (_ROWS * step)
     far = [size for size in (4 * hidden, 4 * points * sizes.expanded) if size > _NEAR_BYTES]

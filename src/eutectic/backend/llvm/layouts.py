@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Final
 
-from eutectic.backend.llvm.machine import Machine
+from eutectic.backend.llvm.machine import SPEED, Machine
 from eutectic.relax.expr import Call
 from eutectic.relax.op.nn.conv_blocks import blocked_kernel
 from eutectic.relax.op.nn.conv_winograd import WINOGRAD
@@ -21,8 +21,7 @@ from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.layouts.choice import operands_of
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 
-# Operations of each lane in a nanosecond; shares below are of this, for one thread.
-_SPEED: Final = 12.0
+# Shares of `SPEED`.
 _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
 _TO_BLOCKS: Final = {0.5: 0.57, 1: 1.04, 2: 1.07}  # by vectors in a block of the result
 _ROWS_TO_BLOCKS: Final = {0.5: 0.5, 1: 0.55, 2: 0.92}  # the same where the data is row-major and windows have taps
@@ -97,7 +96,7 @@ def _convolutions(
     (_, channels, *_), (filters, depth, *window) = _numbers(infos[0]), _numbers(infos[1])
     flops, groups, is_long = 2.0 * prod(_numbers(result)) * depth * prod(window), attrs["groups"], _is_long(call)
     is_depthwise = groups > 1 and groups == channels == filters
-    best = flops / (lanes * _SPEED)  # nanoseconds
+    best = flops / (lanes * SPEED)  # nanoseconds
     yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, is_depthwise))
     for out in _blocks(filters, lanes):
         written = f"NCHW{out}c"

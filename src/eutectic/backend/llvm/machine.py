@@ -26,6 +26,8 @@ llvm.initialize_all_asmprinters()
 llvm.Target.from_triple(sys.argv[1]).create_target_machine(cpu=sys.argv[2])
 """
 _lock = threading.Lock()
+SPEED: Final = 12.0
+"""Operations of each lane in a nanosecond, one thread: what estimates of costs reckon with."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from eutectic.backend.llvm.machine import Machine
+from eutectic.backend.llvm.machine import SPEED, Machine
 from eutectic.relax.transform.winograd.choice import TILES, WINDOW, ConvolutionSizes, WinogradOffer
 
-_SPEED: Final = 12.0  # operations of each lane in a nanosecond, one thread
 _TRANSFORM: Final = 1.6  # nanoseconds for a vector of values, transformed and stored or loaded and transformed back
 _STREAM: Final = 30.0  # bytes of weights that come from memory in a nanosecond
 _GAIN: Final = 0.8  # share of the time of direct sums from which on the method is worth its rounding
@@ -45,4 +44,4 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine) -> Sequence[Winog
 
 def _time(weights: int, points: int, lanes: int) -> float:
     """Nanoseconds to multiply weights, which come from memory once, with some points each."""
-    return 2.0 * weights * points / (lanes * _SPEED) + 4 * weights / _STREAM
+    return 2.0 * weights * points / (lanes * SPEED) + 4 * weights / _STREAM

@@ -183,7 +183,11 @@ def main(x: R.Tensor((1, 2, 3, 3), "float32"), c: R.Tensor((), "bool")) -> R.Ten
     mod = mod if isinstance(mod, IRModule) else IRModule({"main": mod})
     with pytest.MonkeyPatch.context() as patch:
         cheap = [LayoutOffer(cost=1e6), LayoutOffer(("NCHW2c",), ("NCHW2c",))]
-        patch.setitem(offers._OFFERS, "c", lambda call, target: cheap if call.op.name == "relax.exp" else [ROW_MAJOR])
+        patch.setitem(
+            offers.LAYOUT_OFFERS._providers,
+            "c",
+            lambda call, target: cheap if call.op.name == "relax.exp" else [ROW_MAJOR],
+        )
         with PassContext(verify=True):
             after = AssignLayouts("c")(mod)
     assert after is not mod
@@ -215,7 +219,7 @@ def cost(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
         blocked = LayoutOffer(("NCHW2c",) * len(call.args), ("NCHW2c",), spent)
         return [LayoutOffer(cost=1e6), blocked] if call.op.name not in ("relax.sin", "relax.cos") else [ROW_MAJOR]
 
-    monkeypatch.setitem(offers._OFFERS, "c", ask)
+    monkeypatch.setitem(offers.LAYOUT_OFFERS._providers, "c", ask)
     return saved
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
-from eutectic.support.registry import load_providers
-from eutectic.target import Target
+from eutectic.relax.transform.offers_by_kind import OffersByKind
 
 
 @dataclass(frozen=True)
@@ -52,23 +50,5 @@ class ResidualOffer:
     separate: float
 
 
-ResidualOffers: TypeAlias = Callable[[ResidualSizes, Target], Sequence[ResidualOffer]]
-
-_OFFERS: Final[dict[str, ResidualOffers]] = {}
-
-
-def register_residual_offers(kind: str, offers: ResidualOffers) -> None:
-    """Say who knows what an inverted residual in one kernel costs, for a kind of target.
-
-    Args:
-        kind: As in `Target.kind.name`.
-        offers: The ways that are worth it, the best one first.
-    """
-    _OFFERS[kind] = offers
-
-
-def residual_offers(sizes: ResidualSizes, target: Target) -> Sequence[ResidualOffer]:
-    """The ways to compute an inverted residual in one kernel that are faster, the best one first."""
-    load_providers("residual offers")
-    provider = _OFFERS.get(target.kind.name)
-    return () if provider is None else provider(sizes, target)
+RESIDUAL_OFFERS: Final = OffersByKind[ResidualSizes, ResidualOffer]("residual offers")
+"""The ways to compute an inverted residual in one kernel that are faster, the best one first."""

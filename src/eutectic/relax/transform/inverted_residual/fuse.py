@@ -22,7 +22,7 @@ from eutectic.relax.op.nn.inverted_residual import BOUNDS, inverted_residual
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
-from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes, residual_offers
+from eutectic.relax.transform.inverted_residual.choice import RESIDUAL_OFFERS, ResidualOffer, ResidualSizes
 from eutectic.relax.transform.inverted_residual.pack import Array, packed
 from eutectic.target import Target, target_or_current
 
@@ -92,7 +92,7 @@ class _Fuser(PyExprMutator):
         """Fuse what ends in one convolution."""
         for first, window in self._steps(call):
             sizes = _sizes(first, window, call)
-            for offer in () if sizes is None else residual_offers(sizes, self._target)[:1]:
+            for offer in () if sizes is None else RESIDUAL_OFFERS.ask(sizes, self._target)[:1]:
                 data = self.visit_expr((window if first is None else first).conv.args[0])
                 return _fused(data, first, window, call, offer)
         return super().visit_call_(call)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from eutectic.relax.expr import Call
-from eutectic.support.registry import load_providers
+from eutectic.relax.transform.offers_by_kind import OffersByKind
 from eutectic.target import Target
 
 
@@ -45,27 +45,10 @@ class LayoutOffer:
 
 
 ROW_MAJOR: Final = LayoutOffer()
-Offers: TypeAlias = Callable[[Call, Target], Sequence[LayoutOffer]]
-
-_OFFERS: Final[dict[str, Offers]] = {}
-
-
-def register_layout_offers(kind: str, offers: Offers) -> None:
-    """Say who knows in which layouts calls can be computed, for a kind of target.
-
-    Args:
-        kind: As in `Target.kind.name`.
-        offers: Gives at least one offer for a call of an operator.
-    """
-    _OFFERS[kind] = offers
+LAYOUT_OFFERS: Final = OffersByKind[Call, LayoutOffer]("layout offers")
+"""In which layouts calls can be computed: at least one for a call of an operator."""
 
 
 def offers_of(target: Target) -> Callable[[Call], Sequence[LayoutOffer]]:
     """In which layouts calls can be computed for a target; row-major where nobody knows."""
-    load_providers("layout offers")
-    provider = _OFFERS.get(target.kind.name)
-
-    def ask(call: Call) -> Sequence[LayoutOffer]:
-        return (ROW_MAJOR,) if provider is None else provider(call, target) or (ROW_MAJOR,)
-
-    return ask
+    return lambda call: LAYOUT_OFFERS.ask(call, target) or (ROW_MAJOR,)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
-from eutectic.support.registry import load_providers
-from eutectic.target import Target
+from eutectic.relax.transform.offers_by_kind import OffersByKind
 from eutectic.topi.nn.winograd_transforms import PAIRS, TAPS
 
 TILES: Final = tuple(PAIRS)
@@ -54,23 +52,5 @@ class WinogradOffer:
     direct: float
 
 
-WinogradOffers: TypeAlias = Callable[[ConvolutionSizes, Target], Sequence[WinogradOffer]]
-
-_OFFERS: Final[dict[str, WinogradOffers]] = {}
-
-
-def register_winograd_offers(kind: str, offers: WinogradOffers) -> None:
-    """Say who knows what Winograd's method costs, for a kind of target.
-
-    Args:
-        kind: As in `Target.kind.name`.
-        offers: The ways that are worth it, the best one first.
-    """
-    _OFFERS[kind] = offers
-
-
-def winograd_offers(sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer]:
-    """The ways to compute a convolution that are faster than direct sums, the best one first."""
-    load_providers("winograd offers")
-    provider = _OFFERS.get(target.kind.name)
-    return () if provider is None else provider(sizes, target)
+WINOGRAD_OFFERS: Final = OffersByKind[ConvolutionSizes, WinogradOffer]("winograd offers")
+"""The ways to compute a convolution that are faster than direct sums, the best one first."""

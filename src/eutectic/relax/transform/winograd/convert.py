@@ -16,7 +16,7 @@ from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
 from eutectic.relax.transform.winograd.accuracy import is_accurate
-from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer, winograd_offers
+from eutectic.relax.transform.winograd.choice import WINOGRAD_OFFERS, ConvolutionSizes, WinogradOffer
 from eutectic.target import Target, target_or_current
 from eutectic.topi.nn.winograd_transforms import TAPS, packed_weights
 
@@ -61,7 +61,7 @@ class _Converter(PyExprMutator):
     def visit_call_(self, call: Call) -> Any:
         """Convert one convolution."""
         sizes = _sizes(call)
-        for offer in () if sizes is None else winograd_offers(sizes, self._target):
+        for offer in () if sizes is None else WINOGRAD_OFFERS.ask(sizes, self._target):
             weight = call.args[1]
             assert isinstance(weight, Constant)
             if is_accurate(weight.data, offer.tile):
