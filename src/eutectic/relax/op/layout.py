@@ -69,6 +69,14 @@ def in_one_layout(c: Call, args: Sequence[Expr], operands: Sequence[str], result
     return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))
 
 
+def in_layouts_of_data_and_result(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:
+    """A call whose options say the `data_layout` of its first operand and the `out_layout` of its result, in others."""
+    assert c.attrs is not None
+    layouts = operands[0] or c.attrs["data_layout"], result or c.attrs["out_layout"]
+    attrs = replace(c.attrs, data_layout=layouts[0], out_layout=layouts[1])
+    return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))
+
+
 def row_major(name: str) -> str:
     """The layout of the graph for a value that is in another layout: the same axes in their usual order."""
     return "".join(sorted(parsed(name).names, key=_USUAL.index))

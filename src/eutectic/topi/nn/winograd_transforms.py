@@ -115,6 +115,26 @@ def packed_weights(weight: npt.NDArray[Any], tile: int, lanes: int, panel: int) 
     return np.ascontiguousarray(blocks.transpose(0, 1, 2, 4, 5, 3), dtype=weight.dtype)
 
 
+def convolved_squares(squares: npt.NDArray[Any], factors: npt.NDArray[Any], tile: int) -> npt.NDArray[Any]:
+    """What the transforms make of squares, step by step in the dtype of the operands.
+
+    Args:
+        squares: `(t, i, tile + 2, tile + 2)`.
+        factors: Transformed weights, `(tile + 2, tile + 2, o, i)`.
+        tile: Outputs of a tile along each axis, 2 or 4.
+
+    Returns:
+        `(t, o, tile, tile)`.
+    """
+    span = range(tile + TAPS - 1)
+    rows = np.stack(input_rows(tile, [squares[..., i, :] for i in span]))
+    values = np.stack(input_rows(tile, [rows[..., j] for j in span]), 1)  # (p, q, t, i)
+    products = np.matmul(values, factors.swapaxes(2, 3))
+    half = np.stack(output_rows(tile, list(products)))
+    tiles = np.stack(output_rows(tile, [half[:, q] for q in span]), 1)  # (m, m, t, o)
+    return tiles.transpose(2, 3, 0, 1)
+
+
 def _product(pairs: Sequence[Fraction]) -> Polynomial:
     """Coefficients of the product of `t - p * p` over points, from the constant one on."""
     out = [Fraction(1)]

@@ -10,19 +10,19 @@ import numpy as np
 
 from eutectic import topi
 from eutectic.ir.attrs import Attrs
-from eutectic.ir.node import node, replace
+from eutectic.ir.node import node
 from eutectic.ir.prim_expr import as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
-from eutectic.relax.op.layout import arrange, arrange_dims, check_layout
+from eutectic.relax.op.layout import arrange, arrange_dims, check_layout, in_layouts_of_data_and_result
 from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.nn.conv_reference import pad_spatial
 from eutectic.relax.op.numerics import Array
-from eutectic.relax.op.registry import attrs_of, call, define_op, infer_call, refuse, short_name, tensor_args
+from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import at_least, differ, dims_text, paddings, size_text, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.tir.data_layout import layout
-from eutectic.topi.nn.winograd_transforms import PAIRS, TAPS, input_rows, output_rows
+from eutectic.topi.nn.winograd_transforms import PAIRS, TAPS, convolved_squares
 
 _WINOGRAD: Final = define_op("relax.nn.conv2d_winograd", arity=2, fusion="out_fusible", traits=["generated"])
 WINOGRAD: Final = _WINOGRAD.op
@@ -138,26 +138,14 @@ def _reference(attrs: Conv2DWinogradAttrs, data: Array, weight: Array) -> Array:
     x = pad_spatial(x, (0, 0, down * tile - height, right * tile - width), 0)
     side = tile + TAPS - 1
     squares = np.lib.stride_tricks.sliding_window_view(x, (side, side), axis=(2, 3))[:, :, ::tile, ::tile]
-    rows = np.stack(input_rows(tile, [squares[..., i, :] for i in range(side)]))
-    values = np.stack(input_rows(tile, [rows[..., j] for j in range(side)]), 1)
     factors = weight.transpose(0, 1, 2, 5, 3, 4).reshape(side, side, -1, x.shape[1])
-    products = np.einsum("pqncyx,pqoc->pqnoyx", values, factors, optimize=True)
-    half = np.stack(output_rows(tile, list(products)))
-    tiles = np.stack(output_rows(tile, [half[:, q] for q in range(side)]), 1)  # (m, m, n, o, down, right)
-    out = tiles.transpose(2, 3, 4, 0, 5, 1).reshape(*tiles.shape[2:4], down * tile, right * tile)
+    tiles = convolved_squares(squares.transpose(0, 2, 3, 1, 4, 5).reshape(-1, x.shape[1], side, side), factors, tile)
+    laid_out = tiles.reshape(x.shape[0], down, right, -1, tile, tile).transpose(0, 3, 1, 4, 2, 5)
+    out = laid_out.reshape(x.shape[0], -1, down * tile, right * tile)
     return arrange(out[..., :height, :width].astype(data.dtype, copy=False), "NCHW", attrs.out_layout)
 
 
-@_WINOGRAD.in_layouts
-def _in_layouts(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:
-    assert c.attrs is not None
-    original = c.attrs
-    attrs = replace(
-        original,
-        data_layout=operands[0] or original["data_layout"],
-        out_layout=result or original["out_layout"],
-    )
-    return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))
+_WINOGRAD.in_layouts(in_layouts_of_data_and_result)
 
 
 def _options(attrs: Conv2DWinogradAttrs) -> dict[str, Any]:

@@ -10,15 +10,15 @@ import numpy as np
 
 from eutectic import topi
 from eutectic.ir.attrs import Attrs
-from eutectic.ir.node import node, replace
+from eutectic.ir.node import node
 from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
-from eutectic.relax.op.layout import arrange, arrange_dims, check_layout
+from eutectic.relax.op.layout import arrange, arrange_dims, check_layout, in_layouts_of_data_and_result
 from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.nn.conv_reference import convolve
 from eutectic.relax.op.numerics import Array
-from eutectic.relax.op.registry import attrs_of, call, define_op, infer_call, refuse, short_name, tensor_args
+from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import at_least, dims_text, paddings, per_axis, size_text, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.tir.data_layout import layout
@@ -186,12 +186,7 @@ def _reference(attrs: InvertedResidualAttrs, data: Array, window: Array, bias: A
     return arrange(out, "NCHW", attrs.out_layout)
 
 
-@_INVERTED_RESIDUAL.in_layouts
-def _in_layouts(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:
-    original = attrs_of(c, InvertedResidualAttrs)
-    layouts = operands[0] or original.data_layout, result or original.out_layout
-    attrs = replace(original, data_layout=layouts[0], out_layout=layouts[1])
-    return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))
+_INVERTED_RESIDUAL.in_layouts(in_layouts_of_data_and_result)
 
 
 def _options(attrs: InvertedResidualAttrs) -> dict[str, Any]:
