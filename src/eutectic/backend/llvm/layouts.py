@@ -13,7 +13,7 @@ from typing import Final
 
 from eutectic.backend.llvm.machine import SPEED, Machine
 from eutectic.relax.expr import Call
-from eutectic.relax.op.nn.conv_blocks import blocked_kernel
+from eutectic.relax.op.nn.conv_blocks import blocked_kernel, is_plain
 from eutectic.relax.op.nn.conv_winograd import WINOGRAD
 from eutectic.relax.op.nn.inverted_residual import INVERTED_RESIDUAL
 from eutectic.relax.op.registry import has_trait, op_def
@@ -48,7 +48,8 @@ def layout_offers(call: Call, machine: Machine) -> Sequence[LayoutOffer]:
     if call.op is INVERTED_RESIDUAL:
         return [*_channels_last(tensors, lanes)]
     if has_trait(call, "convolution") and not has_trait(call, "transposed"):
-        return [*_convolutions(call, tensors, result, lanes)] if _is_plain(call, tensors) else (ROW_MAJOR,)
+        is_full = is_plain(call) and min(_numbers(tensors[1]), default=0) > 0
+        return [*_convolutions(call, tensors, result, lanes)] if is_full else (ROW_MAJOR,)
     return [ROW_MAJOR, *_others(call, tensors, result, lanes)]
 
 
@@ -76,15 +77,6 @@ def _blocks(channels: int, lanes: int) -> list[int]:
 
 
 # ---- convolutions
-
-
-def _is_plain(call: Call, infos: Sequence[TensorStructInfo]) -> bool:
-    """Whether a convolution is one of images, of single floats, that nobody has laid out."""
-    attrs = call.attrs
-    assert attrs is not None
-    layouts = [attrs["data_layout"], attrs["kernel_layout"], attrs["out_layout"]]
-    single = all(info.dtype == "float32" for info in infos) and attrs["out_dtype"] in ("void", "float32")
-    return single and layouts == ["NCHW", "OIHW", "NCHW"] and min(_numbers(infos[1]), default=0) > 0
 
 
 def _convolutions(

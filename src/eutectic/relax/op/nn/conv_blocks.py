@@ -8,8 +8,9 @@ from eutectic.ir.node import replace
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.layout import is_blocked
-from eutectic.relax.op.registry import infer_call, refuse
+from eutectic.relax.op.registry import has_trait, infer_call, refuse
 from eutectic.relax.op.shapes import Dims, reject, static
+from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.tir.data_layout import layout
 
 
@@ -73,6 +74,16 @@ def check_groups(c: Call, layouts: Sequence[str], groups: int, weight: Dims) -> 
             f"conv2d of {groups} groups from {data} to {out}: blocks cross groups",
             help="blocks are parts of a group, or each channel is a group and both have the same blocks",
         )
+
+
+def is_plain(c: Call) -> bool:
+    """Whether a call is a convolution of images, not transposed, of float32, that nobody has laid out."""
+    if not has_trait(c, "convolution") or has_trait(c, "transposed") or c.attrs is None:
+        return False
+    layouts = (c.attrs["data_layout"], c.attrs["kernel_layout"], c.attrs["out_layout"])
+    infos = [value.struct_info for value in (*c.args, c)]
+    single = all(isinstance(info, TensorStructInfo) and info.dtype == "float32" for info in infos)
+    return single and layouts == ("NCHW", "OIHW", "NCHW")
 
 
 def in_layouts(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:

@@ -18,8 +18,8 @@ from eutectic.relax.base import Expr
 from eutectic.relax.dpl.bias import check_channel_bias
 from eutectic.relax.expr import Call, Constant, Function, PrimValue, Var
 from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.op.nn.conv_blocks import is_plain
 from eutectic.relax.op.nn.inverted_residual import BOUNDS, inverted_residual
-from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
 from eutectic.relax.transform.inverted_residual.choice import RESIDUAL_OFFERS, ResidualOffer, ResidualSizes
@@ -140,16 +140,10 @@ def _activation(call: Call) -> str:
 
 def _weight(call: Call) -> Array | None:
     """Constant weights of a convolution of images in float32, which nobody has laid out."""
-    attrs = call.attrs
-    if not has_trait(call, "convolution") or has_trait(call, "transposed") or attrs is None:
+    if not is_plain(call) or call.attrs is None or {*call.attrs["dilation"]} != {1}:
         return None
-    layouts = (attrs["data_layout"], attrs["kernel_layout"], attrs["out_layout"])
-    weight, info = call.args[1], call.struct_info
-    plain = layouts == ("NCHW", "OIHW", "NCHW") and attrs["out_dtype"] in ("void", "float32")
-    single = isinstance(info, TensorStructInfo) and info.dtype == "float32"
-    if not plain or not single or {*attrs["dilation"]} != {1} or not isinstance(weight, Constant):
-        return None
-    return weight.data if weight.data.dtype == np.float32 and weight.data.ndim == 4 else None
+    weight = call.args[1]
+    return weight.data if isinstance(weight, Constant) else None
 
 
 def _is_pointwise(call: Call) -> bool:

@@ -11,8 +11,8 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
 from eutectic.relax.expr import Call, Constant, Function
 from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.op.nn.conv_blocks import is_plain
 from eutectic.relax.op.nn.conv_winograd import conv2d_winograd
-from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
 from eutectic.relax.transform.winograd.accuracy import is_accurate
@@ -77,18 +77,15 @@ def _converted(call: Call, weight: Constant, offer: WinogradOffer) -> Call:
 
 def _sizes(call: Call) -> ConvolutionSizes | None:
     """The sizes of a convolution that the method is for; None when it is for others."""
-    attrs, info = call.attrs, call.struct_info
-    if not has_trait(call, "convolution") or has_trait(call, "transposed") or attrs is None:
+    attrs = call.attrs
+    if not is_plain(call) or attrs is None or attrs["groups"] != 1:
         return None
-    layouts = (attrs["data_layout"], attrs["kernel_layout"], attrs["out_layout"])
-    weight, data = call.args[1], call.args[0].struct_info
-    plain = layouts == ("NCHW", "OIHW", "NCHW") and attrs["groups"] == 1 and attrs["out_dtype"] in ("void", "float32")
-    if not plain or {*attrs["strides"], *attrs["dilation"]} != {1} or not isinstance(weight, Constant):
+    weight = call.args[1]
+    if {*attrs["strides"], *attrs["dilation"]} != {1} or not isinstance(weight, Constant):
         return None
-    array = weight.data
-    if array.shape[2:] != (TAPS, TAPS) or array.dtype != np.float32 or not np.isfinite(array).all():
+    if weight.data.shape[2:] != (TAPS, TAPS) or not np.isfinite(weight.data).all():
         return None
-    infos = [item for item in (data, info) if isinstance(item, TensorStructInfo) and item.dtype == "float32"]
+    infos = [info for info in (call.args[0].struct_info, call.struct_info) if isinstance(info, TensorStructInfo)]
     sizes = [getattr(size, "value", None) for item in infos for size in item.dims or ()]
     if len(sizes) != 8 or None in sizes:
         return None
