@@ -115,6 +115,25 @@ def packed_weights(weight: npt.NDArray[Any], tile: int, lanes: int, panel: int) 
     return np.ascontiguousarray(blocks.transpose(0, 1, 2, 4, 5, 3), dtype=weight.dtype)
 
 
+def unpacked_weights(packed: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Inverse of `packed_weights`, up to rounding: the windows whose transforms are nearest, in float64.
+
+    Args:
+        packed: `(tile + 2, tile + 2, o / panel, i / lanes, lanes, panel)`.
+
+    Returns:
+        `(o, i, 3, 3)` of the same dtype.
+    """
+    side, _, blocks, depth, lanes, panel = packed.shape
+    factors = packed.transpose(0, 1, 2, 5, 3, 4).reshape(side, side, blocks * panel, depth * lanes)
+    back = np.linalg.pinv(weight_rows(side - TAPS + 1))
+    windows: npt.NDArray[np.float64] = np.einsum(
+        "ip,pqoc,jq->ocij", back, factors.astype(np.float64), back, optimize=True
+    )
+    plain: npt.NDArray[Any] = windows.astype(packed.dtype)
+    return plain
+
+
 def convolved_squares(squares: npt.NDArray[Any], factors: npt.NDArray[Any], tile: int) -> npt.NDArray[Any]:
     """What the transforms make of squares, step by step in the dtype of the operands.
 

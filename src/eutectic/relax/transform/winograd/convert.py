@@ -33,7 +33,7 @@ class ConvertConv2DToWinograd(FunctionPass):
     before:                                 after:
         gv = nn.conv2d(x, w, padding=1)         gv = nn.conv2d_winograd(x, transformed_w, padding=1)
 
-    Accuracy: as said; NaN and infinities in the data make NaN of all results of their tiles.
+    Accuracy: as said; calls with NaN or infinities are left to other code, see `ConvertWinogradToConv2D`.
     Cost: multiplies the weights of each candidate with a few tiles.
 
     Attributes:
