@@ -39,11 +39,13 @@ class Direct:
 
     Attributes:
         function: Called with inputs, then results; raises when they do not fit.
+        inputs: Which argument each input is.
         outputs: Shape and dtype of each result.
         slots: Where an executable keeps the results.
     """
 
     function: Callable[..., Any]
+    inputs: tuple[int, ...]
     outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     slots: tuple[int, ...]
 
@@ -92,18 +94,19 @@ class Executable:
 
     @property
     def direct(self) -> Direct | None:
-        """The one native function that is all it does, called with the arguments and then the results; else None."""
+        """The one native function that is all it does, called with arguments and then the results; else None."""
         only = self.instructions[0] if len(self.instructions) == 1 else None
         if not isinstance(only, RunNative) or self.program.results != only.slots or self._copied:
             return None
-        inputs = tuple(i for i in only.inputs if not (isinstance(i, Literal) and i.value == ()))
-        if inputs != tuple(range(len(self.params))):
+        operands = [i for i in only.inputs if not (isinstance(i, Literal) and i.value == ())]
+        inputs = tuple(i for i in operands if isinstance(i, int) and i < len(self.params))
+        if len(inputs) != len(operands):
             return None
         outputs = [(shape, dtype) for shape, dtype in only.outputs if all(isinstance(size, int) for size in shape)]
         if len(outputs) != len(only.outputs):
             return None
         function = self._loading.native(only.code).function.raw
-        return Direct(function, tuple(outputs), only.slots)  # type: ignore[arg-type]  # all sizes are integers
+        return Direct(function, inputs, tuple(outputs), only.slots)  # type: ignore[arg-type]  # all sizes are integers
 
     def libraries(self) -> list[LoadedKernel | VaryingKernel]:
         """The kernels of libraries that it calls, loaded, each once."""

@@ -31,7 +31,7 @@ from eutectic.support.errors import CallError, EutecticAdvice, SpecialValues
 from eutectic.target import Target
 from eutectic.testing.graphs import assert_same_results, evaluate, graph, weights
 from eutectic.tir import Var as SizeSymbol
-from eutectic.topi.nn.winograd_transforms import packed_weights
+from eutectic.topi.nn.winograd_transforms import packed_weights, transformed_weights
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +47,10 @@ def _offers(monkeypatch: pytest.MonkeyPatch):
 def convolution(weight: Any = None, x: tuple[Any, ...] = (1, 4, 9, 10), **options: Any) -> IRModule:
     constant = const(weight) if weight is not None else weights(8, 4, 3, 3)
     return graph({"x": x}, lambda bb, x: nn.conv2d(x, constant, **{"padding": 1, **options}))
+
+
+def accurate(weight: Any, tile: int) -> bool:
+    return is_accurate(weight, transformed_weights(weight, tile).astype("float32"))
 
 
 def calls(mod: IRModule) -> list[Any]:
@@ -100,9 +104,9 @@ def test_weights_and_sizes_that_are_not_known_stay():
 def test_weights_with_which_it_would_lose_too_much_stay(scale: float):
     """Transformed weights that are denormal lose digits, sums of large ones overflow."""
     weight = np.random.default_rng(0).standard_normal((8, 4, 3, 3))
-    assert is_accurate(weight.astype("float32"), 4)
+    assert accurate(weight.astype("float32"), 4)
     with np.errstate(all="ignore"):
-        assert not is_accurate((weight * scale).astype("float32"), 4)
+        assert not accurate((weight * scale).astype("float32"), 4)
         mod = convolution((weight * scale).astype("float32"))
         assert ConvertConv2DToWinograd("llvm")(mod) is mod
 
@@ -110,11 +114,11 @@ def test_weights_with_which_it_would_lose_too_much_stay(scale: float):
 def test_one_channel_that_loses_too_much_decides():
     weight = np.random.default_rng(0).standard_normal((8, 4, 3, 3)).astype("float32")
     weight[3] *= np.float32(1e-43)
-    assert not is_accurate(weight, 4)
+    assert not accurate(weight, 4)
 
 
 def test_smaller_tiles_are_tried_when_large_ones_lose_too_much(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(convert, "is_accurate", lambda weight, tile: tile == 2)
+    monkeypatch.setattr(convert, "is_accurate", lambda weight, factors: len(factors) == 4)
     (call,) = calls(converted(convolution()))
     assert call.args[1].data.shape == (4, 4, 2, 2, 2, 4)
 
@@ -123,7 +127,7 @@ def test_smaller_tiles_are_tried_when_large_ones_lose_too_much(monkeypatch: pyte
 def test_what_is_accurate_is_within_the_bound(tile: int):
     rng = np.random.default_rng(tile)
     weight = (rng.standard_normal((16, 32, 3, 3)) * 0.1).astype("float32")
-    assert is_accurate(weight, tile)
+    assert accurate(weight, tile)
     mod = graph({"x": (1, 32, 12, 12)}, lambda bb, x: nn.conv2d(x, const(weight), padding=1))
     after = converted(mod)
     x = np.maximum(rng.standard_normal((1, 32, 12, 12)), 0).astype("float32")
