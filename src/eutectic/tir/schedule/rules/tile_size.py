@@ -9,6 +9,7 @@ from eutectic.tir.schedule.rules.processor import Processor
 
 _LATENCY = 4  # cycles until a sum can be added to again
 _PER_CYCLE = 2  # multiply-adds, and loads, that begin in a cycle
+_STEP = 0.5  # cycles that a step takes besides: counting, and waiting where there are hardly more sums than in flight
 
 
 class Extent(Protocol):
@@ -69,7 +70,7 @@ def _cost(vector: Extent | None, rows: Extent | None, tile: Tile, lanes: int, sh
             ragged = 0.0 if not is_known else (width % lanes).bit_count()
             work = height * vectors
             fetched = (vectors + height if shares else work + vectors) + 2 * ragged  # odd vectors are loaded in parts
-            cycles = max(work / _PER_CYCLE, fetched / _PER_CYCLE, _LATENCY)
+            cycles = max(work / _PER_CYCLE, fetched / _PER_CYCLE, _LATENCY) + _STEP
             total += cycles * many * count * (1.0 if is_known else 1.0 / (vectors * height))
     return total
 
