@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
+from eutectic.backend.llvm.ahead import next_constant
 from eutectic.backend.llvm.entry_arena import RELEASE_TEXT, give_back_arena, take_arena
 from eutectic.backend.llvm.entry_arguments import CheckedText, EntryArguments
 from eutectic.backend.llvm.expr import ExprEmitter
@@ -118,7 +119,7 @@ class _Entry:
             emitter.indices[symbol] = self._word(text, len(plan.inputs) + len(plan.outputs) + 1 + i, "i64")
         arena = self._word(text, len(plan.inputs) + len(plan.outputs), "ptr")
         waiting: list[Step] = []
-        for step in steps:
+        for number, step in enumerate(steps):
             if needs_barrier(waiting, step):
                 meet(text)
                 waiting = []
@@ -126,9 +127,9 @@ class _Entry:
             if isinstance(step, CopyStep):
                 self._alone(emitter, partial(self._copy, emitter, step, arena))
             elif step.kernel.parallel:
-                self._call(emitter, step, arena)
+                self._call(emitter, step, arena, next_constant(steps[number + 1 :]))
             else:
-                self._alone(emitter, partial(self._call, emitter, step, arena))
+                self._alone(emitter, partial(self._call, emitter, step, arena, None))
         text.do("ret void")
         name = f"@work{len(self.works)}"
         head = f"define internal void {name}(ptr %frame, i64 %thread, i64 %threads, ptr %team) nounwind {{"
@@ -165,7 +166,7 @@ class _Entry:
         size = emitter.index(step.source.elements * item_bytes(step.source.dtype))
         self.work_text.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
 
-    def _call(self, emitter: ExprEmitter, step: KernelStep, arena: str) -> None:
+    def _call(self, emitter: ExprEmitter, step: KernelStep, arena: str, ahead: Tensor | None) -> None:
         args = [("ptr", self._pointer(emitter, tensor, arena)) for tensor in step.tensors]
         for value in step.scalars:
             kind = register_type(value.dtype)
@@ -173,7 +174,10 @@ class _Entry:
         args += [("i64", emitter.index(value)) for value in step.shapes]
         args += [("ptr", self._pointer(emitter, tensor, arena)) for tensor in step.workspaces]
         team = [("i64", "%thread"), ("i64", "%threads"), ("ptr", "%team")]
-        self.work_text.call("void", step.kernel.symbol, [*args, *team])
+        after = [("ptr", "@constants"), ("i64", "0")]
+        if ahead is not None:
+            after = [("ptr", self._pointer(emitter, ahead, arena)), ("i64", emitter.index(ahead.bytes))]
+        self.work_text.call("void", step.kernel.symbol, [*args, *team, *after])
         emitter.forget()
 
     # ---- the way in

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from eutectic.backend.llvm import memory
+from eutectic.backend.llvm.ahead import Ahead, ask, is_steady
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.prefetch import prefetch
 from eutectic.backend.llvm.types import memory_bytes, memory_type
@@ -37,6 +38,8 @@ Allocator = Callable[[Allocate], str]
 
 class StatementEmitter(ExprEmitter):
     """Emits statements into a function."""
+
+    ahead: Ahead | None = None  # what is asked for in steady loops
 
     def big_allocation(self, stmt: Allocate) -> str:
         """A pointer to memory that is too large, or of unknown size, for the stack."""
@@ -83,6 +86,8 @@ class StatementEmitter(ExprEmitter):
 
         def body() -> None:
             prefetch(self, stmt)
+            if self.ahead is not None and is_steady(stmt):
+                ask(self.text, self.ahead)
             self.statement(stmt.body)
 
         self.loop_over(stmt.loop_var, low, self.fold("add", low, extent), body)

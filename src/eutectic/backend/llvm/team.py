@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from eutectic.backend.kernel import Workspace
+from eutectic.backend.llvm import ahead
 from eutectic.backend.llvm import intrinsics as _intrinsics  # noqa: F401 - fills the table of intrinsics
 from eutectic.backend.llvm.expr import INDEX_DTYPES
 from eutectic.backend.llvm.function_text import FunctionText
@@ -44,9 +45,9 @@ MESSAGE_AT = 128  # where the team's record has the pointer to the message of a 
 class Kernel:
     """A kernel as LLVM text, and how it is called.
 
-    The C signature is `void name(ptr per buffer..., per scalar..., int64 per shape variable...,
-    ptr per workspace..., int64 thread, int64 threads, ptr team)`; buffers and scalars in the order of the
-    function's parameters.
+    The C signature is `void name(ptr per buffer..., per scalar..., int64 per shape variable..., ptr per workspace...,
+    int64 thread, int64 threads, ptr team, ptr ahead, int64 ahead_bytes)`; buffers and scalars in the order of the
+    function's parameters. `ahead` is memory that is read next, which the kernel may ask for.
 
     Attributes:
         name: Its symbol.
@@ -113,13 +114,15 @@ class _TeamEmitter(StatementEmitter):
         for buffer in self.func.buffer_map.values():
             self.extents[buffer.data] = self.index(_span(buffer))
             self.items[buffer.data] = memory_bytes(buffer.dtype)
+        iterations = ahead.steady_iterations(self.func.body)
+        self.ahead = ahead.begin(self.text, iterations) if iterations else None
         if self.together:
             self.uniform(self.func.body, last=True)
         else:
             self.statement(self.func.body)  # by the thread that calls it
         self.text.do("ret void")
         parameters += [("ptr noalias", f"%w{i}") for i in range(len(self.workspaces))]
-        parameters += [("i64", "%thread"), ("i64", "%threads"), ("ptr", "%team")]
+        parameters += [("i64", "%thread"), ("i64", "%threads"), ("ptr", "%team"), *ahead.PARAMETERS]
         return Kernel(self.name, self.func, shapes, tuple(self.workspaces), self.together, self._module(parameters))
 
     def _parameters(self) -> list[tuple[str, str]]:

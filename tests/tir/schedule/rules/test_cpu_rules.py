@@ -18,8 +18,9 @@ from eutectic.tir.interpret import run
 from eutectic.tir.schedule import trace_from_python
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.primitive import PRIMITIVES
-from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
+from eutectic.tir.schedule.rules.cpu import schedule_by_rules, schedule_for_cpu
 from eutectic.tir.stmt import For, ForKind
+from eutectic.topi.nn.conv_blocked import conv2d_nchwc
 
 
 @dataclass(frozen=True)
@@ -194,3 +195,30 @@ def test_a_refusal_leaves_a_group_as_it_was(monkeypatch: pytest.MonkeyPatch):
     run(func, *want)
     run(made, *got)
     np.testing.assert_array_equal(got[-1], want[-1])
+
+
+class TestOrder:
+    """Which loops of a convolution threads share: over places of the image, or over blocks of channels."""
+
+    @staticmethod
+    def outermost(channels: int, filters: int, size: int, window: int) -> tuple[str, int]:
+        data = te.placeholder((1, channels // 16, size, size, 16), "float32", "d")
+        weight = te.placeholder((filters // 16, channels // 16, window, window, 16, 16), "float32", "w")
+        func = te.create_prim_func([data, weight, conv2d_nchwc(data, weight, 1, window // 2)])
+        sch = schedule_by_rules(func, Vectors(512, 32))
+        (loop,) = [loop for loop in map(sch.get, sch.get_loops("conv2d_nchwc_update")) if loop.kind == "parallel"]
+        return loop.loop_var.name, loop.extent.value
+
+    def test_small_weights_are_near_for_all_places(self):
+        name, count = self.outermost(64, 64, 112, 1)
+        assert "fo" not in name
+        assert count >= 112
+
+    @pytest.mark.parametrize("window", [1, 3])
+    def test_large_weights_are_read_once(self, window: int):
+        name, count = self.outermost(1024, 512, 7, window)
+        assert "fo" in name
+        assert count == 32
+
+    def test_few_blocks_are_not_enough_for_threads(self):
+        assert "fo" not in self.outermost(4096, 64, 14, 1)[0]

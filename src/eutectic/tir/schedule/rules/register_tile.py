@@ -7,7 +7,7 @@ finished accumulators is done as a tile is written back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from eutectic.ir.dtype import item_bytes
@@ -16,11 +16,13 @@ from eutectic.tir.schedule.rules.accumulators import Accumulators
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.tile_nest import TileNest
-from eutectic.tir.schedule.rules.tile_size import choose_tile
+from eutectic.tir.schedule.rules.tile_size import Tile, choose_tile
 from eutectic.tir.schedule.rules.walk import Access, Span, Walk
 from eutectic.tir.schedule.schedule import Schedule
 
 _CACHE_BYTES: Final = 384 * 1024  # of a matrix that is better kept near and read again than streamed
+_NEAR_BYTES: Final = 768 * 1024  # of what a processor keeps near for all tiles that a thread works on
+_FEWEST_PANELS: Final = 8  # that threads share
 _FAR: Final = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
 _PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
 _PANEL_STEPS: Final = 8192
@@ -36,9 +38,11 @@ class Axes:
         vector: Vectors lie along it.
         rows: Several of its values are worked on at once.
         batch: Other axes that select another part of what the rows select, such as the batch of a batched product.
+        images: Those of them that the vectors do not depend on, such as rows and columns of an image.
         others: All other axes.
         shares: Whether loaded vectors serve all rows.
-        row_bytes: Size of what the rows select, such as weights; None when it is not known.
+        row_bytes: Size of what the rows select, such as images; None when it is not known.
+        vector_bytes: Size of what the vectors select, such as weights; None when it is not known.
         panel: The load that is worth copying together.
         panel_bytes: Size of the whole operand; None when it is not known.
     """
@@ -47,11 +51,18 @@ class Axes:
     vector: Span | None
     rows: Span | None
     batch: tuple[Span, ...]
+    images: tuple[Span, ...]
     others: tuple[Span, ...]
     shares: bool
     row_bytes: int | None
+    vector_bytes: int | None
     panel: Access | None = None
     panel_bytes: int | None = None
+
+    @property
+    def batches(self) -> list[Span]:
+        """Axes that select another part of both operands."""
+        return [span for span in self.batch if span not in self.images]
 
 
 class RegisterTile:
@@ -71,7 +82,9 @@ class RegisterTile:
         if axes.panel is not None and (axes.panel_bytes is None or axes.panel_bytes > _CACHE_BYTES):
             stream = False
         sizes = {"rows": tile.rows, "width": tile.width}
-        return {**sizes, "stream_rows": stream, "panel": axes.panel is not None, "unroll": _unrolled(axes)}
+        panels = axes.panel is None and _pays_by_panels(axes, tile, stream)
+        order = {"stream_rows": stream and not panels, "panels_first": panels}
+        return {**sizes, **order, "panel": axes.panel is not None, "unroll": _unrolled(axes)}
 
     def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> Accumulators:
         """See `Rule`."""
@@ -91,6 +104,37 @@ class RegisterTile:
             work.share()
 
 
+def _pays_by_panels(axes: Axes, tile: Tile, stream: bool) -> bool:
+    """Whether memory is read clearly less if each thread keeps some vectors and goes through all rows with them."""
+    sizes = (axes.row_bytes, axes.vector_bytes, _tiles(axes.rows, tile.rows), _tiles(axes.vector, tile.width))
+    known = [size for size in (*sizes, _product(axes.images), _product(axes.others)) if size is not None]
+    if not axes.shares or len(known) < 6:
+        return False
+    data, weights, rows, vectors, images, others = known
+    passes, panels = rows * images, vectors * others
+    panel = weights // panels
+    by_panels = weights * (1 if panel <= _NEAR_BYTES else passes)
+    by_panels += data * (1 if data + panel <= _NEAR_BYTES else panels)
+    by_rows = data * (1 if stream else panels) + weights * (1 if weights <= _NEAR_BYTES else passes)
+    return panels >= _FEWEST_PANELS and 4 * by_panels < 3 * by_rows
+
+
+def _tiles(span: Span | None, width: int) -> int | None:
+    """Tiles along an axis."""
+    if span is None:
+        return 1
+    return None if span.size is None else -(-span.size // max(width, 1))
+
+
+def _product(spans: Sequence[Span]) -> int | None:
+    total = 1
+    for span in spans:
+        if span.size is None:
+            return None
+        total *= span.size
+    return total
+
+
 def _copied(axes: Axes, decisions: Decisions) -> tuple[Buffer, Span] | None:
     if not decisions["panel"] or axes.panel is None or axes.vector is None:
         return None
@@ -102,6 +146,8 @@ def _order(axes: Axes, decisions: Decisions) -> tuple[list[Span], list[Span]]:
     rows, vector = [axes.rows] if axes.rows else [], [axes.vector] if axes.vector else []
     if decisions["stream_rows"] and rows:
         return [*axes.batch, *rows], [*axes.others, *vector]
+    if decisions["panels_first"]:
+        return [*axes.batches, *axes.others, *vector], [*axes.images, *rows]
     outer = [*axes.batch, *axes.others]
     if axes.vector is None:
         return [*outer, *rows], []
@@ -141,11 +187,12 @@ def _axes(walk: Walk, vector: Span | None) -> Axes:
     batch = tuple(span for span in rest if any(access.coefficient(span) != 0 for access in selected))
     others = tuple(span for span in rest if span not in batch)
     row_bytes = _bytes(walk, selected) if shares else None
-    axes = Axes(walk, vector, rows, batch, others, shares, row_bytes)
+    images = tuple(span for span in batch if all(access.coefficient(span) == 0 for access in streamed))
+    axes = Axes(walk, vector, rows, batch, images, others, shares, row_bytes, _bytes(walk, streamed))
     panel = _panel(walk, vector, rows, streamed) if shares and vector is not None else None
     if panel is None:
         return axes
-    return Axes(walk, vector, rows, batch, others, shares, row_bytes, panel, _bytes(walk, [panel]))
+    return replace(axes, panel=panel, panel_bytes=_bytes(walk, [panel]))
 
 
 def _rows(

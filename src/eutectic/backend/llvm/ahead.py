@@ -1,0 +1,114 @@
+"""Asking for the weights that the next kernels read, while this one computes.
+
+A network with one image reads each weight once, and has more of them than caches hold: kernels wait for memory at their
+beginning, and leave it idle while they compute. So a kernel is told what memory is read next, and each thread asks for
+its part of that, line by line, evenly over the iterations of the loops that it is in most of the time: those without
+loops inside that add to several vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from eutectic.backend.llvm.function_text import FunctionText
+from eutectic.backend.plan import Step, Tensor
+from eutectic.ir.node import children
+from eutectic.ir.prim_expr import IntImm, lanes_of
+from eutectic.ir.visit import post_order
+from eutectic.support.deep import deep
+from eutectic.tir.buffer import BufferLoad
+from eutectic.tir.stmt import BufferStore, For, ForKind, Stmt
+
+LINE_BYTES: Final = 64
+PARAMETERS: Final = (("ptr noalias readonly", "%ahead"), ("i64", "%ahead_bytes"))
+_SOON: Final = 4  # kernels
+_LEAST_BYTES: Final = 16 * 1024
+_LEAST_STORES: Final = 6  # of vectors in an iteration, beside which asking for a line costs nothing
+_INTRINSIC: Final = "llvm.prefetch.p0"
+
+
+def next_constant(steps: Sequence[Step]) -> Tensor | None:
+    """The largest constant that the next kernel reads which reads a large one; None when that is not soon."""
+    for step in steps[:_SOON]:
+        sizes = {id(tensor): _size(tensor) for tensor in step.tensors if tensor.home == "constant"}
+        largest = max(sizes.values(), default=0)
+        if largest >= _LEAST_BYTES:
+            return next(tensor for tensor in step.tensors if sizes.get(id(tensor)) == largest)
+    return None
+
+
+def _size(tensor: Tensor) -> int:
+    size = tensor.bytes
+    return size.value if isinstance(size, IntImm) else 0
+
+
+@deep
+def steady_iterations(stmt: Stmt) -> int:
+    """How many iterations of steady loops a statement has; those of unknown extents count as none."""
+    if isinstance(stmt, For):
+        extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else 0
+        return extent * (1 if is_steady(stmt) else steady_iterations(stmt.body))
+    return sum(steady_iterations(part) for part in children(stmt) if isinstance(part, Stmt))
+
+
+def is_steady(loop: For) -> bool:
+    """Whether a loop computes sums of several vectors in each iteration, and has no loops inside."""
+    if loop.kind != ForKind.SERIAL:
+        return False
+    parts = list(post_order(loop.body))
+    if any(isinstance(part, For) for part in parts):
+        return False
+    return sum(isinstance(part, BufferStore) and _adds(part) for part in parts) >= _LEAST_STORES
+
+
+def _adds(store: BufferStore) -> bool:
+    """Whether a store adds to a vector in memory."""
+    loads = [part for part in post_order(store.value) if isinstance(part, BufferLoad)]
+    return lanes_of(store.value.dtype) > 1 and any(load.buffer is store.buffer for load in loads)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What a thread asks for next.
+
+    Attributes:
+        cursor: Where the offset of the next line is kept.
+        step: Register with the bytes that each iteration advances.
+        limit: Register with the last offset.
+    """
+
+    cursor: str
+    step: str
+    limit: str
+
+
+def begin(text: FunctionText, iterations: int) -> Ahead:
+    """Write what a kernel does first: the part of its thread, and how fast it goes through it."""
+    part = text.assign("udiv i64 %ahead_bytes, %threads")
+    first = text.assign(f"mul i64 {part}, %thread")
+    own = text.assign(f"udiv i64 {iterations}, %threads")
+    some = text.assign(f"add i64 {own}, 1")
+    rounded = text.assign(f"udiv i64 {part}, {some}")
+    even = text.assign(f"add i64 {rounded}, 1")
+    is_slow = text.assign(f"icmp ult i64 {even}, {LINE_BYTES}")
+    step = text.assign(f"select i1 {is_slow}, i64 {even}, i64 {LINE_BYTES}")
+    cursor = text.alloca("i64", 1)
+    text.do(f"store i64 {first}, ptr {cursor}, align 8")
+    return Ahead(cursor, step, text.assign(f"add i64 {first}, {part}"))
+
+
+def ask(text: FunctionText, ahead: Ahead) -> None:
+    """Write what an iteration does: ask for a line, and go on.
+
+    The cursor is an offset, so that LLVM sees which memory is asked for, and keeps sums in registers beside it.
+    """
+    offset = text.assign(f"load i64, ptr {ahead.cursor}, align 8")
+    place = text.assign(f"getelementptr i8, ptr %ahead, i64 {offset}")
+    text.declare("void", _INTRINSIC, ["ptr", "i32", "i32", "i32"])
+    text.do(f"call void @{_INTRINSIC}(ptr {place}, i32 0, i32 2, i32 1)")  # to be read, kept in the larger caches
+    following = text.assign(f"add i64 {offset}, {ahead.step}")
+    is_inside = text.assign(f"icmp ult i64 {following}, {ahead.limit}")
+    kept = text.assign(f"select i1 {is_inside}, i64 {following}, i64 {ahead.limit}")
+    text.do(f"store i64 {kept}, ptr {ahead.cursor}, align 8")
