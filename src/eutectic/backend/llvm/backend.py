@@ -60,7 +60,7 @@ class Llvm(CodeGenerator):
 
     def dense_pack(self, sizes: ProductSizes, target: Target) -> Sequence[PanelOffer]:
         """Columns in panels of a few vectors, for few rows."""
-        return panel_offers(sizes, machine_of(target))
+        return panel_offers(sizes, machine_of(target), bool(target.libs))
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:
         """The kernel of a tensor program from the cache on disk."""

@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eutectic.ir.prim_expr import Cast, FloorDiv, FloorMod, IntImm, PrimExpr
+from eutectic.ir.dtype import item_bytes
+from eutectic.ir.prim_expr import Cast, FloorMod, IntImm, PrimExpr
 from eutectic.tir.block import DENSE_PACK
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
@@ -21,6 +22,7 @@ from eutectic.tir.schedule.rules.nest import (
     in_registers,
     joined,
     loops_by_variable,
+    realize_of,
     reorder,
     run_by_threads,
     with_iterations,
@@ -30,8 +32,10 @@ from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.schedule import Schedule
+from eutectic.tir.stmt import For, ForKind
 
 _SPARE: Final = 2  # registers that hold no sums
+_AHEAD: Final = 4096  # bytes of weights between what is read and what is asked for: processors do not look over pages
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Axes:
         rows: Axes over rows, of more than one each.
         columns: The axis over columns of the result.
         panel: Columns of a panel.
+        weights: What is in panels.
     """
 
     products: str
@@ -51,6 +56,7 @@ class Axes:
     rows: tuple[Axis, ...]
     columns: Axis
     panel: int
+    weights: Buffer
 
 
 class DensePack:
@@ -87,8 +93,8 @@ class DensePack:
         return ()
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
-        """Nothing: the panel is as wide as the weights say."""
-        return {}
+        """How many terms before weights are read they are asked for."""
+        return {"ahead": max(1, _AHEAD // (axes.panel * item_bytes(axes.weights.dtype)))}
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
         """Schedule both stages.
@@ -109,6 +115,7 @@ class DensePack:
             pairs = copies(sch, parts, axes.products, axes.last)
         for products, last in pairs:
             _multiply(sch, products, len(units) + 1)
+            _look_ahead(sch, f"{products}_update", axes.weights, decisions["ahead"])
             in_registers(sch, last, len(rows) + 1)
         run_by_threads(sch, with_iterations(sch, joined(sch, parts)))
 
@@ -123,6 +130,18 @@ def _multiply(sch: Schedule, products: str, depth: int) -> None:
         in_registers(sch, name, len(inside))
 
 
+def _look_ahead(sch: Schedule, products: str, weights: Buffer, terms: int) -> None:
+    """Ask for weights some terms before they are read."""
+    number = next(k for k, region in enumerate(realize_of(sch, products).block.reads) if region.buffer is weights)
+    term = next(loop for loop in reversed(sch.get_loops(products)) if _is_serial(sch, loop))
+    sch.prefetch(products, number, term, terms)
+
+
+def _is_serial(sch: Schedule, rv: LoopRV) -> bool:
+    loop = sch.get(rv)
+    return isinstance(loop, For) and loop.kind == ForKind.SERIAL
+
+
 def _axes(products: Stage, last: Stage) -> Axes | None:
     reads = [load for load in last.reads() if load.buffer is products.output]
     panel = products.output.shape[-1]
@@ -131,10 +150,11 @@ def _axes(products: Stage, last: Stage) -> Axes | None:
     by_var = {axis.var: axis for axis in last.spatial}
     columns = {by_var.get(index_variable(_whole(load.indices[-1], panel.value))) for load in reads}
     column = columns.pop()
-    if columns or column is None:
+    weights = {load.buffer for load in products.reads() if load.indices[-1] is products.spatial[-1].var}
+    if columns or column is None or len(weights) != 1:
         return None
     rows = tuple(axis for axis in last.spatial if axis is not column)
-    return Axes(products.name, last.name, rows, column, panel.value)
+    return Axes(products.name, last.name, rows, column, panel.value, weights.pop())
 
 
 def _whole(index: PrimExpr, by: int) -> PrimExpr:
