@@ -18,6 +18,7 @@ from eutectic.driver.libraries import Libraries, libraries_of
 from eutectic.driver.link import link
 from eutectic.driver.live import Live, watch_weights
 from eutectic.driver.native import NativeBuilder
+from eutectic.driver.other_code import needs_other_code, other_code
 from eutectic.driver.pipeline import before_loops, default_target, get_pipeline
 from eutectic.driver.pipeline import pipeline as passes_for
 from eutectic.driver.pipeline_text import Pipeline, members_to_run
@@ -201,10 +202,15 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
         align = aligned_constants(lowered)
         lowered = align(lowered)
         libraries = libraries_for(lowered, threads, target)
-        native = NativeBuilder(target, threads)
-        executable = link(lowered, libraries, "main", native)
-    stages = Stages(ctx.records, lowered)
-    partitioned, kept = libraries.shelf.put(align(stages.partitioned)), libraries.shelf.put(lowered)
+        native, stages = NativeBuilder(target, threads), Stages(ctx.records, lowered)
+        aligned = align(stages.partitioned)
+
+        def all_values() -> IRModule:
+            return other_code(partitioned.module, target)
+
+        other = all_values if needs_other_code(aligned) else None
+        executable = link(lowered, libraries, "main", native, other)
+    partitioned, kept = libraries.shelf.put(aligned), libraries.shelf.put(lowered)
     refusals = tuple(f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks))
     refusals += tuple(precision_notes(settings.precision, ctx.remarks))
     report = report_of(
@@ -212,7 +218,7 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
     )
 
     def apart() -> Executable:
-        return link(kept.module, libraries, "main", NativeBuilder(target, threads, one_by_one=True))
+        return link(kept.module, libraries, "main", NativeBuilder(target, threads, one_by_one=True), other)
 
     return CompiledModel(
         executable,

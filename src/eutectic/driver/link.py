@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -65,7 +65,11 @@ from eutectic.support.errors import CodegenError
 
 
 def link(
-    mod: IRModule, libraries: Libraries | None = None, name: str = "main", native: NativeBuilder | None = None
+    mod: IRModule,
+    libraries: Libraries | None = None,
+    name: str = "main",
+    native: NativeBuilder | None = None,
+    other_code: Callable[[], IRModule] | None = None,
 ) -> Executable:
     """An executable of one function.
 
@@ -74,6 +78,8 @@ def link(
         libraries: The kernels of libraries that it calls.
         name: The function.
         native: How tensor programs become native code; None interprets them.
+        other_code: Makes a module, lowered for no library, for calls with values that fast code would lose. None for a
+            module of which only libraries lose any: then regions are computed without them.
 
     Raises:
         CodegenError: the function takes something that is not a tensor, or calls a kernel that is not there.
@@ -84,9 +90,11 @@ def link(
     known.strip()
 
     def otherwise() -> Executable:
+        if other_code is not None:
+            return Executable(program_of(other_code(), Libraries(), name, native), known.loading)
         return Executable(program_of(kept.module, known, name, native, by_reference=True), known.loading)
 
-    return Executable(program, known.loading, otherwise if known.kernels else None)
+    return Executable(program, known.loading, otherwise if known.kernels or other_code is not None else None)
 
 
 def program_of(

@@ -13,8 +13,10 @@ from eutectic.driver.compile import compile, libraries_for, report_of
 from eutectic.driver.compiled import CompiledModel, constants_of
 from eutectic.driver.inlined import without_regions
 from eutectic.driver.left_to_torch import eager_records
+from eutectic.driver.libraries import Libraries
 from eutectic.driver.link import program_of
 from eutectic.driver.native import NativeBuilder
+from eutectic.driver.other_code import needs_other_code, other_code
 from eutectic.driver.pipeline import before_loops, pipeline
 from eutectic.driver.plain_layouts import with_plain_layouts
 from eutectic.driver.records import Stages
@@ -22,6 +24,7 @@ from eutectic.driver.report import CompileReport
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
 from eutectic.relax.expr import Constant
+from eutectic.relax.transform.winograd.direct import ConvertWinogradToConv2D
 from eutectic.runtime.packed_array import plain
 from eutectic.runtime.saved import SavedModel
 from eutectic.script import from_source
@@ -39,7 +42,8 @@ def module_of(saved: SavedModel, target: Target) -> IRModule:
     Args:
         saved: The model.
         target: What it is to be compiled for. Regions stay as they are when all are of its libraries; else the
-            operators in them take their places. Layouts that were chosen for another processor are taken back.
+            operators in them take their places. Layouts, and convolutions by Winograd's method,
+            that were chosen for another processor are taken back.
 
     Raises:
         LoadError: its text is no module.
@@ -52,7 +56,7 @@ def module_of(saved: SavedModel, target: Target) -> IRModule:
     module = from_source(saved.text, metadata=metadata, file="the text of the model")
     if not isinstance(module, IRModule):
         raise LoadError("the text of the model is a function, expected a module", help="save the model again")
-    return with_plain_layouts(without_regions(module, kept=target.libs))
+    return ConvertWinogradToConv2D()(with_plain_layouts(without_regions(module, kept=target.libs)))
 
 
 def recompiled(saved: SavedModel, target: str | None = None) -> CompiledModel:
@@ -131,11 +135,14 @@ def _variant(saved: SavedModel, target: Target) -> SavedModel:
         libraries = libraries_for(lowered, saved.threads, target, elsewhere=True)
         native = NativeBuilder(target, saved.threads, elsewhere=True)
         program = program_of(lowered, libraries, "main", native)
-        if libraries.kernels:
+        stages, sizes = Stages(ctx.records, lowered), CompileReport.from_json(saved.report).plan.sizes
+        partitioned, example = stages.partitioned, {size.name: size.value for size in sizes}
+        if needs_other_code(partitioned):
+            other = program_of(other_code(partitioned, target), Libraries(), "main", native)
+            program = replace(program, otherwise=other)
+        elif libraries.kernels:
             other = program_of(lowered, libraries, "main", native, by_reference=True)
             program = replace(program, otherwise=other)
-    stages, sizes = Stages(ctx.records, lowered), CompileReport.from_json(saved.report).plan.sizes
-    partitioned, example = stages.partitioned, {size.name: size.value for size in sizes}
     return replace(
         saved,
         program=program,

@@ -15,13 +15,13 @@ import numpy as np
 
 from eutectic.runtime.instructions import Instruction, Literal, RunLibrary, RunNative, Slots
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, VaryingKernel
-from eutectic.runtime.native import OtherThread, SpecialValues
+from eutectic.runtime.native import OtherThread
 from eutectic.runtime.packed_array import plain
 from eutectic.runtime.params import Param, TensorParam
 from eutectic.runtime.program import Program
 from eutectic.runtime.sizes import Sizes
 from eutectic.runtime.worker import elsewhere
-from eutectic.support.errors import CallError, EutecticAdvice
+from eutectic.support.errors import OTHERWISE, CallError, EutecticAdvice, SpecialValues
 
 if TYPE_CHECKING:
     from eutectic.runtime.loading import Loading
@@ -39,11 +39,13 @@ class Direct:
 
     Attributes:
         function: Called with inputs, then results; raises when they do not fit.
+        inputs: Which argument each input is.
         outputs: Shape and dtype of each result.
         slots: Where an executable keeps the results.
     """
 
     function: Callable[..., Any]
+    inputs: tuple[int, ...]
     outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     slots: tuple[int, ...]
 
@@ -65,7 +67,8 @@ class Executable:
     Args:
         program: The function as data.
         loading: Loads the parts of it.
-        otherwise: Makes what computes calls that a library would compute wrongly, when the program has none itself.
+        otherwise: Makes what computes calls that fast code would compute wrongly, when the program has none itself.
+            None where all code computes all values.
     """
 
     def __init__(self, program: Program, loading: Loading, otherwise: Callable[[], Executable] | None = None) -> None:
@@ -91,18 +94,19 @@ class Executable:
 
     @property
     def direct(self) -> Direct | None:
-        """The one native function that is all it does, called with the arguments and then the results; else None."""
+        """The one native function that is all it does, called with arguments and then the results; else None."""
         only = self.instructions[0] if len(self.instructions) == 1 else None
         if not isinstance(only, RunNative) or self.program.results != only.slots or self._copied:
             return None
-        inputs = tuple(i for i in only.inputs if not (isinstance(i, Literal) and i.value == ()))
-        if inputs != tuple(range(len(self.params))):
+        operands = [i for i in only.inputs if not (isinstance(i, Literal) and i.value == ())]
+        inputs = tuple(i for i in operands if isinstance(i, int) and i < len(self.params))
+        if len(inputs) != len(operands):
             return None
         outputs = [(shape, dtype) for shape, dtype in only.outputs if all(isinstance(size, int) for size in shape)]
         if len(outputs) != len(only.outputs):
             return None
         function = self._loading.native(only.code).function.raw
-        return Direct(function, tuple(outputs), only.slots)  # type: ignore[arg-type]  # all sizes are integers
+        return Direct(function, inputs, tuple(outputs), only.slots)  # type: ignore[arg-type]  # all sizes are integers
 
     def libraries(self) -> list[LoadedKernel | VaryingKernel]:
         """The kernels of libraries that it calls, loaded, each once."""
@@ -137,8 +141,8 @@ class Executable:
     def _here(self, args: Sequence[Array]) -> list[Array]:
         try:
             return self._run(args)
-        except SpecialValues:
-            return self._otherwise()._run(args)  # no library is asked there
+        except SpecialValues as refused:
+            return self._otherwise(refused)._run(args)  # no library is asked there
 
     def _run(self, args: Sequence[Array]) -> list[Array]:
         slots, sizes = self._start(args)
@@ -147,26 +151,31 @@ class Executable:
         return self._finish(slots)
 
     def complete(self) -> Program:
-        """The program together with what computes the calls that a library would compute wrongly."""
-        if self.program.otherwise is not None or self._make_other is None or not self._kernels():
+        """The program together with what computes the calls that fast code would compute wrongly."""
+        if self.program.otherwise is not None or self._make_other is None:
             return self.program
         return replace(self.program, otherwise=self._make_other().program)
 
-    def _otherwise(self) -> Executable:
-        """What computes calls with values that a library would lose."""
+    def _otherwise(self, refused: SpecialValues) -> Executable:
+        """What computes calls with values that fast code would lose."""
         if not self._other:
-            names = " and ".join(dict.fromkeys(kernel.library for kernel in self._kernels()))
-            warnings.warn(_ADVICE.format(names or "the library"), EutecticAdvice, stacklevel=5)
+            warnings.warn(_ADVICE.format(" and ".join(self._fast_code(refused))), EutecticAdvice, stacklevel=5)
             if self.program.otherwise is not None:
                 self._other.append(Executable(self.program.otherwise, self._loading))
             elif self._make_other is not None:
                 self._other.append(self._make_other())
             else:
                 raise CallError(
-                    "an input holds NaN or infinity, which a library would lose, and the program has no other code",
+                    "an input holds NaN or infinity, which fast code would lose, and the program has no other code",
                     help='compile with precision="strict", or give finite inputs',
                 )
         return self._other[0]
+
+    def _fast_code(self, refused: SpecialValues) -> list[str]:
+        """What the other code does without."""
+        names = list(dict.fromkeys(kernel.library for kernel in self._kernels()))
+        own = refused.message.partition(OTHERWISE)[2]
+        return [*names, *([own] if own else [])] or ["fast code"]
 
     def profile(self, args: Sequence[Array]) -> tuple[list[Array], list[KernelTime]]:
         """Results, and the seconds of each instruction of this one call."""
@@ -190,8 +199,8 @@ class Executable:
         try:
             for step in self._steps:
                 step(slots, sizes)
-        except SpecialValues:
-            return self._otherwise()._sizes(args)
+        except SpecialValues as refused:
+            return self._otherwise(refused)._sizes(args)
         return {name: int(size) for name, size in sizes.items()}
 
     def _start(self, args: Sequence[Array]) -> tuple[Slots, Sizes]:

@@ -12,11 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eutectic.support.errors import CallError
-
-
-class SpecialValues(Exception):
-    """A library would compute a call wrongly, as an input has NaN or infinities."""
+from eutectic.support.errors import CallError, SpecialValues
 
 
 class OtherThread(Exception):

@@ -18,9 +18,10 @@ import numpy.typing as npt
 from eutectic.runtime.arguments import Arguments, FixedArgument, TensorArgument
 from eutectic.runtime.executable import Direct
 from eutectic.runtime.results import Results
+from eutectic.runtime.short_call import short_call
 from eutectic.runtime.trees import Leaf, Tree, built
 from eutectic.support.errors import CallError
-from eutectic.support.plain_memory import as_array, as_tensor, is_torch
+from eutectic.support.plain_memory import as_array, as_tensor
 from eutectic.support.spelling import did_you_mean
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -115,34 +116,12 @@ class ModelSignature:
         return all(isinstance(value, np.ndarray) for value in tensors) if tensors else "torch" not in sys.modules
 
     def quick(self, direct: Direct) -> Callable[..., Any] | None:
-        """A short way for models that take one tensor and return one.
+        """A short way for models that take plain tensors and return new ones.
 
         Args:
-            direct: A native function, called with the input and the result, and `outputs`, shape and dtype of each.
+            direct: A native function, called with the inputs and the results, and `outputs`, shape and dtype of each.
         """
-        if not self._returns_lone or self._lone is None or len(direct.outputs) != 1:
-            return None
-        function, (shape, dtype) = direct.function, direct.outputs[0]
-        static, tensor, wanted, like, empty = self._lone.static_shape, *_NOT_LOADED
-
-        def call(x: Any) -> Any:
-            nonlocal tensor, wanted, like, empty
-            if tensor is None and is_torch(x):  # empty_like is the quickest of torch's ways to new memory
-                torch = sys.modules["torch"]
-                like, wanted = as_tensor(np.empty(shape, dtype)), torch.Size(static)
-                tensor, empty = torch.Tensor, torch.empty_like
-            if type(x) is not tensor or x.shape != wanted or not x.is_contiguous() or x.requires_grad:
-                raise TypeError  # the long way says why, or makes it fit; the function's own refusal is slow
-            if not x.data_ptr() or x.is_neg():
-                raise TypeError  # its memory is none, or does not hold its elements
-            out = empty(like)
-            function(x, out)
-            return out
-
-        return call
-
-
-_NOT_LOADED: tuple[Any, Any, Any, Any] = (None, None, None, None)
+        return None if self.state else short_call(self.arguments, self.results, direct)
 
 
 def _is_plain_tensor(value: Any) -> bool:
@@ -202,7 +181,7 @@ class ArraySignature:
 
     def quick(self, direct: Direct) -> Callable[..., Any] | None:
         """For functions with one result."""
-        if self.result != Leaf() or len(direct.outputs) != 1:
+        if self.result != Leaf() or len(direct.outputs) != 1 or direct.inputs != tuple(range(len(self.names))):
             return None
         function, count, (shape, dtype) = direct.function, len(self.names), direct.outputs[0]
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
+
+OTHERWISE: Final = "otherwise: "
+"""How the message of a check begins that asks for other code instead of failing the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +218,15 @@ class CallError(EutecticError, TypeError):
     """Wrong arguments at run time: which one, what was expected, what was given."""
 
     default_code = "X0200"
+
+
+class SpecialValues(EutecticError):
+    """NaN, infinities or huge numbers that fast code would compute wrongly; compiled models have other code for them.
+
+    A kernel that refuses them says `OTHERWISE`, and then what it is that computes them wrongly.
+    """
+
+    default_code = "X0201"
 
 
 class InternalError(EutecticError):

@@ -398,6 +398,9 @@ def checked(value: Operand, condition: Operand | bool, message: str) -> PrimExpr
     Other elements may be computed before the failure is reported, from the value as it is. A value that
     nothing reads is not checked.
 
+    A message that begins with `support.errors.OTHERWISE` names what cannot compute this call: a compiled model makes it
+    by other code, and who runs the program by itself gets `SpecialValues`.
+
     Raises:
         TypeError: the condition is not bool.
     """

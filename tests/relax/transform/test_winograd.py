@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import eutectic
+from eutectic import relax
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.winograd import winograd_offers as llvm_offers
 from eutectic.backend.outline import outlined_for
-from eutectic.backend.registry import backend
+from eutectic.backend.registry import available, backend
 from eutectic.driver.pipeline import pipeline
 from eutectic.ir.module import IRModule
+from eutectic.ir.transform import PassContext
 from eutectic.relax import Var, const, op
 from eutectic.relax.analysis import get_var2val, problems_of
 from eutectic.relax.expr import Call
 from eutectic.relax.op import nn
-from eutectic.relax.transform import ConvertConv2DToWinograd
+from eutectic.relax.transform import ConvertConv2DToWinograd, ConvertWinogradToConv2D, LegalizeOps
 from eutectic.relax.transform.winograd import choice, convert
 from eutectic.relax.transform.winograd.accuracy import is_accurate
 from eutectic.relax.transform.winograd.choice import WINOGRAD_OFFERS, ConvolutionSizes, WinogradOffer
+from eutectic.support.errors import CallError, EutecticAdvice, SpecialValues
 from eutectic.target import Target
 from eutectic.testing.graphs import assert_same_results, evaluate, graph, weights
 from eutectic.tir import Var as SizeSymbol
+from eutectic.topi.nn.winograd_transforms import packed_weights, transformed_weights
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +47,10 @@ def _offers(monkeypatch: pytest.MonkeyPatch):
 def convolution(weight: Any = None, x: tuple[Any, ...] = (1, 4, 9, 10), **options: Any) -> IRModule:
     constant = const(weight) if weight is not None else weights(8, 4, 3, 3)
     return graph({"x": x}, lambda bb, x: nn.conv2d(x, constant, **{"padding": 1, **options}))
+
+
+def accurate(weight: Any, tile: int) -> bool:
+    return is_accurate(weight, transformed_weights(weight, tile).astype("float32"))
 
 
 def calls(mod: IRModule) -> list[Any]:
@@ -94,9 +104,9 @@ def test_weights_and_sizes_that_are_not_known_stay():
 def test_weights_with_which_it_would_lose_too_much_stay(scale: float):
     """Transformed weights that are denormal lose digits, sums of large ones overflow."""
     weight = np.random.default_rng(0).standard_normal((8, 4, 3, 3))
-    assert is_accurate(weight.astype("float32"), 4)
+    assert accurate(weight.astype("float32"), 4)
     with np.errstate(all="ignore"):
-        assert not is_accurate((weight * scale).astype("float32"), 4)
+        assert not accurate((weight * scale).astype("float32"), 4)
         mod = convolution((weight * scale).astype("float32"))
         assert ConvertConv2DToWinograd("llvm")(mod) is mod
 
@@ -104,11 +114,11 @@ def test_weights_with_which_it_would_lose_too_much_stay(scale: float):
 def test_one_channel_that_loses_too_much_decides():
     weight = np.random.default_rng(0).standard_normal((8, 4, 3, 3)).astype("float32")
     weight[3] *= np.float32(1e-43)
-    assert not is_accurate(weight, 4)
+    assert not accurate(weight, 4)
 
 
 def test_smaller_tiles_are_tried_when_large_ones_lose_too_much(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(convert, "is_accurate", lambda weight, tile: tile == 2)
+    monkeypatch.setattr(convert, "is_accurate", lambda weight, factors: len(factors) == 4)
     (call,) = calls(converted(convolution()))
     assert call.args[1].data.shape == (4, 4, 2, 2, 2, 4)
 
@@ -117,7 +127,7 @@ def test_smaller_tiles_are_tried_when_large_ones_lose_too_much(monkeypatch: pyte
 def test_what_is_accurate_is_within_the_bound(tile: int):
     rng = np.random.default_rng(tile)
     weight = (rng.standard_normal((16, 32, 3, 3)) * 0.1).astype("float32")
-    assert is_accurate(weight, tile)
+    assert accurate(weight, tile)
     mod = graph({"x": (1, 32, 12, 12)}, lambda bb, x: nn.conv2d(x, const(weight), padding=1))
     after = converted(mod)
     x = np.maximum(rng.standard_normal((1, 32, 12, 12)), 0).astype("float32")
@@ -156,3 +166,65 @@ def test_offers_of_processors():
     assert list(llvm_offers(ConvolutionSizes(1, 3, 64, 56, 56), machine)) == []
     assert list(llvm_offers(ConvolutionSizes(1, 64, 64, 4, 4), machine)) == []
     assert WINOGRAD_OFFERS.ask(ConvolutionSizes(1, 4, 8, 9, 9), Target("cuda")) == ()
+
+
+@pytest.mark.parametrize("options", [{}, {"data_layout": "NHWC"}, {"padding": (1, 0, 2, 1)}])
+def test_the_way_back(options: dict[str, Any]):
+    shape = (1, 9, 10, 4) if options else (1, 4, 9, 10)
+    shape = (1, 4, 9, 10) if "padding" in options else shape
+    weight = np.random.default_rng(5).standard_normal((8, 4, 3, 3)).astype("float32")
+    packed = const(packed_weights(weight, 4, 2, 4))
+    mod = graph({"x": shape}, lambda bb, x: nn.conv2d_winograd(x, packed, **{"padding": 1, **options}))
+    back = ConvertWinogradToConv2D()(mod)
+    (call,) = calls(back)
+    assert call.op.name == "relax.nn.conv2d"
+    np.testing.assert_allclose(call.args[1].data, weight, rtol=0, atol=4e-7 * np.abs(weight).max())
+    assert_same_results(mod, back, exact=False)
+    assert ConvertWinogradToConv2D()(back) is back
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+def test_programs_leave_special_values_to_other_code(value: float):
+    """The reference of the operator, its tensor program in the interpreter, and compiled code without other code."""
+    mod = converted(convolution())
+    x = np.ones((1, 4, 9, 10), "float32")
+    x[0, 2, 4, 5] = value
+    with np.errstate(all="ignore"):
+        with pytest.raises(SpecialValues, match="Winograd's method"):
+            evaluate(mod, x)
+        with pytest.raises(SpecialValues, match="Winograd's method"):
+            evaluate(LegalizeOps()(mod), x)
+    built = relax.VirtualMachine(relax.build(mod, "llvm"), eutectic.cpu())
+    with pytest.raises((CallError, SpecialValues)), pytest.warns(EutecticAdvice, match="Winograd's method"):
+        built["main"](x)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+@pytest.mark.parametrize("target", ["llvm", "llvm -libs=dnnl"])
+def test_special_values_stay_where_direct_sums_have_them(target: str, value: float, tmp_path: Path):
+    if "dnnl" in target and not available(backend("dnnl"), Target("llvm")).ok:
+        pytest.skip("oneDNN is not there")
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 1), torch.nn.Conv2d(4, 8, 3, padding=1), torch.nn.ReLU6(), torch.nn.MaxPool2d(2)
+    ).eval()
+    x = torch.randn(1, 3, 20, 22)
+    fast = eutectic.compile(model, (x,), target=target, threads=1)
+    assert "conv2d_winograd" in fast.script()
+    fast.save(tmp_path / "m.eut")
+    fast.save(tmp_path / "v.eut", targets=["x86-64-v3"])
+    x[0, 1, 7, 9], x[0, 0, 0, 0] = value, -value
+    with torch.no_grad():
+        want = model(x)
+    with pytest.warns(EutecticAdvice, match="run without .*Winograd's method"):
+        torch.testing.assert_close(fast(x), want, rtol=1e-4, atol=1e-5, equal_nan=True)
+    for name in ("m.eut", "v.eut"):
+        with pytest.warns(EutecticAdvice, match="Winograd's method"):
+            loaded = torch.as_tensor(eutectic.load(tmp_path / name)(x.numpy()))
+        torch.testing.assert_close(loaded, want, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_validation_knows_that_such_calls_are_made_otherwise():
+    mod = convolution()
+    with PassContext(validate=True):
+        assert calls(converted(mod))[0].op.name == "relax.nn.conv2d_winograd"

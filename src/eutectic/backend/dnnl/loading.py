@@ -19,12 +19,11 @@ from eutectic.backend.dnnl.steps import TensorSpec
 from eutectic.runtime.aligned import address
 from eutectic.runtime.constants import Constants, same_bits
 from eutectic.runtime.library import KernelPart, LibraryKernel, NativeCall
-from eutectic.runtime.native import SpecialValues
 from eutectic.runtime.object_code import ObjectCode
 from eutectic.runtime.packed_array import PackedArray
 from eutectic.runtime.recently_used import RecentlyUsed
 from eutectic.runtime.team import BARRIER, CLOSE, OPEN, available_threads, team, team_code
-from eutectic.support.errors import InternalError, LoadError
+from eutectic.support.errors import InternalError, LoadError, SpecialValues
 from eutectic.support.registry import register_global_func
 
 Array: TypeAlias = np.ndarray[Any, Any]

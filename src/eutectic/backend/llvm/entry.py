@@ -34,9 +34,10 @@ from eutectic.backend.plan import (
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.runtime.library import OTHER_THREAD, SPECIAL_VALUES
-from eutectic.runtime.native import OtherThread, SpecialValues
+from eutectic.runtime.native import OtherThread
 from eutectic.runtime.native_code import RAISE
 from eutectic.runtime.team import RUN
+from eutectic.support.errors import OTHERWISE, SpecialValues
 
 
 def entry_symbol(name: str) -> str:
@@ -227,7 +228,11 @@ class _Entry:
         text.branch(text.assign(f"icmp eq ptr {said}, null"), fine, bad)
         text.start(bad)
         give_back_arena(self.out.text, arena)
-        text.do(f"call void @{RAISE}(ptr {self.out.string('IndexError')}, ptr {said})")
+        first = text.assign(f"load i8, ptr {said}, align 1")  # other messages begin with the word "kernel"
+        is_other = text.assign(f"icmp eq i8 {first}, {ord(OTHERWISE[0])}")
+        kinds = (self.out.string(kind.__name__) for kind in (SpecialValues, IndexError))
+        kind = text.assign("select i1 {}, ptr {}, ptr {}".format(is_other, *kinds))
+        text.do(f"call void @{RAISE}(ptr {kind}, ptr {said})")
         text.do("ret i32 -1")
         text.start(fine)
 

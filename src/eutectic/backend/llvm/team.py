@@ -31,7 +31,7 @@ from eutectic.ir.node import children
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, floordiv, mul
 from eutectic.ir.visit import post_order
 from eutectic.support.deep import deep
-from eutectic.support.errors import CodegenError
+from eutectic.support.errors import OTHERWISE, CodegenError
 from eutectic.tir.analysis.index_facts import has_checks
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
@@ -315,6 +315,7 @@ class _TeamEmitter(StatementEmitter):
     def _message(self, message: str) -> str:
         """The global with a text, which other strings of the program share."""
         words = f"kernel {self.func.attr('global_symbol') or self.name}: {message}"
+        words = message if message.startswith(OTHERWISE) else words
         if words not in self.messages:
             data = "".join(
                 char if char.isascii() and char.isprintable() and char not in '"\\' else "?" for char in words

@@ -31,6 +31,7 @@ from eutectic.relax.transform.rewrite_dataflow_reshape import RewriteDataflowRes
 from eutectic.relax.transform.run_codegen import RunCodegen
 from eutectic.relax.transform.to_mixed_precision import ToMixedPrecision
 from eutectic.relax.transform.winograd.convert import ConvertConv2DToWinograd
+from eutectic.relax.transform.winograd.direct import ConvertWinogradToConv2D
 from eutectic.support.door import open_doors
 from eutectic.support.lazy import lazy
 
@@ -44,6 +45,7 @@ __all__ = [
     "CanonicalizeBindings",
     "ConvertConv2DToWinograd",
     "ConvertMatmulToDensePack",
+    "ConvertWinogradToConv2D",
     "DeadCodeElimination",
     "DecomposeOpsForInference",
     "EliminateCommonSubexpr",

@@ -9,7 +9,7 @@ from eutectic.ir.dtype import KNOWN, is_float
 from eutectic.ir.module import GlobalVar
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Call, Select, StringImm, element_dtype, lanes_of
-from eutectic.support.errors import CallError, CodegenError, InternalError
+from eutectic.support.errors import OTHERWISE, CallError, CodegenError, InternalError, SpecialValues
 from eutectic.support.registry import get_global_func
 from eutectic.tir.buffer import Buffer, BufferLoad, BufferRegion
 from eutectic.tir.interpret.intrinsics import intrinsic_meaning, reinterpret
@@ -95,7 +95,7 @@ def _checked(compiler: Compiler, expr: Call) -> Code:
 
     def check(env: Env) -> Any:
         if not all(as_lanes(condition(env))):
-            raise CallError(message)
+            raise SpecialValues(message) if message.startswith(OTHERWISE) else CallError(message)
         return value(env)
 
     return check

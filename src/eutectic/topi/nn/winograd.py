@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from eutectic.arith.proofs import simplify
 from eutectic.ir.prim_expr import PrimExpr, Select, as_prim
+from eutectic.support.errors import OTHERWISE
 from eutectic.te import Tensor, compute, reduce_axis
 from eutectic.te import sum as te_sum
 from eutectic.tir.block import WINOGRAD
 from eutectic.tir.data_layout import layout
+from eutectic.tir.op import checked, isfinite
 from eutectic.topi.nn.pad import pad
 from eutectic.topi.nn.windows import arranged, paddings
 from eutectic.topi.nn.winograd_transforms import TAPS, input_rows, output_rows
 from eutectic.topi.shapes import sizes_text, static
 
 Element = Callable[..., Any]
+NOT_FINITE: Final = f"{OTHERWISE}Winograd's method"
 
 
 def conv2d_winograd(
@@ -45,6 +48,9 @@ def conv2d_winograd(
 
     Raises:
         ValueError: ranks or channels do not go together.
+
+    NaN and infinities would spread over whole squares: where a result is not finite (NaN or an infinity in the data, or
+    numbers above 1e36), the call is left to other code (`SpecialValues`).
 
     Accuracy: relative L2 error of a layer about twice that of direct sums with m = 2, three times with m = 4.
     Reference: see `winograd_transforms.py`; TVM topi.nn.conv2d_winograd_without_weight_transform.
@@ -76,7 +82,8 @@ def conv2d_winograd(
 
     def element(n: PrimExpr, o: PrimExpr, lane: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
         values = [rows(n, y // tile, x // tile, o, y % tile, q, lane) for q in range(width)]
-        return _chosen(x % tile, output_rows(tile, values))
+        value = _chosen(x % tile, output_rows(tile, values))
+        return checked(value, isfinite(value), NOT_FINITE)
 
     target = _Image(out_layout, lanes)
     shape = target.shape(batch, blocks * panel, *out)

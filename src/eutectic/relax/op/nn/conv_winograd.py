@@ -21,7 +21,9 @@ from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import at_least, differ, dims_text, paddings, size_text, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.support.errors import SpecialValues
 from eutectic.tir.data_layout import layout
+from eutectic.topi.nn.winograd import NOT_FINITE
 from eutectic.topi.nn.winograd_transforms import PAIRS, TAPS, convolved_squares
 
 _WINOGRAD: Final = define_op("relax.nn.conv2d_winograd", arity=2, fusion="out_fusible", traits=["generated"])
@@ -142,6 +144,8 @@ def _reference(attrs: Conv2DWinogradAttrs, data: Array, weight: Array) -> Array:
     tiles = convolved_squares(squares.transpose(0, 2, 3, 1, 4, 5).reshape(-1, x.shape[1], side, side), factors, tile)
     laid_out = tiles.reshape(x.shape[0], down, right, -1, tile, tile).transpose(0, 3, 1, 4, 2, 5)
     out = laid_out.reshape(x.shape[0], -1, down * tile, right * tile)
+    if not np.isfinite(out[..., :height, :width]).all():
+        raise SpecialValues(NOT_FINITE)
     return arrange(out[..., :height, :width].astype(data.dtype, copy=False), "NCHW", attrs.out_layout)
 
 

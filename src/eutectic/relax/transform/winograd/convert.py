@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
@@ -18,7 +19,7 @@ from eutectic.relax.transform.infra import FunctionPass
 from eutectic.relax.transform.winograd.accuracy import is_accurate
 from eutectic.relax.transform.winograd.choice import WINOGRAD_OFFERS, ConvolutionSizes, WinogradOffer
 from eutectic.target import Target, target_or_current
-from eutectic.topi.nn.winograd_transforms import TAPS, packed_weights
+from eutectic.topi.nn.winograd_transforms import TAPS, in_panels, transformed_weights
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class ConvertConv2DToWinograd(FunctionPass):
     before:                                 after:
         gv = nn.conv2d(x, w, padding=1)         gv = nn.conv2d_winograd(x, transformed_w, padding=1)
 
-    Accuracy: as said; NaN and infinities in the data make NaN of all results of their tiles.
+    Accuracy: as said; calls with NaN or infinities are left to other code, see `ConvertWinogradToConv2D`.
     Cost: multiplies the weights of each candidate with a few tiles.
 
     Attributes:
@@ -64,14 +65,15 @@ class _Converter(PyExprMutator):
         for offer in () if sizes is None else WINOGRAD_OFFERS.ask(sizes, self._target):
             weight = call.args[1]
             assert isinstance(weight, Constant)
-            if is_accurate(weight.data, offer.tile):
-                return super().visit_call_(_converted(call, weight, offer))
+            factors = transformed_weights(weight.data, offer.tile).astype(weight.data.dtype)
+            if is_accurate(weight.data, factors):
+                return super().visit_call_(_converted(call, weight, factors, offer))
         return super().visit_call_(call)
 
 
-def _converted(call: Call, weight: Constant, offer: WinogradOffer) -> Call:
+def _converted(call: Call, weight: Constant, factors: npt.NDArray[Any], offer: WinogradOffer) -> Call:
     assert call.attrs is not None
-    packed = Constant(packed_weights(weight.data, offer.tile, offer.lanes, offer.panel), span=weight.span)
+    packed = Constant(in_panels(factors, offer.lanes, offer.panel), span=weight.span)
     return conv2d_winograd(call.args[0], packed, call.attrs["padding"], span=call.span)
 
 

@@ -1,0 +1,70 @@
+"""Convolutions by Winograd's method as direct sums again: for other processors, and calls with NaN or infinities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from eutectic.ir.module import IRModule
+from eutectic.ir.transform import PassContext
+from eutectic.relax.analysis.uses import walk_bindings
+from eutectic.relax.expr import Call, Constant, Function
+from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.op.nn.conv import conv2d
+from eutectic.relax.op.nn.conv_winograd import WINOGRAD
+from eutectic.relax.transform.infra import FunctionPass
+from eutectic.topi.nn.winograd_transforms import unpacked_weights
+
+
+@dataclass(frozen=True)
+class ConvertWinogradToConv2D(FunctionPass):
+    """Inverse of `ConvertConv2DToWinograd`: direct sums where transformed weights are constants.
+
+    The weights of windows are least-squares solutions, in float64, of what was rounded: within about one rounding of
+    the original ones.
+
+    before:                                 after:
+        gv = nn.conv2d_winograd(x, transformed_w)        gv = nn.conv2d(x, w)
+
+    Layouts: data and results keep theirs, as far as `nn.conv2d` has them; row-major ones are always possible.
+    """
+
+    def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Convert within one function."""
+        if not any(map(_is_winograd, _calls(function))):
+            return function
+        fresh = _Converter().visit_expr(function)
+        assert isinstance(fresh, Function)
+        return fresh
+
+
+def has_winograd(mod: IRModule) -> bool:
+    """Whether a function of a module has convolutions by Winograd's method."""
+    functions = [function for _, function in mod.functions_items() if isinstance(function, Function)]
+    return any(_is_winograd(call) for function in functions for call in _calls(function))
+
+
+def _calls(function: Function) -> list[Call]:
+    return [binding.value for binding in walk_bindings(function) if isinstance(binding.value, Call)]
+
+
+def _is_winograd(call: Call) -> bool:
+    return call.op is WINOGRAD
+
+
+class _Converter(PyExprMutator):
+    def visit_call_(self, call: Call) -> Any:
+        """Convert one convolution."""
+        weight = call.args[1] if _is_winograd(call) else None
+        if isinstance(weight, Constant) and call.attrs is not None:
+            direct = Constant(_plain(weight.data), span=weight.span)
+            options = {name: call.attrs[name] for name in ("padding", "data_layout", "out_layout")}
+            return super().visit_call_(conv2d(call.args[0], direct, **options, span=call.span))
+        return super().visit_call_(call)
+
+
+def _plain(packed: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(unpacked_weights(packed))
