@@ -25,7 +25,7 @@ from eutectic.topi.nn.conv import (
     conv3d_transpose,
 )
 from eutectic.topi.nn.conv_blocked import conv2d_nchwc
-from eutectic.topi.nn.dense_pack import dense_pack, packed_panels
+from eutectic.topi.nn.dense_pack import dense_pack
 from eutectic.topi.nn.inverted_residual import inverted_residual
 from eutectic.topi.nn.matmul import batch_matmul, dense, matmul
 from eutectic.topi.nn.norm import (
@@ -70,7 +70,6 @@ __all__ = [
     "leaky_relu",
     "log_softmax",
     "matmul",
-    "packed_panels",
     "pad",
     "pad_from",
     "pool1d",

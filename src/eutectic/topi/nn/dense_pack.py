@@ -69,3 +69,16 @@ def packed_panels(weight: Array, panel: int) -> Array:
     panels, rest = -(-columns // panel), -columns % panel
     filled = np.pad(weight, [(0, 0), (0, rest)]) if rest else weight
     return np.ascontiguousarray(filled.reshape(depth, panels, panel).transpose(1, 0, 2))
+
+
+def unpacked_panels(weight: Array, columns: int) -> Array:
+    """Inverse of `packed_panels`.
+
+    Args:
+        weight: `(panels, k, p)`.
+        columns: Those of the matrix, `n`.
+
+    Returns:
+        `(k, n)`, contiguous.
+    """
+    return np.ascontiguousarray(np.moveaxis(weight, 1, 0).reshape(weight.shape[1], -1)[:, :columns])

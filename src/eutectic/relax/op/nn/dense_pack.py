@@ -5,8 +5,6 @@ from __future__ import annotations
 from math import inf, prod
 from typing import Any, Final
 
-import numpy as np
-
 from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
@@ -20,8 +18,9 @@ from eutectic.relax.op.numerics import Array, dtype_of
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import differ, dims_text, size_text, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.topi.nn.dense_pack import unpacked_panels
 
-_DENSE_PACK: Final = define_op("relax.nn.dense_pack", arity=2, fusion="out_fusible", traits=["generated"])
+_DENSE_PACK: Final = define_op("relax.nn.dense_pack", arity=2, fusion="out_fusible", traits=["contraction", "generated"])
 DENSE_PACK: Final = _DENSE_PACK.op
 """The operator."""
 
@@ -40,7 +39,7 @@ def dense_pack(data: Expr, weight: Expr, units: int, *, span: Any = None) -> Cal
 
     Args:
         data: `(*batch, k)`; float32 or float64.
-        weight: `(panels, k, p)`, same dtype: `p` columns at a time (`eutectic.topi.nn.packed_panels`); what is beyond
+        weight: `(panels, k, p)`, same dtype: `p` columns at a time (`packed_panels` of `eutectic.topi.nn.dense_pack`); what is beyond
             `units` is not used.
         units: Columns of the result, at most `panels * p`.
         span: Python source of the call, for errors.
@@ -90,8 +89,7 @@ def _work(c: Call) -> float:
 
 @_DENSE_PACK.reference
 def _reference(attrs: DensePackAttrs, data: Array, weight: Array) -> Array:
-    columns = np.moveaxis(weight, 1, 0).reshape(weight.shape[1], -1)[:, : attrs.units]
-    return multiply_matrices(data, columns, dtype_of(data))
+    return multiply_matrices(data, unpacked_panels(weight, attrs.units), dtype_of(data))
 
 
 @_DENSE_PACK.legalize

@@ -14,7 +14,6 @@ from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import Cast, FloorMod, IntImm, PrimExpr
 from eutectic.tir.block import DENSE_PACK
 from eutectic.tir.buffer import Buffer
-from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.nest import (
     block_name,
     copies,
@@ -32,7 +31,6 @@ from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.schedule import Schedule
-from eutectic.tir.stmt import For, ForKind
 
 _SPARE: Final = 2  # registers that hold no sums
 _AHEAD: Final = 4096  # bytes of weights between what is read and what is asked for: processors do not look over pages
@@ -115,7 +113,7 @@ class DensePack:
             pairs = copies(sch, parts, axes.products, axes.last)
         for products, last in pairs:
             _multiply(sch, products, len(units) + 1)
-            _look_ahead(sch, f"{products}_update", axes.weights, decisions["ahead"])
+            _look_ahead(sch, f"{products}_update", axes.weights, len(units) + 1, decisions["ahead"])
             in_registers(sch, last, len(rows) + 1)
         run_by_threads(sch, with_iterations(sch, joined(sch, parts)))
 
@@ -123,23 +121,16 @@ class DensePack:
 def _multiply(sch: Schedule, products: str, depth: int) -> None:
     """The sums of a panel in registers, within so many loops."""
     *own, term = sch.get_loops(products)[depth:]
-    inside = with_iterations(sch, own)
-    reorder(sch, [term, *inside])
+    reorder(sch, [term, *own])
     first = block_name(sch, sch.decompose_reduction(products, term))
     for name in (first, f"{products}_update"):
-        in_registers(sch, name, len(inside))
+        in_registers(sch, name, len(own))
 
 
-def _look_ahead(sch: Schedule, products: str, weights: Buffer, terms: int) -> None:
-    """Ask for weights some terms before they are read."""
+def _look_ahead(sch: Schedule, products: str, weights: Buffer, depth: int, terms: int) -> None:
+    """Ask for weights some terms before they are read, in the loop within so many others."""
     number = next(k for k, region in enumerate(realize_of(sch, products).block.reads) if region.buffer is weights)
-    term = next(loop for loop in reversed(sch.get_loops(products)) if _is_serial(sch, loop))
-    sch.prefetch(products, number, term, terms)
-
-
-def _is_serial(sch: Schedule, rv: LoopRV) -> bool:
-    loop = sch.get(rv)
-    return isinstance(loop, For) and loop.kind == ForKind.SERIAL
+    sch.prefetch(products, number, sch.get_loops(products)[depth], terms)
 
 
 def _axes(products: Stage, last: Stage) -> Axes | None:
@@ -150,8 +141,8 @@ def _axes(products: Stage, last: Stage) -> Axes | None:
     by_var = {axis.var: axis for axis in last.spatial}
     columns = {by_var.get(index_variable(_whole(load.indices[-1], panel.value))) for load in reads}
     column = columns.pop()
-    weights = {load.buffer for load in products.reads() if load.indices[-1] is products.spatial[-1].var}
-    if columns or column is None or len(weights) != 1:
+    weights = {load.buffer for load in products.reads() if load.indices[-1] is products.indices[-1]}
+    if columns or column is None or len(weights) != 1 or len(products.reduce) != 1:
         return None
     rows = tuple(axis for axis in last.spatial if axis is not column)
     return Axes(products.name, last.name, rows, column, panel.value, weights.pop())
