@@ -171,8 +171,8 @@ def register_code_generator(candidate: Any, override: bool = False) -> CodeGener
 
 
 _GENERATOR_PARTS: Final = (
-    "kind", "forms", "machine", "layouts", "winograd", "inverted_residual", "dense_pack", "cached", "kernel", "program", "with_code",
-    "source", "spills",
+    "kind", "forms", "machine", "layouts", "winograd", "inverted_residual", "dense_pack", "cached", "kernel", "program",
+    "with_code", "source", "spills",
 )  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """What our kernels gain from weights in panels, in products of so few rows that reading weights takes longest.
 
-Rows of a wide matrix are far apart: a kernel that sums some columns jumps from one to the next, and reads little of each
-page before the next one. Libraries put weights into panels of their own, but their kernels are made for many rows. The
-estimates are fitted to products with matrices of language models, which come from a cache that processors share, on a
-processor with vectors of 512 bits, and scaled to others.
+Rows of a wide matrix are far apart: a kernel that sums some columns jumps from one to the next, and reads little of
+each page before the next one. Libraries put weights into panels of their own, but their kernels are made for many rows.
+The estimates are fitted to products with matrices of language models, which come from a cache that processors share, on
+a processor with vectors of 512 bits, and scaled to others.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ from eutectic.relax.op.shapes import differ, dims_text, size_text, static, tenso
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.topi.nn.dense_pack import unpacked_panels
 
-_DENSE_PACK: Final = define_op("relax.nn.dense_pack", arity=2, fusion="out_fusible", traits=["contraction", "generated"])
+_DENSE_PACK: Final = define_op(
+    "relax.nn.dense_pack", arity=2, fusion="out_fusible", traits=["contraction", "generated"]
+)
 DENSE_PACK: Final = _DENSE_PACK.op
 """The operator."""
 
@@ -39,8 +41,8 @@ def dense_pack(data: Expr, weight: Expr, units: int, *, span: Any = None) -> Cal
 
     Args:
         data: `(*batch, k)`; float32 or float64.
-        weight: `(panels, k, p)`, same dtype: `p` columns at a time (`packed_panels` of `eutectic.topi.nn.dense_pack`); what is beyond
-            `units` is not used.
+        weight: `(panels, k, p)`, same dtype: `p` columns at a time, as `packed_panels` of
+            `eutectic.topi.nn.dense_pack` lays them out; what is beyond `units` is not used.
         units: Columns of the result, at most `panels * p`.
         span: Python source of the call, for errors.
 

@@ -20,7 +20,7 @@ from eutectic.topi.nn.dense_pack import packed_panels
 
 @dataclass(frozen=True)
 class ConvertMatmulToDensePack(FunctionPass):
-    """Put the constant second matrix of a product into panels, where there are so few rows that reading it takes longest.
+    """Put the constant second matrix of a product into panels, where rows are so few that reading it takes longest.
 
     Only float32, one matrix for the whole batch, and sizes that are constants; what is faster is estimated by who makes
     the kernels for the target. Functions for a library, and composites, keep theirs.

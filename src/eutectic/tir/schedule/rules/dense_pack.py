@@ -14,6 +14,7 @@ from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import Cast, FloorMod, IntImm, PrimExpr
 from eutectic.tir.block import DENSE_PACK
 from eutectic.tir.buffer import Buffer
+from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.nest import (
     block_name,
     copies,
@@ -107,7 +108,8 @@ class DensePack:
         reorder(sch, [*units, outer, *rows, lane])
         sch.compute_at(axes.products, outer, preserve_unit_loops=True)
         sch.set_scope(axes.products, 0, "local")
-        parts, pairs = [outer], [(axes.products, axes.last)]
+        parts: Sequence[LoopRV] = [outer]
+        pairs: list[tuple[str, ...]] = [(axes.products, axes.last)]
         if not has_no_remainder(sch, axes.last):
             parts = sch.loop_partition(outer, ["whole", None])
             pairs = copies(sch, parts, axes.products, axes.last)
@@ -151,5 +153,6 @@ def _axes(products: Stage, last: Stage) -> Axes | None:
 def _whole(index: PrimExpr, by: int) -> PrimExpr:
     """What an index is the remainder of."""
     bare = index.value if isinstance(index, Cast) else index
-    is_part = isinstance(bare, FloorMod) and isinstance(bare.b, IntImm) and bare.b.value == by
-    return bare.a if is_part else IntImm("int64", 0)
+    if isinstance(bare, FloorMod) and isinstance(bare.b, IntImm) and bare.b.value == by:
+        return bare.a
+    return IntImm("int64", 0)
