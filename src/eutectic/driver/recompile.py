@@ -57,8 +57,8 @@ def module_of(saved: SavedModel, target: Target) -> IRModule:
     module = from_source(saved.text, metadata=metadata, file="the text of the model")
     if not isinstance(module, IRModule):
         raise LoadError("the text of the model is a function, expected a module", help="save the model again")
-    plain = with_plain_layouts(without_regions(module, kept=target.libs))
-    return ConvertDensePackToMatmul()(ConvertWinogradToConv2D()(plain))
+    module = with_plain_layouts(without_regions(module, kept=target.libs))
+    return ConvertDensePackToMatmul()(ConvertWinogradToConv2D()(module))
 
 
 def recompiled(saved: SavedModel, target: str | None = None) -> CompiledModel:

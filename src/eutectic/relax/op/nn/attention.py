@@ -174,7 +174,7 @@ def attend(builder: Builder, c: Call, bias: Expr | None, masked: Callable[[Expr]
         return builder.emit(repeat(moved, times, axis=1)) if times > 1 else moved
 
     q, v = arranged(c.args[0], (0, 2, 1, 3), 1), arranged(c.args[2], (0, 2, 1, 3), times)
-    if (static(query.dims[1]) or _FEW + 1) <= _FEW:
+    if (static(query.dims[1]) or _FEW + 1) <= _FEW and same(query.dims[3], key.dims[3]):
         k = arranged(c.args[1], (0, 2, 1, 3), times)
         scores = builder.emit(builder.call_te(_products_of_rows, q, k, primfunc_name_hint="matmul"))
     else:
