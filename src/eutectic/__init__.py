@@ -76,6 +76,7 @@ _PROVIDERS: Final = {
     "operators": ("eutectic.relax", "eutectic.tir"),
     "operators on tensors": ("eutectic.topi.broadcast", "eutectic.topi.elementwise"),
     "options of passes": ("eutectic.relax.transform", "eutectic.tir.transform"),
+    "panel offers": ("eutectic.backend.registry",),
     "printers": ("eutectic.script.printer",),
     "residual offers": ("eutectic.backend.registry",),
     "schedulers": ("eutectic.backend.llvm.default_schedule",),

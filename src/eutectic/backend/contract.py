@@ -21,6 +21,7 @@ from eutectic.ir.transform import Pass
 from eutectic.relax.dpl.table import FusionPattern
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.transform import FuseOpsByPattern, MergeCompositeFunctions
+from eutectic.relax.transform.dense_pack.choice import PanelOffer, ProductSizes
 from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer
@@ -219,6 +220,10 @@ class CodeGenerator(Protocol):
 
     def inverted_residual(self, sizes: ResidualSizes, target: Target) -> Sequence[ResidualOffer]:
         """How one of its kernels can compute an inverted residual faster than several, best first."""
+        return ()
+
+    def dense_pack(self, sizes: ProductSizes, target: Target) -> Sequence[PanelOffer]:
+        """How its kernels can compute a product faster from weights in panels, best first."""
         return ()
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:

@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 from eutectic.backend.contract import Availability, Backend, CodeGenerator, LoweredRegion
 from eutectic.relax.dpl.table import pattern_source, register_patterns
 from eutectic.relax.expr import Constant, Function
+from eutectic.relax.transform.dense_pack.choice import PANEL_OFFERS
 from eutectic.relax.transform.inverted_residual.choice import RESIDUAL_OFFERS
 from eutectic.relax.transform.layouts.borders import region_with_borders, region_without_borders
 from eutectic.relax.transform.layouts.offers import LAYOUT_OFFERS, LayoutOffer
@@ -170,8 +171,8 @@ def register_code_generator(candidate: Any, override: bool = False) -> CodeGener
 
 
 _GENERATOR_PARTS: Final = (
-    "kind", "forms", "machine", "layouts", "winograd", "inverted_residual", "cached", "kernel", "program", "with_code",
-    "source", "spills",
+    "kind", "forms", "machine", "layouts", "winograd", "inverted_residual", "dense_pack", "cached", "kernel", "program",
+    "with_code", "source", "spills",
 )  # fmt: skip
 
 
@@ -295,6 +296,7 @@ def _ask(kind: str) -> None:
     LAYOUT_OFFERS.register(kind, lambda call, target: code_generator(target).layouts(call, target))
     WINOGRAD_OFFERS.register(kind, lambda sizes, target: code_generator(target).winograd(sizes, target))
     RESIDUAL_OFFERS.register(kind, lambda sizes, target: code_generator(target).inverted_residual(sizes, target))
+    PANEL_OFFERS.register(kind, lambda sizes, target: code_generator(target).dense_pack(sizes, target))
 
 
 for _name in _ROWS:

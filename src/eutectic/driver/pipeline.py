@@ -18,6 +18,7 @@ from eutectic.relax.transform import (
     BatchnormToScaleShift,
     CanonicalizeBindings,
     ConvertConv2DToWinograd,
+    ConvertMatmulToDensePack,
     DeadCodeElimination,
     DecomposeOpsForInference,
     EliminateCommonSubexpr,
@@ -103,7 +104,7 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     hand_over: tuple[Pass, ...] = ()
     if libraries:
         hand_over = (Partition(libraries, precision, if_worthwhile=by_default, lower=False),)
-    faster: tuple[Pass, ...] = (FuseInvertedResidual(str(chosen)),)
+    faster: tuple[Pass, ...] = (FuseInvertedResidual(str(chosen)), ConvertMatmulToDensePack(str(chosen)))
     if precision != "strict":
         faster = (*faster, ConvertConv2DToWinograd(str(chosen)))
     layouts = (AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))

@@ -24,6 +24,7 @@ from eutectic.driver.report import CompileReport
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
 from eutectic.relax.expr import Constant
+from eutectic.relax.transform.dense_pack.plain import ConvertDensePackToMatmul
 from eutectic.relax.transform.winograd.direct import ConvertWinogradToConv2D
 from eutectic.runtime.packed_array import plain
 from eutectic.runtime.saved import SavedModel
@@ -42,8 +43,8 @@ def module_of(saved: SavedModel, target: Target) -> IRModule:
     Args:
         saved: The model.
         target: What it is to be compiled for. Regions stay as they are when all are of its libraries; else the
-            operators in them take their places. Layouts, and convolutions by Winograd's method,
-            that were chosen for another processor are taken back.
+            operators in them take their places. Layouts, convolutions by Winograd's method, and
+            weights in panels, that were chosen for another processor, are taken back.
 
     Raises:
         LoadError: its text is no module.
@@ -56,7 +57,8 @@ def module_of(saved: SavedModel, target: Target) -> IRModule:
     module = from_source(saved.text, metadata=metadata, file="the text of the model")
     if not isinstance(module, IRModule):
         raise LoadError("the text of the model is a function, expected a module", help="save the model again")
-    return ConvertWinogradToConv2D()(with_plain_layouts(without_regions(module, kept=target.libs)))
+    module = with_plain_layouts(without_regions(module, kept=target.libs))
+    return ConvertDensePackToMatmul()(ConvertWinogradToConv2D()(module))
 
 
 def recompiled(saved: SavedModel, target: str | None = None) -> CompiledModel:

@@ -237,7 +237,7 @@ def host_records(program: Program) -> tuple[HostRecord, ...]:
 def _is_convolution(op: str) -> bool:
     from eutectic.relax.op.registry import has_trait  # of the compiler; reports are read without it
 
-    return has_trait(op, "convolution") or has_trait(op, "generated")
+    return has_trait(op, "convolution") or (has_trait(op, "generated") and not has_trait(op, "contraction"))
 
 
 def _region(tree: Mapping[str, Any]) -> RegionRecord:

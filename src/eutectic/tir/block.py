@@ -18,6 +18,8 @@ WINOGRAD: Final = "winograd"
 """Annotation of the blocks of a convolution by Winograd's method, with what each of them does."""
 INVERTED_RESIDUAL: Final = "inverted_residual"
 """The same of the blocks of an inverted residual."""
+DENSE_PACK: Final = "dense_pack"
+"""The same of the blocks of a product with weights in panels."""
 
 
 @node("tir.Block")

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from tests.relax.op.oracle import FLOATS, Case, Feeds, as_numpy, covers, table
 
 from eutectic.relax.op import image, nn
+from eutectic.topi.nn.dense_pack import packed_panels
 from eutectic.topi.nn.winograd_transforms import packed_weights
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
@@ -117,6 +118,17 @@ def _conv_winograd(f: Feeds) -> Case:
     packed = packed_weights(as_numpy(tw), tile, lanes, panel)
     call = nn.conv2d_winograd(f.var(as_numpy(laid_out(tx, layouts[0]))), f.var(packed), pads, *layouts)
     return Case(call, laid_out(want, layouts[1]), slack=30, feeds=f.values)
+
+
+@covers("relax.nn.dense_pack")
+def _dense_pack(f: Feeds) -> Case:
+    """Panels of some columns, the last of which may have columns that are not used."""
+    dtype, panel, depth, columns = f.pick("float32", "float64"), f.integer(1, 4), f.integer(1, 6), f.integer(1, 9)
+    rows = f.shape(least=0, most=3, high=3)
+    data, td = f.tensor((*rows, depth), dtype, low=-2, high=2)
+    tw = f.tensor((depth, columns), dtype, low=-2, high=2)[1]
+    call = nn.dense_pack(data, f.var(packed_panels(as_numpy(tw), panel)), columns)
+    return Case(call, (td.double() @ tw.double()).to(td.dtype), slack=30, feeds=f.values)
 
 
 @covers("relax.nn.inverted_residual")

@@ -11,6 +11,7 @@ import numpy as np
 
 from eutectic.backend.contract import CodeGenerator
 from eutectic.backend.kernel import Built
+from eutectic.backend.llvm.dense_pack import panel_offers
 from eutectic.backend.llvm.inverted_residual import residual_offers
 from eutectic.backend.llvm.kernels import build_kernel, cached_kernel, compiled_kernel, lowered_kernel
 from eutectic.backend.llvm.layouts import layout_offers
@@ -22,6 +23,7 @@ from eutectic.backend.llvm.winograd import winograd_offers
 from eutectic.backend.plan import Bounds, Plan
 from eutectic.ir.prim_expr import Var
 from eutectic.relax.expr import Call
+from eutectic.relax.transform.dense_pack.choice import PanelOffer, ProductSizes
 from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 from eutectic.relax.transform.layouts.offers import LayoutOffer
 from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer
@@ -55,6 +57,10 @@ class Llvm(CodeGenerator):
     def inverted_residual(self, sizes: ResidualSizes, target: Target) -> Sequence[ResidualOffer]:
         """Channels in blocks of a few vectors."""
         return residual_offers(sizes, machine_of(target))
+
+    def dense_pack(self, sizes: ProductSizes, target: Target) -> Sequence[PanelOffer]:
+        """Columns in panels of a few vectors, for few rows."""
+        return panel_offers(sizes, machine_of(target), bool(target.libs))
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:
         """The kernel of a tensor program from the cache on disk."""

@@ -10,6 +10,8 @@ from eutectic.relax.transform.bind_region_constants import BindRegionConstants
 from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
 from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
 from eutectic.relax.transform.decompose_ops import DecomposeOpsForInference
+from eutectic.relax.transform.dense_pack.convert import ConvertMatmulToDensePack
+from eutectic.relax.transform.dense_pack.plain import ConvertDensePackToMatmul
 from eutectic.relax.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from eutectic.relax.transform.fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from eutectic.relax.transform.fold_constant import FoldConstant
@@ -43,6 +45,8 @@ __all__ = [
     "BindRegionConstants",
     "CanonicalizeBindings",
     "ConvertConv2DToWinograd",
+    "ConvertDensePackToMatmul",
+    "ConvertMatmulToDensePack",
     "ConvertWinogradToConv2D",
     "DeadCodeElimination",
     "DecomposeOpsForInference",

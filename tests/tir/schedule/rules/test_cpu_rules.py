@@ -153,6 +153,20 @@ def test_vectors_and_threads(name: str):
     assert ForKind.VECTORIZED in found
 
 
+def test_parts_of_a_row_keep_their_vectors():
+    """Stages that only share their axes are no group: it would compute one element of each at a time."""
+    row = a(3, 96)
+    parts = topi.split(row, [32, 64], 1)
+    func = te.create_prim_func([row, *parts])
+    made = schedule_for_cpu(func, WIDE)
+    assert kinds(made).count(ForKind.VECTORIZED) == 3
+    want = arrays(func, {})
+    got = [array.copy() for array in want]
+    run(func, *want)
+    run(made, *got)
+    np.testing.assert_array_equal(np.concatenate(got[1:], 1), got[0])
+
+
 def test_small_work_is_for_one_thread():
     assert ForKind.PARALLEL not in kinds(schedule_for_cpu(of(topi.nn.relu, a(64)), WIDE))
 

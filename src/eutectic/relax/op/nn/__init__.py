@@ -32,6 +32,9 @@ from eutectic.relax.op.nn.conv_transpose import (
 from eutectic.relax.op.nn.conv_winograd import (
     conv2d_winograd,
 )
+from eutectic.relax.op.nn.dense_pack import (
+    dense_pack,
+)
 from eutectic.relax.op.nn.dropout import (
     dropout,
 )
@@ -81,6 +84,7 @@ __all__ = [
     "conv2d_winograd",
     "conv3d",
     "conv3d_transpose",
+    "dense_pack",
     "dropout",
     "group_norm",
     "instance_norm",

@@ -25,8 +25,11 @@ from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse,
 from eutectic.relax.op.repeat import repeat
 from eutectic.relax.op.shapes import differ, dims_text, int_of, is_one, reject, same, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.te import Tensor
 
 _attention = define_op("relax.nn.attention", arity=3, fusion="opaque", traits=["attention"])
+_FEW: Final = 4
+"""Queries up to which keys are read as they are: transposing them first would cost more than it saves."""
 _attention_bias = define_op("relax.nn.attention_bias", arity=4, fusion="opaque", traits=["attention"])
 
 MASKS: Final = ("TopLeft", "BottomRight")
@@ -170,14 +173,22 @@ def attend(builder: Builder, c: Call, bias: Expr | None, masked: Callable[[Expr]
         moved = builder.emit(permute_dims(wide, axes))
         return builder.emit(repeat(moved, times, axis=1)) if times > 1 else moved
 
-    q = arranged(c.args[0], (0, 2, 1, 3), 1)
-    k, v = arranged(c.args[1], (0, 2, 3, 1), times), arranged(c.args[2], (0, 2, 1, 3), times)
-    scores = builder.emit(matmul(q, k))
+    q, v = arranged(c.args[0], (0, 2, 1, 3), 1), arranged(c.args[2], (0, 2, 1, 3), times)
+    if (static(query.dims[1]) or _FEW + 1) <= _FEW and same(query.dims[3], key.dims[3]):
+        k = arranged(c.args[1], (0, 2, 1, 3), times)
+        scores = builder.emit(builder.call_te(_products_of_rows, q, k, primfunc_name_hint="matmul"))
+    else:
+        scores = builder.emit(matmul(q, arranged(c.args[1], (0, 2, 3, 1), times)))
     scores = builder.emit(multiply(scores, const(factor, "float32" if is_narrow(query.dtype) else query.dtype)))
     if bias is not None:
         scores = builder.emit(add(scores, builder.emit(astype(bias, "float32")) if is_narrow(query.dtype) else bias))
     weights = builder.emit(softmax(builder.emit(masked(scores))))
     return builder.emit(permute_dims(builder.emit(matmul(weights, v)), (0, 2, 1, 3)))
+
+
+def _products_of_rows(q: Tensor, k: Tensor) -> Tensor:
+    """Matrices whose second one is transposed."""
+    return topi.matmul(q, k, transp_b=True, name="matmul")
 
 
 def rounded(out: Expr, c: Call) -> Expr:

@@ -14,6 +14,7 @@ from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.function_attributes import SCHEDULED, TRACE, is_lowered
 from eutectic.tir.schedule.handles import BlockLike, BlockRV
+from eutectic.tir.schedule.rules.dense_pack import DensePack
 from eutectic.tir.schedule.rules.elementwise import Elementwise
 from eutectic.tir.schedule.rules.epilogues import with_epilogues
 from eutectic.tir.schedule.rules.inverted_residual import InvertedResidual
@@ -32,7 +33,7 @@ from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import For, ForKind
 
 RULES: Final[tuple[Rule[Any, Any], ...]] = (Elementwise(), LaneReduction(), RegisterTile())
-_TOGETHER: Final[tuple[JointRule[Any], ...]] = (Winograd(), InvertedResidual())  # rules of several stages
+_TOGETHER: Final[tuple[JointRule[Any], ...]] = (Winograd(), InvertedResidual(), DensePack())  # rules of several stages
 
 
 @dataclass(frozen=True)

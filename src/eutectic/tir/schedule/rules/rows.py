@@ -52,7 +52,8 @@ def _together(stages: Sequence[Stage], later: Sequence[Stage], intermediates: Co
     while depth and not all(_same(stages[0], stage, depth) for stage in stages[1:]):
         depth -= 1
     while depth:
-        if _size(stages[0], depth) >= 2 and all(_own_rows(stage, stages, depth) for stage in stages):
+        has_rows = _size(stages[0], depth) >= 2 and any(len(stage.spatial) > depth or stage.reduce for stage in stages)
+        if has_rows and all(_own_rows(stage, stages, depth) for stage in stages):
             break
         depth -= 1
     if not depth or any(_is_matrix_like(stage, depth) for stage in stages):

@@ -1,0 +1,65 @@
+"""What our kernels gain from weights in panels, in products of so few rows that reading weights takes longest.
+
+Rows of a wide matrix are far apart: a kernel that sums some columns jumps from one to the next, and reads little of
+each page before the next one. Libraries put weights into panels of their own, but their kernels are made for many rows.
+The estimates are fitted to products with matrices of language models, which come from a cache that processors share, on
+a processor with vectors of 512 bits, and scaled to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from eutectic.backend.llvm.machine import SPEED, Machine
+from eutectic.relax.transform.dense_pack.choice import PanelOffer, ProductSizes
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How fast one thread is in some way.
+
+    Attributes:
+        stream: Bytes of weights that are read in a nanosecond.
+        share: Of `SPEED`, for what each row adds.
+    """
+
+    stream: float
+    share: float
+
+    def cost(self, sizes: ProductSizes, lanes: int) -> float:
+        """Nanoseconds."""
+        count = sizes.terms * sizes.columns
+        return 4 * count / self.stream + 2.0 * sizes.rows * count / (lanes * SPEED * self.share)
+
+
+_PANELS: Final = _Way(48.0, 1.6)
+_ROWS: Final = _Way(28.0, 0.25)
+_LIBRARY: Final = _Way(40.0, 1.35)
+_GAIN: Final = 0.95  # share of the time without panels from which on they are worth a copy
+_LEAST_BYTES: Final = 512 << 10  # of weights; smaller ones stay in the cache of one processor
+_FEWEST: Final = 8  # panels, for threads to share
+
+
+def panel_offers(sizes: ProductSizes, machine: Machine, has_library: bool) -> Sequence[PanelOffer]:
+    """The widest panels of which all rows fit into registers, if they are faster.
+
+    Args:
+        sizes: Of the product.
+        machine: What the code is for.
+        has_library: Whether a library would compute it otherwise.
+    """
+    lanes = machine.lanes()
+    if lanes == 1 or 4 * sizes.terms * sizes.columns < _LEAST_BYTES:
+        return ()
+    width = next((lanes * count for count in (4, 2) if _fits(sizes, machine, count)), 0)
+    cost, direct = (way.cost(sizes, lanes) for way in (_PANELS, _LIBRARY if has_library else _ROWS))
+    return [PanelOffer(width, cost, direct)] if width and cost < _GAIN * direct else ()
+
+
+def _fits(sizes: ProductSizes, machine: Machine, vectors: int) -> bool:
+    """Whether the sums of a panel of some vectors fit into registers, and there are panels for all threads."""
+    sums = sizes.rows * vectors
+    most = machine.registers - 4 if vectors == 4 else machine.registers - 8
+    return sums <= most and sizes.columns >= _FEWEST * vectors * machine.lanes()

@@ -1,0 +1,121 @@
+"""Products with weights in panels in default schedules: one nest, whose sums stay in registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eutectic import te, tir, topi
+from eutectic.backend.llvm.machine import machine_of
+from eutectic.driver.build_prim_func import NativePrimFunc
+from eutectic.ir.structural import structural_equal
+from eutectic.target import Target
+from eutectic.testing.round_trip import check_round_trip
+from eutectic.tir.schedule import trace_from_python
+from eutectic.tir.schedule.rules.cpu import schedule_by_rules, schedule_for_cpu
+from eutectic.tir.stmt import For, parts_of
+from eutectic.topi.nn.dense_pack import packed_panels
+
+NATIVE = Target("llvm")
+
+
+class Vectors:
+    """A processor as the rules see it, the same wherever tests run."""
+
+    registers = 32
+
+    def lanes(self, bits: int = 32) -> int:
+        return 512 // bits
+
+
+def program(rows: tuple[int, ...], depth: int, columns: int, panel: int, dtype: str = "float32") -> tir.PrimFunc:
+    """A product, a bias of each column, an activation and a residual."""
+    data = te.placeholder((*rows, depth), dtype, "data")
+    weight = te.placeholder((-(-columns // panel), depth, panel), dtype, "weight")
+    bias = te.placeholder((columns,), dtype, "bias")
+    residual = te.placeholder((*rows, columns), dtype, "residual")
+    product = topi.nn.dense_pack(data, weight, columns)
+    total = te.compute(product.shape, lambda *at: product(*at) + bias(at[-1]), "total")
+    active = topi.nn.relu(total)
+    out = te.compute(product.shape, lambda *at: active(*at) + residual(*at), "out")
+    return te.create_prim_func([data, weight, bias, residual, out])
+
+
+def check(rows: tuple[int, ...], depth: int, columns: int, panel: int, dtype: str = "float32") -> None:
+    """The scheduled program gives what float64 gives."""
+    rng = np.random.default_rng(columns)
+    shapes = [(*rows, depth), (depth, columns), (columns,), (*rows, columns)]
+    data, weight, bias, residual = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
+    wide = data.astype(np.float64) @ weight.astype(np.float64) + bias
+    want = np.maximum(wide, 0) + residual
+    scheduled = schedule_for_cpu(program(rows, depth, columns, panel, dtype), machine_of(NATIVE))
+    out = np.full(want.shape, np.nan, dtype)
+    NativePrimFunc(scheduled, NATIVE, 2)(data, packed_panels(weight, panel), bias, residual, out)
+    np.testing.assert_allclose(out, want, atol=(1e-5 if dtype == "float32" else 1e-13) * np.abs(wide).max())
+
+
+def nests(rows: tuple[int, ...], columns: int, panel: int) -> list[Any]:
+    sch = schedule_by_rules(program(rows, 24, columns, panel), Vectors())
+    check_round_trip(sch.func)
+    return list(parts_of(sch.func.body.block.body))
+
+
+@pytest.mark.parametrize("rows", [(), (1,), (2,), (1, 3), (4,), (1, 1, 1)])
+@pytest.mark.parametrize("columns", [64, 100, 129, 192, 7])
+def test_values(rows: tuple[int, ...], columns: int):
+    check(rows, 37, columns, 64)
+
+
+@settings(max_examples=15)
+@given(st.lists(st.integers(1, 3), max_size=3), st.integers(1, 40), st.integers(1, 90), st.integers(1, 40))
+def test_odd_sizes(rows: list[int], depth: int, columns: int, panel: int):
+    check(tuple(rows), depth, columns, panel)
+
+
+def test_double_precision():
+    check((2,), 50, 70, 16, "float64")
+
+
+@pytest.mark.parametrize(("rows", "columns"), [((1,), 256), ((7,), 256), ((2, 3), 256), ((1, 1), 256)])
+def test_threads_share_panels_in_one_nest(rows: tuple[int, ...], columns: int):
+    (nest,) = nests(rows, columns, 64)
+    while nest.extent.value == 1:  # rows of which there is one
+        nest = nest.body
+    assert isinstance(nest, For)
+    assert (nest.kind, nest.extent.value) == ("parallel", 4)
+
+
+def test_more_rows_than_registers_are_left_to_other_rules():
+    assert len(nests((8,), 256, 64)) > 1
+    assert len(nests((8,), 256, 32)) == 1
+    check((9,), 20, 130, 64)
+
+
+def test_weights_are_asked_for_ahead():
+    sch = schedule_by_rules(program((1,), 24, 256, 64), Vectors())
+    assert '"prefetch": [["weight", 16]]' in sch.func.script()
+
+
+def test_traces_make_the_same_program():
+    func = program((2,), 24, 100, 32)
+    scheduled = schedule_for_cpu(func, Vectors())
+    trace = scheduled.attrs["tir.schedule_trace"]
+    assert any("compute_at" in line for line in trace)
+    sch = tir.Schedule(func)
+    trace_from_python(trace).apply_to_schedule(sch)
+    assert structural_equal(sch.func.body, scheduled.body)
+
+
+def test_what_is_not_a_row_of_columns_is_left_to_other_rules():
+    data, weight = te.placeholder((1, 24), "float32", "x"), te.placeholder((4, 24, 64), "float32", "w")
+    product = topi.nn.dense_pack(data, weight, 256)
+    out = te.compute((4, 64), lambda i, j: product(0, (3 - i) * 64 + j), "out")
+    func = te.create_prim_func([data, weight, out])
+    x, w = np.random.default_rng(0).standard_normal((1, 24), np.float32), np.ones((4, 24, 64), np.float32)
+    got = np.zeros((4, 64), np.float32)
+    NativePrimFunc(schedule_for_cpu(func, machine_of(NATIVE)), NATIVE, 1)(x, w, got)
+    np.testing.assert_allclose(got, np.full((4, 64), x.sum()), rtol=1e-5)
