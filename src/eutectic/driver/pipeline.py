@@ -19,6 +19,7 @@ from eutectic.relax.transform import (
     CanonicalizeBindings,
     ConvertConv2DToWinograd,
     DeadCodeElimination,
+    DecomposeConvTranspose,
     DecomposeOpsForInference,
     EliminateCommonSubexpr,
     FoldBatchnormToConv2D,
@@ -52,6 +53,7 @@ def prepare() -> Pipeline:
             BatchnormToScaleShift(),
             FoldConstant(),
             FoldScaleIntoWeights(),
+            DecomposeConvTranspose(strided=False),
             EliminateCommonSubexpr(),
             DeadCodeElimination(),
         ),
@@ -68,6 +70,7 @@ def kernels(fuse: bool = True) -> Pipeline:
     fusion: tuple[Pass, ...] = (AnnotateTIROpPattern(), FoldConstant(), FuseOps(fuse_opt_level=2)) if fuse else ()
     return Pipeline(
         (
+            DecomposeConvTranspose(),
             FoldConstant(),
             DecomposeOpsForInference(),
             LegalizeOps(),
@@ -106,7 +109,7 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     faster: tuple[Pass, ...] = (FuseInvertedResidual(str(chosen)),)
     if precision != "strict":
         faster = (*faster, ConvertConv2DToWinograd(str(chosen)))
-    layouts = (AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
+    layouts = (DecomposeConvTranspose(), AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
     return Pipeline((*prepare(), *narrow, *faster, *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
 
 

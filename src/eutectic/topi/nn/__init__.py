@@ -25,6 +25,7 @@ from eutectic.topi.nn.conv import (
     conv3d_transpose,
 )
 from eutectic.topi.nn.conv_blocked import conv2d_nchwc
+from eutectic.topi.nn.depth_to_space import depth_to_space
 from eutectic.topi.nn.inverted_residual import inverted_residual
 from eutectic.topi.nn.matmul import batch_matmul, dense, matmul
 from eutectic.topi.nn.norm import (
@@ -55,6 +56,7 @@ __all__ = [
     "conv3d",
     "conv3d_transpose",
     "dense",
+    "depth_to_space",
     "elu",
     "gelu",
     "gelu_tanh",

@@ -35,6 +35,9 @@ from eutectic.relax.op.nn.conv_winograd import (
 from eutectic.relax.op.nn.dropout import (
     dropout,
 )
+from eutectic.relax.op.nn.depth_to_space import (
+    depth_to_space,
+)
 from eutectic.relax.op.nn.inverted_residual import (
     inverted_residual,
 )
@@ -81,6 +84,7 @@ __all__ = [
     "conv2d_winograd",
     "conv3d",
     "conv3d_transpose",
+    "depth_to_space",
     "dropout",
     "group_norm",
     "instance_norm",
