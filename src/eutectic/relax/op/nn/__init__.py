@@ -32,11 +32,11 @@ from eutectic.relax.op.nn.conv_transpose import (
 from eutectic.relax.op.nn.conv_winograd import (
     conv2d_winograd,
 )
-from eutectic.relax.op.nn.dropout import (
-    dropout,
-)
 from eutectic.relax.op.nn.depth_to_space import (
     depth_to_space,
+)
+from eutectic.relax.op.nn.dropout import (
+    dropout,
 )
 from eutectic.relax.op.nn.inverted_residual import (
     inverted_residual,

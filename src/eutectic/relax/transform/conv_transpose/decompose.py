@@ -12,7 +12,6 @@ import numpy as np
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm, PrimExpr
-from eutectic.ir.span import Span
 from eutectic.ir.transform import PassContext
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Constant, Function, Tuple
@@ -35,8 +34,8 @@ class DecomposeConvTranspose(FunctionPass):
 
     The taps that meet at a point of the result depend on its residues only (`residues.py`), so that nothing is
     multiplied with the zeros that a dilated image has. Where the windows of all residues are alike, as with kernels
-    that are multiples of the strides, one convolution computes them as channels; else each has its own, and they are
-    concatenated. `nn.depth_to_space` interleaves the results and cuts off what is too much. With stride 1 there is one
+    that are multiples of the strides, one convolution computes them as channels; else each has its own.
+    `nn.depth_to_space` interleaves the results and cuts off what is too much. With stride 1 there is one
     residue, and what is left is a convolution with turned weights.
 
     Weights that are constants are cut at compile time. Others are cut at run time, and only where the windows stay
@@ -152,9 +151,10 @@ class _Step:
         residues = list(product(*(plan.windows for plan in self.plans)))
         joined = [residues] if self.attrs.groups == 1 and are_alike(self.plans) else [[each] for each in residues]
         parts = [self._convolution(data, weight, windows) for windows in joined]
-        out = parts[0] if len(parts) == 1 else concat(parts, axis=1, span=self.call.span)
+        out = parts[0]
         if prod(self.attrs.strides) > 1 or any(self.crops):
-            out = nn.depth_to_space(out, self.attrs.strides, self.crops, canonical, span=self.call.span)
+            pieces = parts if len(parts) > 1 else out
+            out = nn.depth_to_space(pieces, self.attrs.strides, self.crops, canonical, span=self.call.span)
         return _in_order(out, canonical, self.attrs.out_layout)
 
     def _flipped_weight(self) -> Expr:
