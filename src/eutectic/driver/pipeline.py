@@ -53,7 +53,7 @@ def prepare() -> Pipeline:
             BatchnormToScaleShift(),
             FoldConstant(),
             FoldScaleIntoWeights(),
-            DecomposeConvTranspose(strided=False),
+            DecomposeConvTranspose(varying=False),
             EliminateCommonSubexpr(),
             DeadCodeElimination(),
         ),

@@ -50,35 +50,34 @@ class DecomposeConvTranspose(FunctionPass):
     Cost: linear in the size of the function and of the weights.
 
     Attributes:
-        strided: Whether strides may be larger than 1; otherwise only what becomes one convolution of constant weights
-            is taken, which is as fast or faster for every target.
+        varying: Whether weights that are not constants are cut, too.
     """
 
-    strided: bool = True
+    varying: bool = True
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Decompose within one function."""
         if any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
             return function
-        fresh = _Decomposer(self.strided).visit_expr(function)
+        fresh = _Decomposer(self.varying).visit_expr(function)
         assert isinstance(fresh, Function)
         return fresh
 
 
 class _Decomposer(PyExprMutator):
-    def __init__(self, strided: bool) -> None:
+    def __init__(self, varying: bool) -> None:
         super().__init__()
-        self._strided = strided
+        self._varying = varying
 
     def visit_call_(self, call: Call) -> Any:
         """Decompose one transposed convolution."""
         call = self.visit_expr_post_order(call)
         if not (has_trait(call, "convolution") and has_trait(call, "transposed")):
             return call
-        step = _Step.of(call)
-        if step is None or not (step.is_exact and (self._strided or step.is_one_convolution)):
+        if not (self._varying or isinstance(call.args[1], Constant)):
             return call
-        return step.decomposed(self.builder_.emit)
+        step = _Step.of(call)
+        return step.decomposed(self.builder_.emit) if step is not None and step.is_exact else call
 
 
 @dataclass(frozen=True)
@@ -122,12 +121,6 @@ class _Step:
     def crops(self) -> tuple[int, ...]:
         """Points that are too many: before each axis, then after each."""
         return tuple(plan.crops[side] for side in (0, 1) for plan in self.plans)
-
-    @property
-    def is_one_convolution(self) -> bool:
-        """Whether nothing is left to be interleaved or cut at run time."""
-        is_constant = isinstance(self.call.args[1], Constant)
-        return is_constant and prod(self.attrs.strides) == 1 and not any(self.crops)
 
     @property
     def is_exact(self) -> bool:
