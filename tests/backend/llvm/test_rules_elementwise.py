@@ -280,6 +280,44 @@ def moves() -> list[Case]:
     ]
 
 
+def points() -> list[Case]:
+    """Blocks of channels, or tensors, as blocks of points; conditions and places change from lane to lane."""
+    x, halves = noise(4, 1, 24, 9, 21), [noise(5 + k, 1, 6, 9, 21) for k in range(4)]
+    last, blocks = np.ascontiguousarray(x.transpose(0, 2, 3, 1)), noise(9, 1, 4, 9, 5, 16)
+
+    def shuffled(a: torch.Tensor, down: int, right: int) -> torch.Tensor:
+        parts = a.unflatten(1, (down, right, -1))
+        return parts.permute(0, 3, 4, 1, 5, 2).reshape(1, -1, down * a.shape[2], right * a.shape[3])
+
+    def of_blocks(a: torch.Tensor) -> torch.Tensor:
+        whole = shuffled(a.permute(0, 1, 4, 2, 3).flatten(1, 2), 2, 2)
+        return whole.unflatten(1, (-1, 16)).permute(0, 1, 3, 4, 2)
+
+    return [
+        Case("depth_to_space", lambda a: topi.nn.depth_to_space(a, 2), [x], lambda a: shuffled(a, 2, 2)),
+        Case("of 3 columns", lambda a: topi.nn.depth_to_space(a, (1, 3)), [x], lambda a: shuffled(a, 1, 3)),
+        Case(
+            "with crops",
+            lambda a: topi.nn.depth_to_space(a, 2, (1, 1, 0, 3)),
+            [x],
+            lambda a: shuffled(a, 2, 2)[:, :, 1:, 1:-3],
+        ),
+        Case(
+            "of tensors",
+            lambda *parts: topi.nn.depth_to_space(parts, 2, (0, 1, 1, 0)),
+            halves,
+            lambda *parts: shuffled(torch.cat(parts, 1), 2, 2)[:, :, :-1, 1:],
+        ),
+        Case(
+            "channels last",
+            lambda a: topi.nn.depth_to_space(a, 2, layout="NHWC"),
+            [last],
+            lambda a: shuffled(a.permute(0, 3, 1, 2), 2, 2).permute(0, 2, 3, 1),
+        ),
+        Case("channels in blocks", lambda a: topi.nn.depth_to_space(a, 2, layout="NCHW16c"), [blocks], of_blocks),
+    ]
+
+
 def choices() -> list[Case]:
     x, t, whole = noise(0, 5, 17, 9), noise(2, 4, 33), noise(3, 67, 65)
     at = np.array([[0, 4, 2], [3, 3, 1]], "int64")
@@ -344,7 +382,7 @@ def paddings() -> list[Case]:
 
 
 def test_what_moves_elements():
-    check([*moves(), *choices(), *paddings()], 10)
+    check([*moves(), *points(), *choices(), *paddings()], 10)
 
 
 def test_images():
