@@ -123,6 +123,28 @@ def test_compiled(layer: Any, target: str | None):
     np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-10)
 
 
+@given(layers(), st.booleans())
+@settings(deadline=None, max_examples=12)
+def test_compiled_with_weights_that_vary(layer: Any, is_finite: bool):
+    """What is not finite among the weights reaches the results that it is multiplied for, and no others."""
+    rank, options, data, weight = layer
+    if not is_finite:
+        weight.view(-1)[0] = float("inf")
+    want = FUNCTIONS[rank](data.abs() + 1, weight, **options).numpy()
+    got = eutectic.compile(as_graph(layer, varying=True), target="llvm")((data.abs() + 1).numpy(), weight.numpy())
+    np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-10)
+
+
+def test_products_of_varying_weights_have_a_schedule_of_their_own():
+    """Conditions are asked of sums over channels; these are vectors."""
+    shapes = {"x": (1, 16, 9, 9), "w": (16, 8, 4, 4)}
+    mod = graph(shapes, lambda bb, x, w: nn.conv2d_transpose(x, w, strides=2, padding=1))
+    (group,) = eutectic.compile(mod, target="llvm").report.plan.groups
+    trace = "\n".join(group.trace)
+    assert 'get_block(name="columns_local"' in trace
+    assert "sch.vectorize" in trace
+
+
 @given(
     st.builds(Axis, *(st.integers(1, 7), st.integers(1, 5), st.integers(1, 4)), *[st.integers(0, 6)] * 3),
     st.integers(1, 6),

@@ -73,11 +73,14 @@ def _number(residues: Sequence[Any], sides: Sequence[int]) -> Any:
 
 def _chosen(tensors: Sequence[Tensor], residues: Sequence[Any], sides: Sequence[int], at: Sequence[Any]) -> Any:
     """The element of the tensor of a point; the first axis is asked first, as it changes least often."""
-    if not residues:
-        return tensors[0](*at)
-    each = len(tensors) // sides[0]
-    rest = residues[1:], sides[1:], at
-    value = _chosen(tensors[-each:], *rest)
-    for side in reversed(range(sides[0] - 1)):
-        value = if_then_else(residues[0].equal(side), _chosen(tensors[side * each : (side + 1) * each], *rest), value)
-    return value
+    values: list[Any] = [tensor(*at) for tensor in tensors]
+    for residue, side in reversed([*zip(residues, sides, strict=True)]):
+        values = [_of_residue(residue, values[k : k + side]) for k in range(0, len(values), side)]
+    return values[0]
+
+
+def _of_residue(residue: Any, values: Sequence[Any]) -> Any:
+    chosen = values[-1]
+    for number in reversed(range(len(values) - 1)):
+        chosen = if_then_else(residue.equal(number), values[number], chosen)
+    return chosen
