@@ -97,7 +97,7 @@ def kept_constants(mod: Any) -> list[Constant]:
 
 
 def test_modules_are_given_with_their_weights():
-    (_, model, inputs), (_, plain, _) = compiled(), compiled()
+    (mod, model, inputs), (_, plain, _) = compiled(), compiled()
     for one, other in ((model.module, plain.module), (model.lowered, plain.lowered)):
         assert [gv.name_hint for gv in one.functions] == [gv.name_hint for gv in other.functions]
         assert all(map(structural_equal, one.functions.values(), other.functions.values()))
