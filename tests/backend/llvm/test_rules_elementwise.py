@@ -254,6 +254,12 @@ def moves() -> list[Case]:
             [x, x[:, :, :3].copy()],
             lambda a, b: torch.cat([a, b], -1),
         ),
+        Case(
+            "concatenate transposed",
+            lambda a, b, c: topi.concatenate([topi.transpose(a), b, topi.transpose(c)], 1),
+            [noise(6, 37, 70), noise(7, 70, 19), noise(8, 3, 70)],
+            lambda a, b, c: torch.cat([a.T, b, c.T], 1),
+        ),
         Case("stack", lambda a, b: topi.stack([a, b], 1), [t, t], lambda a, b: torch.stack([a, b], 1)),
         Case("split", lambda a: topi.split(a, 3, 1), [t], lambda a: torch.split(a, 11, 1)),
         Case(
