@@ -90,3 +90,20 @@ def test_what_reads_a_layout_and_is_not_known_here_reads_it_still():
     inputs = arrays(module["main"])
     want, got = (Interpreter(mod).run("main", *inputs) for mod in (module, plain))
     np.testing.assert_array_equal(got, want)
+
+
+def test_operators_of_several_tensors():
+    """Tensors for each point of a block, all of them in blocks of channels."""
+    layouts = {"data_layout": "NCHW", "kernel_layout": "OIHW16o", "out_layout": "NCHW16c"}
+
+    def body(b: BlockBuilder, x: Var) -> Var:
+        parts = [b.emit(op.nn.conv2d(x, weights(2, 3, 1, 1, 16, seed=k), **layouts)) for k in range(2)]
+        joined = b.emit(op.nn.depth_to_space(parts, (1, 2), layout="NCHW16c"))
+        return b.emit(op.layout_transform(joined, "NCHW16c", "NCHW"))
+
+    module = graph({"x": (1, 3, 4, 5)}, body)
+    plain = FoldConstant()(with_plain_layouts(module))
+    assert "NCHW16c" not in plain.script()
+    inputs = arrays(module["main"])
+    want, got = (Interpreter(mod).run("main", *inputs) for mod in (module, plain))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

@@ -20,6 +20,7 @@ from eutectic.relax.transform import (
     ConvertConv2DToWinograd,
     ConvertMatmulToDensePack,
     DeadCodeElimination,
+    DecomposeConvTranspose,
     DecomposeOpsForInference,
     EliminateCommonSubexpr,
     FoldBatchnormToConv2D,
@@ -53,6 +54,7 @@ def prepare() -> Pipeline:
             BatchnormToScaleShift(),
             FoldConstant(),
             FoldScaleIntoWeights(),
+            DecomposeConvTranspose(varying=False),
             EliminateCommonSubexpr(),
             DeadCodeElimination(),
         ),
@@ -69,6 +71,7 @@ def kernels(fuse: bool = True) -> Pipeline:
     fusion: tuple[Pass, ...] = (AnnotateTIROpPattern(), FoldConstant(), FuseOps(fuse_opt_level=2)) if fuse else ()
     return Pipeline(
         (
+            DecomposeConvTranspose(),
             FoldConstant(),
             DecomposeOpsForInference(),
             LegalizeOps(),
@@ -107,7 +110,7 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     faster: tuple[Pass, ...] = (FuseInvertedResidual(str(chosen)), ConvertMatmulToDensePack(str(chosen)))
     if precision != "strict":
         faster = (*faster, ConvertConv2DToWinograd(str(chosen)))
-    layouts = (AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
+    layouts = (DecomposeConvTranspose(), AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
     return Pipeline((*prepare(), *narrow, *faster, *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
 
 

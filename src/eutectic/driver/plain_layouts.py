@@ -141,12 +141,18 @@ class _Plain(PyExprMutator):
         usual = _without_blocks(name) if name and name.startswith("OI") else _usual(name)
         return literal if name == usual else self.builder_.emit(_transform(literal, name, usual))
 
+    def _all_row_major(self, value: Expr, name: str) -> Expr:
+        """A value, or all fields of a tuple, row-major."""
+        if not isinstance(value, Tuple):
+            return self._row_major(value, name)
+        return self.builder_.normalize(Tuple(tuple(self._row_major(field, name) for field in value.fields)))
+
     def _with_options(self, call: Call) -> tuple[Expr, str]:
         """A call whose options say layouts."""
         assert call.attrs is not None
         options = _options(call)
         names = {place: options[name][0] for name, place in _OF_OPERANDS.items() if name in options}
-        args = [self._row_major(arg, names.get(i, "")) for i, arg in enumerate(call.args)]
+        args = [self._all_row_major(arg, names.get(i, "")) for i, arg in enumerate(call.args)]
         attrs = replace(call.attrs, **{name: usual for name, (_, usual) in options.items()})
         was, usual = next(options[name] for name in _OF_RESULTS if name in options)
         return infer_call(replace(call, args=tuple(args), attrs=attrs, struct_info=None)), "" if was == usual else was

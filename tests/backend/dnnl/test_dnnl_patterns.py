@@ -78,7 +78,25 @@ def test_convolution_bias_and_relu_are_one_primitive(name: str, reshape: bool):
         bias = op.reshape(weights(8), channel) if reshape else const(weights(8).data.reshape(channel))
         return op.nn.relu(op.add(getattr(op.nn, name)(x, weights(*weight)), bias))
 
-    assert taken(graph({"x": data}, body)) == [f"dnnl.{name}_bias_relu"]
+    plain = name.removesuffix("_transpose")  # of constant weights
+    assert taken(graph({"x": data}, body)) == [f"dnnl.{plain}_bias_relu"]
+
+
+def transposed(strides: int, channels: int = 4) -> IRModule:
+    """A transposed convolution whose weights are an argument, with a bias and an activation behind it."""
+
+    def body(bb, x, w):
+        bias = const(weights(8).data.reshape(1, 8, 1, 1))
+        return op.nn.relu(op.add(op.nn.conv2d_transpose(x, w, strides=strides, padding=1), bias))
+
+    return graph({"x": (1, channels, 5, 6), "w": (channels, 8, 4, 4)}, body)
+
+
+def test_what_follows_a_transposed_convolution():
+    """With strides it is left out: with more than 256 channels oneDNN would repeat it for parts of the sums."""
+    assert taken(transposed(1)) == ["dnnl.conv2d_transpose_bias_relu"]
+    for channels in (4, 512):
+        assert taken(transposed(2, channels), tolerance=1e-4) == ["dnnl.conv2d_transpose", "dnnl.add_relu"]
 
 
 @pytest.mark.parametrize("activation", ACTIVATE)

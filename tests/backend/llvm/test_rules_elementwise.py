@@ -254,6 +254,12 @@ def moves() -> list[Case]:
             [x, x[:, :, :3].copy()],
             lambda a, b: torch.cat([a, b], -1),
         ),
+        Case(
+            "concatenate transposed",
+            lambda a, b, c: topi.concatenate([topi.transpose(a), b, topi.transpose(c)], 1),
+            [noise(6, 37, 70), noise(7, 70, 19), noise(8, 3, 70)],
+            lambda a, b, c: torch.cat([a.T, b, c.T], 1),
+        ),
         Case("stack", lambda a, b: topi.stack([a, b], 1), [t, t], lambda a, b: torch.stack([a, b], 1)),
         Case("split", lambda a: topi.split(a, 3, 1), [t], lambda a: torch.split(a, 11, 1)),
         Case(
@@ -277,6 +283,44 @@ def moves() -> list[Case]:
         Case("repeat", lambda a: topi.repeat(a, 3, 1), [t], lambda a: a.repeat_interleave(3, 1)),
         Case("repeat all", lambda a: topi.repeat(a, 2), [t], lambda a: a.repeat_interleave(2)),
         Case("tile", lambda a: topi.tile(a, (2, 1, 3)), [t], lambda a: a.tile(2, 1, 3)),
+    ]
+
+
+def points() -> list[Case]:
+    """Blocks of channels, or tensors, as blocks of points; conditions and places change from lane to lane."""
+    x, halves = noise(4, 1, 24, 9, 21), [noise(5 + k, 1, 6, 9, 21) for k in range(4)]
+    last, blocks = np.ascontiguousarray(x.transpose(0, 2, 3, 1)), noise(9, 1, 4, 9, 5, 16)
+
+    def shuffled(a: torch.Tensor, down: int, right: int) -> torch.Tensor:
+        parts = a.unflatten(1, (down, right, -1))
+        return parts.permute(0, 3, 4, 1, 5, 2).reshape(1, -1, down * a.shape[2], right * a.shape[3])
+
+    def of_blocks(a: torch.Tensor) -> torch.Tensor:
+        whole = shuffled(a.permute(0, 1, 4, 2, 3).flatten(1, 2), 2, 2)
+        return whole.unflatten(1, (-1, 16)).permute(0, 1, 3, 4, 2)
+
+    return [
+        Case("depth_to_space", lambda a: topi.nn.depth_to_space(a, 2), [x], lambda a: shuffled(a, 2, 2)),
+        Case("of 3 columns", lambda a: topi.nn.depth_to_space(a, (1, 3)), [x], lambda a: shuffled(a, 1, 3)),
+        Case(
+            "with crops",
+            lambda a: topi.nn.depth_to_space(a, 2, (1, 1, 0, 3)),
+            [x],
+            lambda a: shuffled(a, 2, 2)[:, :, 1:, 1:-3],
+        ),
+        Case(
+            "of tensors",
+            lambda *parts: topi.nn.depth_to_space(parts, 2, (0, 1, 1, 0)),
+            halves,
+            lambda *parts: shuffled(torch.cat(parts, 1), 2, 2)[:, :, :-1, 1:],
+        ),
+        Case(
+            "channels last",
+            lambda a: topi.nn.depth_to_space(a, 2, layout="NHWC"),
+            [last],
+            lambda a: shuffled(a.permute(0, 3, 1, 2), 2, 2).permute(0, 2, 3, 1),
+        ),
+        Case("channels in blocks", lambda a: topi.nn.depth_to_space(a, 2, layout="NCHW16c"), [blocks], of_blocks),
     ]
 
 
@@ -344,7 +388,7 @@ def paddings() -> list[Case]:
 
 
 def test_what_moves_elements():
-    check([*moves(), *choices(), *paddings()], 10)
+    check([*moves(), *points(), *choices(), *paddings()], 10)
 
 
 def test_images():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -192,6 +193,33 @@ def _conv_transpose(f: Feeds, name: str, rank: int) -> Case:
 
 
 table({f"relax.nn.conv{rank}d_transpose": rank for rank in SPATIAL}, _conv_transpose)
+
+
+@covers("relax.nn.depth_to_space")
+def _depth_to_space(f: Feeds) -> Case:
+    """Of one tensor or one for each point; torch has blocks in another order, of two axes alone and without crops."""
+    rank, dtype = f.integer(1, 3), f.pick(*FLOATS, "int32")
+    sides, sizes, filters = _ints(f, rank, 1, 3), _ints(f, rank, 2, 4), f.pick(1, 2, 4)
+    crops = _ints(f, 2 * rank, 0, 1)
+    crops = [crop if size * side > 2 else 0 for crop, size, side in zip(crops, sizes * 2, sides * 2, strict=True)]
+    points, space = math.prod(sides), SPATIAL[rank]
+    t = f.tensor((f.integer(1, 2), points * filters, *sizes), dtype, special=f.flag())[1]
+    parts = t.unflatten(1, (*sides, filters))
+    order = [0, rank + 1, *(axis for i in range(rank) for axis in (rank + 2 + i, 1 + i))]
+    whole = parts.permute(order).reshape(t.shape[0], filters, *(a * b for a, b in zip(sizes, sides, strict=True)))
+    for i in range(rank):
+        whole = whole.narrow(2 + i, crops[i], whole.shape[2 + i] - crops[i] - crops[rank + i])
+    block = f.pick(*(n for n in (1, 2) if filters % n == 0))
+    layout = f"NC{space}{block}c" if block > 1 else f.pick("NC" + space, f"N{space}C")
+
+    def laid_out(x: torch.Tensor) -> torch.Tensor:
+        return _in_blocks(x, 1, block) if block > 1 else _arranged(x, "NC" + space, layout)
+
+    f.values.clear()
+    pieces = t.chunk(points, 1) if f.flag() else [t]
+    variables = [f.var(as_numpy(laid_out(piece))) for piece in pieces]
+    data = variables if len(variables) > 1 else variables[0]
+    return Case(nn.depth_to_space(data, sides, crops, layout), laid_out(whole), exact=True, feeds=f.values)
 
 
 def _pool(f: Feeds, name: str, rank: int) -> Case:

@@ -27,6 +27,7 @@ from eutectic.relax.dpl.pattern import DFPattern
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.expr import Call, Constant, Var, as_int, describe_info
+from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 
 MAX_RANK: Final = 12  # DNNL_MAX_NDIMS
@@ -98,6 +99,7 @@ def _rooted(
         return (
             _check_members(context)
             or check_root(context)
+            or (_check_epilogue(context) if bias or residual or activation else None)
             or (_check_residual(context) if residual else None)
             or (activation_refusal(context.parts["activation"]) if activation else None)
         )
@@ -176,6 +178,24 @@ def _check_convolution(context: PatternCheckContext) -> Refusal | None:
     assert isinstance(weight, TensorStructInfo)
     if weight.static_shape is None:
         return Refusal("the weights have a symbolic size", conv)
+    return None
+
+
+def _check_epilogue(context: PatternCheckContext) -> Refusal | None:
+    """What follows a transposed convolution with strides is not oneDNN's.
+
+    Its kernel of blocks of matrix products adds biases and applies activations to the sum of each block of 256 input
+    channels, so that results with more channels are wrong (oneDNN 3.x, `brgconv_strided`); without them they are right.
+    """
+    root = context.parts["root"]
+    assert isinstance(root, Call)
+    if (
+        has_trait(root, "transposed")
+        and has_trait(root, "convolution")
+        and root.attrs is not None
+        and max(root.attrs["strides"]) > 1
+    ):
+        return Refusal("oneDNN repeats what follows a transposed convolution with strides for parts of its sums", root)
     return None
 
 

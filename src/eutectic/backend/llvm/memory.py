@@ -6,8 +6,11 @@ outside of its buffer reads zero and stores nothing, and the failure is reported
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eutectic.backend.llvm.arithmetic import overload
 from eutectic.backend.llvm.expr import ExprEmitter, loads_with
+from eutectic.backend.llvm.lane_places import Run, flags_of, places_of, runs_of
 from eutectic.backend.llvm.types import memory_bytes, memory_type, register_type, splat, vector
 from eutectic.ir.prim_expr import Broadcast, IntImm, PrimExpr, Ramp, element_dtype, lanes_of
 from eutectic.support.errors import CodegenError
@@ -181,8 +184,14 @@ def _lane_flags(emitter: ExprEmitter, predicate: PrimExpr | None, lanes: int) ->
 
 
 def _gather(emitter: ExprEmitter, expr: BufferLoad, index: PrimExpr) -> str:
-    """Lane by lane; a lane whose predicate is false reads element 0 of nothing: zero."""
+    """By a few contiguous loads where lanes are known to lie close together, else lane by lane.
+
+    A lane whose predicate is false reads element 0 of nothing: zero.
+    """
     buffer, element = expr.buffer, memory_type(expr.buffer.dtype)
+    loaded = None if emitter.is_from_data(index) else _by_runs(emitter, expr, index)
+    if loaded is not None:
+        return _to_register(emitter, expr.dtype, loaded)
     flags = _lane_flags(emitter, expr.predicate, lanes_of(index.dtype))
     lanes = []
     for i, at in enumerate(lane_indices(emitter, index)):
@@ -192,6 +201,40 @@ def _gather(emitter: ExprEmitter, expr: BufferLoad, index: PrimExpr) -> str:
 
         lanes.append(read() if flags is None else emitter.choose(flags[i], element, read, lambda: _zero(element)))
     return _to_register(emitter, expr.dtype, emitter.gather_lanes(element, lanes))
+
+
+def _by_runs(emitter: ExprEmitter, expr: BufferLoad, index: PrimExpr) -> str | None:
+    """Lanes of contiguous loads, each from the first to the last element that is wanted; None where not known."""
+    places = places_of(index)
+    flags = None if expr.predicate is None else flags_of(expr.predicate)
+    if places is None or (flags is None and expr.predicate is not None):
+        return None
+    runs = runs_of(places.offsets, flags)
+    if not runs:
+        return None
+    base, joined = _index(emitter, expr.buffer, emitter.index(places.base)), "zeroinitializer"
+    for run in runs:
+        part = _spread(emitter, expr.buffer, emitter.fold("add", base, str(run.first)), run, places.offsets)
+        joined = _joined(emitter, vector(memory_type(expr.buffer.dtype), len(places.offsets)), joined, part, run)
+    return joined
+
+
+def _spread(emitter: ExprEmitter, buffer: Buffer, at: str, run: Run, offsets: Sequence[int]) -> str:
+    """The elements of a run in its lanes; the other lanes are undefined."""
+    element, lanes = memory_type(buffer.dtype), len(offsets)
+    kind = vector(element, run.count)
+    part = emitter.text.assign(f"load {kind}, ptr {address(emitter, buffer, at)}, align {memory_bytes(buffer.dtype)}")
+    if run.count == 1:
+        return emitter.broadcast(vector(element, lanes), lanes, part)
+    places = [f"i32 {offsets[lane] - run.first}" if lane in run.lanes else "i32 poison" for lane in range(lanes)]
+    return emitter.text.assign(f"shufflevector {kind} {part}, {kind} poison, <{lanes} x i32> <{', '.join(places)}>")
+
+
+def _joined(emitter: ExprEmitter, kind: str, others: str, part: str, run: Run) -> str:
+    """The lanes of a run from one vector, the other ones from another."""
+    lanes = int(kind[1 : kind.index(" ")])
+    mask = ", ".join(f"i32 {lanes + lane if lane in run.lanes else lane}" for lane in range(lanes))
+    return emitter.text.assign(f"shufflevector {kind} {others}, {kind} {part}, <{lanes} x i32> <{mask}>")
 
 
 # ---- stores

@@ -8,6 +8,7 @@ from eutectic.relax.transform.batchnorm_to_scale_shift import BatchnormToScaleSh
 from eutectic.relax.transform.bind_params import BindParams, bind_params, bind_symbolic_vars
 from eutectic.relax.transform.bind_region_constants import BindRegionConstants
 from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
+from eutectic.relax.transform.conv_transpose.decompose import DecomposeConvTranspose
 from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
 from eutectic.relax.transform.decompose_ops import DecomposeOpsForInference
 from eutectic.relax.transform.dense_pack.convert import ConvertMatmulToDensePack
@@ -49,6 +50,7 @@ __all__ = [
     "ConvertMatmulToDensePack",
     "ConvertWinogradToConv2D",
     "DeadCodeElimination",
+    "DecomposeConvTranspose",
     "DecomposeOpsForInference",
     "EliminateCommonSubexpr",
     "FoldBatchnormToConv2D",

@@ -26,6 +26,7 @@ from eutectic.topi.nn.conv import (
 )
 from eutectic.topi.nn.conv_blocked import conv2d_nchwc
 from eutectic.topi.nn.dense_pack import dense_pack
+from eutectic.topi.nn.depth_to_space import depth_to_space
 from eutectic.topi.nn.inverted_residual import inverted_residual
 from eutectic.topi.nn.matmul import batch_matmul, dense, matmul
 from eutectic.topi.nn.norm import (
@@ -57,6 +58,7 @@ __all__ = [
     "conv3d_transpose",
     "dense",
     "dense_pack",
+    "depth_to_space",
     "elu",
     "gelu",
     "gelu_tanh",

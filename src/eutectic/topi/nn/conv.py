@@ -155,20 +155,20 @@ def transposed_convolution(
     step, apart = per_axis(strides, rank, "strides"), per_axis(dilation, rank, "dilation")
     before, after = paddings(padding, rank)
     extra = per_axis(output_padding, rank, "output_padding")
-    n, channels, *sizes = arranged(data.shape, canonical, canonical)
+    n, _, *sizes = arranged(data.shape, canonical, canonical)
     _, per_group, *kernel = arranged(weight.shape, kernel_canonical, kernel_canonical)
-    depth = channels // groups
     out = [
         simplify((size - 1) * s - (b + a) + (k - 1) * d + (e + 1))
         for size, s, b, a, k, d, e in zip(sizes, step, before, after, kernel, apart, extra, strict=True)
     ]
-    rc = reduce_axis((0, depth), "rc")
-    taps = [reduce_axis((0, k), name) for k, name in zip(kernel, _REDUCED, strict=False)]
     dtype = out_dtype or data.dtype
     wide = wide_dtype(dtype)
+    product, inner = _products(data, weight, groups, wide)
+    if max(step) > 1:  # conditions would break the rows of the product; they are asked of its results instead
+        product, inner = _columns(product, inner, (n, groups, *kernel, per_group, *sizes)), []
+    taps = [reduce_axis((0, k), name) for k, name in zip(kernel, _REDUCED, strict=False)]
 
     def element(image: PrimExpr, channel: PrimExpr, *place: PrimExpr) -> Any:
-        source: Any = rc if groups == 1 else channel // per_group * depth + rc
         conditions: list[PrimExpr] = []
         index: list[PrimExpr] = []
         for i, tap, size, s, b, d in zip(place, taps, sizes, step, before, apart, strict=True):
@@ -177,14 +177,33 @@ def transposed_convolution(
             conditions += [] if s == 1 else [(from_start % s).equal(0)]
             conditions += [at >= 0, at < size]
             index.append(at)
-        x, w = data(image, source, *index), weight(source, channel % per_group if groups > 1 else channel, *taps)
-        term = x.astype(wide) * w.astype(wide)
-        return te_sum(op.if_then_else(op.all(*conditions), term, op.const(0, wide)), [rc, *taps])
+        group = (channel // per_group, channel % per_group) if groups > 1 else (0, channel)
+        term = product(image, group[0], *taps, group[1], *index)
+        return te_sum(op.if_then_else(op.all(*conditions), term, op.const(0, wide)), [*inner, *taps])
 
     shape = (n, simplify(per_group * groups), *out)
     name = f"{'group_' if groups > 1 else ''}conv{rank}d_transpose_{canonical.lower()}"
     total = compute(shape, lambda *at: element(*at), name, name, varargs_names=list(_AXES[: rank + 2]))
     return finished(total, dtype)
+
+
+def _products(data: Tensor, weight: Tensor, groups: int, wide: str) -> tuple[Callable[..., Any], list[Any]]:
+    """The product of one input channel at `(n, group, *tap, filter, *place)`, and the axis of the channels."""
+    depth, rank = data.shape[1] // groups, len(data.shape) - 2
+    rc = reduce_axis((0, depth), "rc")
+
+    def product(image: PrimExpr, group: Any, *at: PrimExpr) -> Any:
+        taps, filter_at, place = at[:rank], at[rank], at[rank + 1 :]
+        source: Any = rc if groups == 1 else group * depth + rc
+        return data(image, source, *place).astype(wide) * weight(source, filter_at, *taps).astype(wide)
+
+    return product, [rc]
+
+
+def _columns(product: Callable[..., Any], over: list[Any], shape: Sequence[Any]) -> Tensor:
+    """What each element of the data puts at each tap: sums over channels, without conditions."""
+    columns: Tensor = compute(shape, lambda *at: te_sum(product(*at), over), "columns", "columns")
+    return columns
 
 
 def _transposed(rank: int) -> Callable[..., Tensor]:
@@ -201,7 +220,7 @@ def _transposed(rank: int) -> Callable[..., Tensor]:
         return transposed_convolution(rank, data, weight, strides, padding, output_padding, dilation, groups, out_dtype)
 
     definition.__name__ = definition.__qualname__ = f"conv{rank}d_transpose"
-    definition.__doc__ = f"""The adjoint of `conv{rank}d`, gathered element by element in one stage.
+    definition.__doc__ = f"""The adjoint of `conv{rank}d`, gathered element by element.
 
     Args:
         data: `(n, i, *spatial)`.
@@ -214,7 +233,8 @@ def _transposed(rank: int) -> Callable[..., Tensor]:
         out_dtype: Dtype of the result; None takes that of the data.
 
     Returns:
-        `(n, o, ...)` with `(size - 1) * stride - pads + dilation * (kernel - 1) + output_padding + 1` per axis.
+        `(n, o, ...)` with `(size - 1) * stride - pads + dilation * (kernel - 1) + output_padding + 1` per axis. With
+        strides a stage `columns` has the products of all elements and taps, of which those are added that meet.
 
     Raises:
         ValueError: ranks do not fit.

@@ -236,3 +236,25 @@ class TestOrder:
 
     def test_few_blocks_are_not_enough_for_threads(self):
         assert "fo" not in self.outermost(4096, 64, 14, 1)[0]
+
+
+def _vectors(tensors: list[te.Tensor]) -> list[tuple[int, int]]:
+    """For each loop of vectors its lanes, and iterations of the loop that is right outside of it."""
+    scheduled = schedule_for_cpu(te.create_prim_func(tensors), WIDE)
+    outside = [part for part in post_order(scheduled.body) if isinstance(part, For) and isinstance(part.body, For)]
+    pairs = [(loop.body.extent.value, loop.extent.value) for loop in outside if loop.body.kind == ForKind.VECTORIZED]
+    return sorted(pairs)
+
+
+def test_parts_of_a_transposition_reuse_lines():
+    """The axis that is read contiguously runs right outside of the vectors, in all parts."""
+    x, y = te.placeholder((37, 70), "float32"), te.placeholder((70, 19), "float32")
+    joined = topi.concatenate([topi.transpose(x), y], 1)
+    assert _vectors([x, y, joined]) == [(3, 70), (5, 70), (16, 70), (16, 70)]
+
+
+@pytest.mark.parametrize(("rows", "columns", "lanes"), [(32, 4096, 8), (4096, 32, 16), (32, 100, 16), (1024, 1024, 16)])
+def test_far_lanes_are_few(rows: int, columns: int, lanes: int):
+    """Rows that are far apart in what is read, and near in what is written."""
+    x = te.placeholder((rows, columns), "float32")
+    assert {width for width, _ in _vectors([x, topi.transpose(x)])} == {lanes}

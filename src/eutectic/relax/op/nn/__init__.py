@@ -35,6 +35,9 @@ from eutectic.relax.op.nn.conv_winograd import (
 from eutectic.relax.op.nn.dense_pack import (
     dense_pack,
 )
+from eutectic.relax.op.nn.depth_to_space import (
+    depth_to_space,
+)
 from eutectic.relax.op.nn.dropout import (
     dropout,
 )
@@ -85,6 +88,7 @@ __all__ = [
     "conv3d",
     "conv3d_transpose",
     "dense_pack",
+    "depth_to_space",
     "dropout",
     "group_norm",
     "instance_norm",

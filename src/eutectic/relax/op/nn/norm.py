@@ -24,8 +24,8 @@ from eutectic.te import Tensor
 
 _batch_norm = define_op("relax.nn.batch_norm", arity=5, fusion="opaque")
 _layer_norm = define_op("relax.nn.layer_norm", arity=3, fusion="opaque")
-_group_norm = define_op("relax.nn.group_norm", arity=3, fusion="opaque")
-_instance_norm = define_op("relax.nn.instance_norm", arity=3, fusion="opaque")
+_group_norm = define_op("relax.nn.group_norm", arity=3, fusion="opaque", traits=["generated"])
+_instance_norm = define_op("relax.nn.instance_norm", arity=3, fusion="opaque", traits=["generated"])
 _rms_norm = define_op("relax.nn.rms_norm", arity=2, fusion="opaque")
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
+from eutectic.ir.dtype import item_bytes
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.guards import change_points
-from eutectic.tir.schedule.rules.nest import Nest, joined, reorder, run_by_threads, tiles
+from eutectic.tir.schedule.rules.nest import Nest, copies, joined, reorder, run_by_threads, tiles
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.walk import Span, Walk
 from eutectic.tir.schedule.rules.work import is_small, lanes_of, operations
 from eutectic.tir.schedule.schedule import Schedule
 
+_SAME_SET: Final = 4096  # bytes between lines that share the few places of one set of a first cache
 _COSTLY: Final = 20  # operations from which on one vector at a time is enough to be busy
 
 
@@ -27,6 +29,7 @@ class Axes:
         walk: The stage.
         vector: Vectors lie along it; None when nothing is contiguous.
         across: Something is read along it that is not read along `vector`: a transposition.
+        is_far: Whether the lanes of such a vector lie so far apart that few of their lines fit into a cache at once.
         outer: All other axes.
         points: Where along `vector` conditions on it change.
     """
@@ -34,6 +37,7 @@ class Axes:
     walk: Walk
     vector: Span | None
     across: Span | None
+    is_far: bool
     outer: tuple[Span, ...]
     points: tuple[int, ...]
 
@@ -49,15 +53,15 @@ class Elementwise:
             return None
         vector = _contiguous(walk)
         points = () if vector is None else change_points(walk.stage.value, vector)
-        across = None if vector is None or points else _read_across(walk, vector)
+        across, is_far = (None, False) if vector is None else _read_across(walk, vector)
         outer = tuple(span for span in walk.spatial if span not in (vector, across))
-        return Axes(walk, vector, across, outer, points)
+        return Axes(walk, vector, across, is_far, outer, points)
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """How wide vectors are, and whether threads share the work."""
         value = axes.walk.stage.value
         lanes = lanes_of(axes.walk.store.buffer.dtype, processor)
-        width = lanes if operations(value) >= _COSTLY else 2 * lanes
+        width = lanes if operations(value) >= _COSTLY or axes.is_far else 2 * lanes
         return {"width": width, "threads": not is_small(axes.walk.spatial, value)}
 
     def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> Nest:
@@ -88,11 +92,12 @@ class Elementwise:
 
     def _parts(self, nest: Nest, axes: Axes, width: int) -> None:
         assert axes.vector is not None
-        loop = nest.loops[axes.vector]
-        reorder(nest.sch, [*nest.of(axes.outer), loop])
-        sizes = _sizes(axes)
-        for part, size in zip(nest.sch.loop_partition(loop, sizes), sizes, strict=True):
-            _in_vectors(nest, part, size, width)
+        inner = [] if axes.across is None else nest.of([axes.across])
+        loop, sizes = nest.loops[axes.vector], _sizes(axes)
+        reorder(nest.sch, [*nest.of(axes.outer), loop, *inner])
+        parts = nest.sch.loop_partition(loop, sizes)
+        for part, (block,), size in zip(parts, copies(nest.sch, parts, nest.block), sizes, strict=True):
+            _in_vectors(nest.sch, part, block, size, width, bool(inner))
 
 
 def _sizes(axes: Axes) -> list[int]:
@@ -102,14 +107,17 @@ def _sizes(axes: Axes) -> list[int]:
     return [high - low for low, high in pairwise(bounds)]
 
 
-def _in_vectors(nest: Nest, loop: LoopRV, size: int, width: int) -> None:
-    """One loop as whole vectors and a narrower one."""
-    sch = nest.sch
+def _in_vectors(sch: Schedule, loop: LoopRV, block: str, size: int, width: int, is_outside: bool) -> None:
+    """One loop as whole vectors and a narrower one; where it is outside of another loop, vectors get inside of that."""
     parts: Sequence[LoopRV] = [loop]
     if size > width and size % width:
         parts = sch.loop_partition(loop, [size // width * width, size % width])
-    for part, extent in zip(parts, (size // width * width, size % width) if len(parts) == 2 else (size,), strict=True):
-        sch.vectorize(part if extent <= width else sch.split(part, [None, width])[1])
+    extents = (size // width * width, size % width) if len(parts) == 2 else (size,)
+    for part, (name,), extent in zip(parts, copies(sch, parts, block), extents, strict=True):
+        lanes = part if extent <= width else sch.split(part, [None, width])[1]
+        if is_outside:
+            reorder(sch, [sch.get_loops(name)[-1], lanes])
+        sch.vectorize(lanes)
 
 
 def _contiguous(walk: Walk) -> Span | None:
@@ -120,12 +128,23 @@ def _contiguous(walk: Walk) -> Span | None:
     return None
 
 
-def _read_across(walk: Walk, vector: Span) -> Span | None:
-    """The axis along which something is read contiguously that is not along `vector`: that of a transposition."""
+def _read_across(walk: Walk, vector: Span) -> tuple[Span | None, bool]:
+    """The axis along which something is read contiguously that is not along `vector`: that of a transposition.
+
+    With it comes whether lanes of a vector of that are far apart, and farther than vectors of results along the axis.
+    """
     for access in walk.reads:
-        if access.coefficient(vector) in (None, 0, 1, 2):
+        stride = access.coefficient(vector)
+        if stride is None or stride in (0, 1, 2):
             continue
         for other in walk.spatial:
             if access.coefficient(other) == 1 and access.buffer is not walk.store.buffer:
-                return other
-    return None
+                return other, _is_far(walk, stride, walk.store.coefficient(other))
+    return None, False
+
+
+def _is_far(walk: Walk, read: Any, stored: Any) -> bool:
+    """Whether elements that are read lie so far apart, and farther than those that are stored one after another."""
+    if not isinstance(read, int) or not isinstance(stored, int):
+        return False
+    return abs(read) > abs(stored) and abs(read) * item_bytes(walk.store.buffer.dtype) >= _SAME_SET
