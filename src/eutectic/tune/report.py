@@ -10,6 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from eutectic.explain.numbers import seconds_text
+
 _WIDTH = 120
 
 
@@ -89,23 +91,22 @@ class TuneReport:
         return asdict(self)
 
     def __str__(self) -> str:
-        table = Table("what", "choice point", "saves", "how", title=self._headline())
+        table = Table("what", "choice point", "saves", "how")
         table.columns[2].justify = "right"
         for choice in self.improved:
-            table.add_row(choice.name, choice.point, f"{choice.seconds * 1e6:.1f} us", choice.changes())
+            table.add_row(choice.name, choice.point, seconds_text(choice.seconds), choice.changes())
         console = Console(width=_WIDTH, record=True, file=io.StringIO())
+        console.print(self._headline(), markup=False, highlight=False, soft_wrap=True)
         if self.improved:
             console.print(table)
-        else:
-            console.print(self._headline(), soft_wrap=True)
         for sentence in self._sentences():
             console.print(sentence, markup=False, highlight=False, soft_wrap=True)
         return console.export_text()
 
     def _headline(self) -> str:
-        before, after = (f"{seconds * 1e3:.3f} ms" for seconds in (self.seconds_before, self.seconds_after))
-        noise = f"noise {self.spread * 1e6:.0f} us"
-        return f"{before} before, {after} after ({noise}), {self.threads} threads, searched for {self.spent:.0f} s"
+        before, after, noise = map(seconds_text, (self.seconds_before, self.seconds_after, self.spread))
+        threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
+        return f"{before} before, {after} after (noise {noise}), {threads}, searched for {self.spent:.0f} s"
 
     def _sentences(self) -> list[str]:
         tried = sum(choice.measured for choice in self.choices)

@@ -12,13 +12,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from eutectic.backend.kernel import Built
 from eutectic.driver.compile import Settings
 from eutectic.driver.importing import Imported
 from eutectic.relax.transform.offers_by_kind import ChoiceRemark
 from eutectic.runtime.executable import Executable
 from eutectic.support.errors import EutecticError
+from eutectic.tir.function import PrimFunc
 from eutectic.tir.schedule.rules.choosing import with_decisions
 from eutectic.tir.schedule.rules.cpu import choice_points
 from eutectic.tir.schedule.rules.rule import Decisions
@@ -48,6 +50,7 @@ class Search:
         deadline: When to stop, on `clock`.
         progress: Called with what is measured, milliseconds gone, and milliseconds in all.
         clock: Gives the time in seconds.
+        built: Kernels made so far.
         choices: What was measured.
         refused: What could not be used, as sentences.
         known: Choices that the database had.
@@ -64,6 +67,7 @@ class Search:
     deadline: float
     progress: Progress | None = None
     clock: Callable[[], float] = time.perf_counter
+    built: dict[PrimFunc, Built] = field(default_factory=dict)
     choices: list[TunedChoice] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     known: int = 0
@@ -73,11 +77,10 @@ class Search:
         self._began = self.clock()
         rows = self.database.choices(self.processor, self.threads)
         self._rows = {(row.workload, row.point) for row in rows}
-        self._built: dict[Any, Any] = {}
 
     def run(self) -> Network:
         """Search until the deadline; gives the model with what is best, as far as operators are concerned."""
-        network = self._operators(Network(self.imported, self.settings, self._built))
+        network = self._operators(Network(self.imported, self.settings, self.built))
         self._kernels(network)
         return network
 
@@ -131,7 +134,7 @@ class Search:
 
     def _network(self, settings: Settings, label: str) -> Network | None:
         try:
-            return Network(self.imported, settings, self._built)
+            return Network(self.imported, settings, self.built)
         except EutecticError as error:
             self.refused.append(f"{label}: {error.message}")
             return None
@@ -164,13 +167,15 @@ class Search:
                 continue
             best, saved, tried = point.chosen, 0.0, 0
             incumbent = network.with_choices(chosen)
-            for candidate in point.alternatives()[1:]:
+            candidates = point.alternatives()[1:]
+            for place, candidate in enumerate(candidates):
                 if self.clock() >= end:
                     break
+                until = self.clock() + (end - self.clock()) / (len(candidates) - place)
                 self._say(f"{name} {point.name}")
                 label = f"{name} {point.name}: {_text(candidate)}"
                 other = self._variant(network, {**chosen, key: {**current, point.name: candidate}}, label)
-                gain = None if other is None else self._gain(incumbent, other, label, end)
+                gain = None if other is None else self._gain(incumbent, other, label, until)
                 tried += 1
                 if other is not None and gain is not None:
                     best, saved, incumbent = candidate, saved + gain, other

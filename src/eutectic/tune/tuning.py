@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from eutectic.backend.kernel import Built
 from eutectic.driver.compile import settings_of
 from eutectic.driver.importing import Imported, import_model
 from eutectic.driver.tuned import NOTHING
@@ -16,6 +17,7 @@ from eutectic.support.errors import ArgumentError
 from eutectic.support.heap import give_back
 from eutectic.support.shown import shown
 from eutectic.target import Target
+from eutectic.tir.function import PrimFunc
 from eutectic.tune.database import Database
 from eutectic.tune.lookup import processor_key
 from eutectic.tune.machine import known_speeds
@@ -74,12 +76,13 @@ def tune(
     known_speeds(store, settings.target, used)
     imported = import_model(model, inputs, kwargs, None, leaves_to_torch=True, custom_convert_map=None)
     args = _arguments(imported, inputs, kwargs)
-    before = Network(imported, replace(settings, measured=NOTHING))
+    built: dict[PrimFunc, Built] = {}
+    before = Network(imported, replace(settings, measured=NOTHING), built)
     expected = before.executable.run(args)
     tuned = replace(settings, measured=store.measured(key, used))
-    search = Search(imported, tuned, args, expected, store, key, used, began + budget, progress)
+    search = Search(imported, tuned, args, expected, store, key, used, began + budget, progress, built=built)
     search.run()
-    after = Network(imported, replace(settings, measured=store.measured(key, used)))
+    after = Network(imported, replace(settings, measured=store.measured(key, used)), built)
     until = time.perf_counter() + _LAST_SECONDS
     outcome = contest(call_of(before.executable, args), call_of(after.executable, args), until)
     kept = not outcome.is_lost or not any(not choice.is_default for choice in search.choices)
