@@ -28,7 +28,7 @@ from eutectic.driver.progress import Report, reports
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
 from eutectic.driver.report import CompileReport, EagerRecord, host_records
 from eutectic.driver.shelf import aligned_constants
-from eutectic.driver.tuned import NOTHING, measured_for
+from eutectic.driver.tuned import NOTHING, measured_for, tuned_notes
 from eutectic.ir.module import IRModule
 from eutectic.ir.services import Measured, Services
 from eutectic.ir.transform import Pass, PassContext
@@ -228,6 +228,7 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
     partitioned, kept = libraries.shelf.put(align(stages.partitioned)), libraries.shelf.put(lowered)
     refusals = tuple(f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks))
     refusals += tuple(precision_notes(settings.precision, ctx.remarks))
+    refusals += tuple(tuned_notes(ctx.remarks))
     report = report_of(
         stages, ctx, native, settings.notes + refusals, executable.program, imported.eager, imported.sizes
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 from eutectic.ir.services import Measured
+from eutectic.relax.transform.offers_by_kind import ChoiceRemark
 from eutectic.runtime.team import available_threads
 from eutectic.support.config import tuning_file
 from eutectic.support.errors import LoadError
@@ -38,3 +40,9 @@ def measured_for(tuned: Any, target: Target, threads: int | None) -> Measured:
     assert reader is not None  # it is provided by the package
     measured: Measured = reader(file, target, available_threads(threads))
     return measured
+
+
+def tuned_notes(remarks: Iterable[Any]) -> list[str]:
+    """A sentence for each way to compute an operator that was measured, of remarks of passes."""
+    choices = (remark for remark in remarks if isinstance(remark, ChoiceRemark) and remark.source == "tuned")
+    return list(dict.fromkeys(map(str, choices)))

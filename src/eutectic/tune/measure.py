@@ -15,9 +15,9 @@ from eutectic.runtime.executable import Executable
 
 Array = np.ndarray[Any, Any]
 _SAMPLE_SECONDS: Final = 2e-4  # a sample lasts at least this long
-_LEAST, _SURE, _MOST = 6, 16, 48  # pairs of samples: before a loss, before a win, at all
+_LEAST, _SURE, _MOST = 6, 20, 48  # pairs of samples: before a loss, before a win, at all
 _TRIES: Final = 3  # for each sample
-_ERRORS: Final = 3.0  # standard errors that a difference must have
+_ERRORS: Final = 3.5  # standard errors that a difference must have
 _LEAST_GAIN: Final = 0.002  # share of a call that it must have
 _NORMAL: Final = 1.4826 * 1.2533  # from the median deviation of normal numbers to the standard error of their median
 # Largest relative L2 difference of sums in another order, through all layers of a network.
@@ -31,7 +31,7 @@ class Contest:
     Attributes:
         seconds: Median of the first.
         gain: Median of what the second saves, in seconds; negative when it is slower.
-        spread: What noise makes of a difference of nothing: three standard errors of `gain`.
+        spread: What noise makes of a difference of nothing: three and a half standard errors of `gain`.
         pairs: How many samples of each there are.
     """
 
@@ -137,11 +137,11 @@ def difference(expected: Sequence[Array], received: Sequence[Array]) -> str:
 
 def _relative(want: Array, have: Array) -> float:
     """The L2 norm of the difference, relative to that of what is expected; infinite when other elements are special."""
-    special = ~np.isfinite(want)
-    if not np.array_equal(want[special], have[special], equal_nan=True) or not np.isfinite(have[~special]).all():
+    usual = np.isfinite(want)
+    if not np.array_equal(want[~usual], have[~usual], equal_nan=True) or not np.isfinite(have[usual]).all():
         return float("inf")
-    size = float(np.linalg.norm(want[~special]))
-    return float(np.linalg.norm((want - have)[~special])) / (size or 1.0)
+    size = float(np.linalg.norm(want[usual]))
+    return float(np.linalg.norm(want[usual] - have[usual])) / (size or 1.0)
 
 
 def call_of(executable: Executable, args: Sequence[Array]) -> Callable[[], object]:

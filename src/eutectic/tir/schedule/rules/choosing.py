@@ -82,7 +82,7 @@ class Chooser:
         decisions, source, note = rule.decide(axes, self.processor), "default", ""
         tuned = self._given.get(name)
         if tuned is not None and any(dict(tuned) == dict(other) for other in rule.candidates(axes, self.processor)):
-            decisions, source = tuned, "tuned"
+            decisions, source = {part: tuned[part] for part in decisions}, "tuned"  # in the order of the rule
         elif tuned is not None:
             note = "what was tuned is of another version of this rule; tune again"
         self.points[name] = ChoicePoint(name, decisions, source, lambda: rule.candidates(axes, self.processor), note)
