@@ -68,11 +68,11 @@ class Database:
         Raises:
             LoadError: the file is damaged, or none of ours.
         """
-        return self._select(ChoiceRow, "choices", processor, threads)
+        return self._all(ChoiceRow, processor, threads)
 
     def speeds(self, processor: str | None = None, threads: int | None = None) -> list[SpeedRow]:
         """The speeds of processors, likewise."""
-        return self._select(SpeedRow, "speeds", processor, threads)
+        return self._all(SpeedRow, processor, threads)
 
     def measured(self, processor: str, threads: int) -> Measured:
         """What compiling for a processor asks for; choices that are the default anyway are left out.
@@ -80,15 +80,17 @@ class Database:
         Raises:
             LoadError: the file is damaged, or none of ours.
         """
+        if not self.path.is_file():
+            return Measured()
         decisions: dict[str, dict[str, Any]] = {}
-        for row in self.choices(processor, threads):
+        with self._connected(create=False) as connection:
+            choices = self._select(connection, ChoiceRow, processor, threads)
+            speeds = self._select(connection, SpeedRow, processor, threads)
+        for row in choices:
             if not row.is_default:
                 decisions.setdefault(row.workload, {})[row.point] = row.decisions
-        speeds = [
-            Speeds(row.flops / 1e9, row.shared / 1e9, row.memory / 1e9, row.threads)
-            for row in self.speeds(processor, threads)
-        ]
-        return Measured(decisions, speeds[0] if speeds else None)
+        rates = [Speeds(row.flops / 1e9, row.shared / 1e9, row.memory / 1e9, row.threads) for row in speeds]
+        return Measured(decisions, rates[0] if rates else None)
 
     def clear(self) -> int:
         """Forget everything; gives the number of rows."""
@@ -131,12 +133,18 @@ class Database:
         with self._connected(create=True) as connection:
             return sum(_write(connection, row, later_only=True) for row in rows)
 
-    def _select(self, cls: type[T], table: str, processor: str | None, threads: int | None) -> list[T]:
+    def _all(self, cls: type[T], processor: str | None, threads: int | None) -> list[T]:
         if not self.path.is_file():
             return []
-        query = f"SELECT * FROM {table} WHERE (? IS NULL OR processor = ?) AND (? IS NULL OR threads = ?)"
         with self._connected(create=False) as connection:
-            rows = connection.execute(query, (processor, processor, threads, threads)).fetchall()
+            return self._select(connection, cls, processor, threads)
+
+    def _select(
+        self, connection: sqlite3.Connection, cls: type[T], processor: str | None, threads: int | None
+    ) -> list[T]:
+        table = "choices" if cls is ChoiceRow else "speeds"
+        query = f"SELECT * FROM {table} WHERE (? IS NULL OR processor = ?) AND (? IS NULL OR threads = ?)"
+        rows = connection.execute(query, (processor, processor, threads, threads)).fetchall()
         return [cls(**self._values(row)) for row in rows]
 
     def _values(self, row: sqlite3.Row) -> dict[str, Any]:

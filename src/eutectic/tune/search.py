@@ -21,7 +21,7 @@ from eutectic.relax.transform.offers_by_kind import ChoiceRemark
 from eutectic.runtime.executable import Executable
 from eutectic.support.errors import EutecticError
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.schedule.rules.choosing import with_decisions
+from eutectic.tir.schedule.rules.choosing import ChoicePoint, with_decisions
 from eutectic.tir.schedule.rules.cpu import choice_points
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tune.database import Database
@@ -33,6 +33,34 @@ from eutectic.tune.report import TunedChoice
 Progress: TypeAlias = Callable[[str, int, int], object]
 _GRAPH_SHARE: Final = 0.6  # of the budget, at most, for choices between ways to compute operators
 _LEAST_SHARE: Final = 0.005  # of a call, of a kernel that is worth a search
+
+
+@dataclass
+class _Variant:
+    """The best program so far.
+
+    Attributes:
+        executable: It.
+        chosen: Its decisions by workload, where they are not those that the search began with.
+    """
+
+    executable: Executable
+    chosen: dict[str, Mapping[str, Decisions]] = field(default_factory=dict)
+
+
+@dataclass
+class _Kernel:
+    """A tensor program.
+
+    Attributes:
+        key: Its workload.
+        name: What people call it.
+        decisions: What was found best for it so far, by choice point.
+    """
+
+    key: str
+    name: str
+    decisions: dict[str, Decisions]
 
 
 @dataclass
@@ -145,8 +173,8 @@ class Search:
         if self.remaining <= 0:
             self.left += len(network.programs)
             return
-        chosen: dict[str, Mapping[str, Decisions]] = {}
-        seconds = network.seconds_of_kernels(self.args, chosen)
+        variant = _Variant(network.executable)
+        seconds = network.seconds_of_kernels(self.args, variant.chosen)
         whole = sum(seconds.values())
         order = sorted((key for key in seconds if seconds[key] >= _LEAST_SHARE * whole), key=lambda key: -seconds[key])
         for place, key in enumerate(order):
@@ -154,36 +182,40 @@ class Search:
                 self.left += len(order) - place
                 return
             share = seconds[key] / sum(seconds[other] for other in order[place:])
-            self._kernel(network, key, chosen, self.clock() + share * self.remaining)
+            self._kernel(network, key, variant, self.clock() + share * self.remaining)
 
-    def _kernel(self, network: Network, key: str, chosen: dict[str, Mapping[str, Decisions]], end: float) -> None:
-        """Measure the candidates of one kernel; what is best goes into `chosen`."""
+    def _kernel(self, network: Network, key: str, best: _Variant, end: float) -> None:
+        """Measure the candidates of one kernel; what wins goes into `best`."""
         name, func = network.programs[key]
-        points = choice_points(with_decisions(func, {}), network.machine)  # type: ignore[arg-type]  # it has vectors
-        current = dict(self.settings.measured.decisions.get(key, {}))
-        for point in points.values():
+        kernel = _Kernel(key, name, dict(self.settings.measured.decisions.get(key, {})))
+        decided = with_decisions(func, kernel.decisions)
+        for point in choice_points(decided, network.machine).values():  # type: ignore[arg-type]  # it has vectors
             if (key, point.name) in self._rows:
                 self.known += 1
-                continue
-            best, saved, tried = point.chosen, 0.0, 0
-            incumbent = network.with_choices(chosen)
-            candidates = point.alternatives()[1:]
-            for place, candidate in enumerate(candidates):
-                if self.clock() >= end:
-                    break
-                until = self.clock() + (end - self.clock()) / (len(candidates) - place)
-                self._say(f"{name} {point.name}")
-                label = f"{name} {point.name}: {_text(candidate)}"
-                other = self._variant(network, {**chosen, key: {**current, point.name: candidate}}, label)
-                gain = None if other is None else self._gain(incumbent, other, label, until)
-                tried += 1
-                if other is not None and gain is not None:
-                    best, saved, incumbent = candidate, saved + gain, other
-            if best != point.chosen:
-                current[point.name] = best
-                chosen[key] = current
-            if tried:
-                self._keep(TunedChoice(name, key, point.name, point.chosen, best, saved, tried))
+            else:
+                self._point(network, kernel, point, best, end)
+
+    def _point(self, network: Network, kernel: _Kernel, point: ChoicePoint, best: _Variant, end: float) -> None:
+        """Measure the candidates at one choice point of a kernel."""
+        chosen, saved, tried = point.chosen, 0.0, 0
+        candidates = point.alternatives()[1:]
+        for place, candidate in enumerate(candidates):
+            if self.clock() >= end:
+                break
+            until = self.clock() + (end - self.clock()) / (len(candidates) - place)
+            self._say(f"{kernel.name} {point.name}")
+            label = f"{kernel.name} {point.name}: {_text(candidate)}"
+            decisions = {**best.chosen, kernel.key: {**kernel.decisions, point.name: candidate}}
+            other = self._variant(network, decisions, label)
+            gain = None if other is None else self._gain(best.executable, other, label, until)
+            tried += 1
+            if other is not None and gain is not None:
+                chosen, saved = candidate, saved + gain
+                best.chosen, best.executable = decisions, other
+        if chosen != point.chosen:
+            kernel.decisions[point.name] = chosen
+        if tried:
+            self._keep(TunedChoice(kernel.name, kernel.key, point.name, point.chosen, chosen, saved, tried))
 
     def _variant(
         self, network: Network, chosen: Mapping[str, Mapping[str, Decisions]], label: str

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from eutectic.backend.kernel import Built
 from eutectic.driver.compile import settings_of
@@ -26,7 +26,8 @@ from eutectic.tune.network import Network
 from eutectic.tune.report import TuneReport
 from eutectic.tune.search import Progress, Search
 
-_LAST_SECONDS = 2.0  # of measuring the whole before and after, at the end
+_LAST_SECONDS: Final = 2.0  # of measuring the whole before and after, at the end
+_LAST_SHARE: Final = 0.25  # of the budget, at most, for that and for compiling what is measured then
 
 
 def tune(
@@ -77,10 +78,13 @@ def tune(
     imported = import_model(model, inputs, kwargs, None, leaves_to_torch=True, custom_convert_map=None)
     args = _arguments(imported, inputs, kwargs)
     built: dict[PrimFunc, Built] = {}
+    compiling = time.perf_counter()
     before = Network(imported, replace(settings, measured=NOTHING), built)
+    last = _LAST_SECONDS + time.perf_counter() - compiling
+    deadline = began + budget - min(last, _LAST_SHARE * budget)
     expected = before.executable.run(args)
     tuned = replace(settings, measured=store.measured(key, used))
-    search = Search(imported, tuned, args, expected, store, key, used, began + budget, progress, built=built)
+    search = Search(imported, tuned, args, expected, store, key, used, deadline, progress, built=built)
     search.run()
     after = Network(imported, replace(settings, measured=store.measured(key, used)), built)
     until = time.perf_counter() + _LAST_SECONDS
