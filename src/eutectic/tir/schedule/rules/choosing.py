@@ -47,7 +47,7 @@ class ChoicePoint:
     note: str = ""
 
     def __str__(self) -> str:
-        values = ", ".join(f"{name}={_shown(value)}" for name, value in self.chosen.items())
+        values = ", ".join(f"{name}={json.dumps(value)}" for name, value in self.chosen.items())
         return f"{self.name}: {values} ({self.source}{'; ' + self.note if self.note else ''})"
 
 
@@ -134,7 +134,3 @@ def distinct(candidates: Sequence[Decisions]) -> list[Decisions]:
         if candidate not in once:
             once.append(candidate)
     return once
-
-
-def _shown(value: Any) -> str:
-    return "[" + " ".join(map(_shown, value)) + "]" if isinstance(value, (list, tuple)) else str(value).lower()
