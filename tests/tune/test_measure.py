@@ -48,6 +48,13 @@ def test_equals_hardly_ever_win():
     assert sum(outcome.is_won for outcome in outcomes) <= 2
 
 
+def test_few_pairs_must_differ_more():
+    outcomes = [measured(1e-3, 1e-3, 0.05, until=0.0, seed=seed) for seed in range(200)]
+    assert {outcome.pairs for outcome in outcomes} == {6}
+    assert sum(outcome.is_won for outcome in outcomes) <= 3
+    assert measured(1e-3, 0.8e-3, 0.05, until=0.0).is_won
+
+
 def test_a_gain_within_the_noise_does_not_win():
     assert sum(measured(1e-3, 0.999e-3, 0.5, seed=seed).is_won for seed in range(100)) <= 2
 

@@ -17,7 +17,8 @@ Array = np.ndarray[Any, Any]
 _SAMPLE_SECONDS: Final = 2e-4  # a sample lasts at least this long
 _LEAST, _SURE, _MOST = 6, 20, 48  # pairs of samples: before a loss, before a win, at all
 _TRIES: Final = 3  # for each sample
-_ERRORS: Final = 3.5  # standard errors that a difference must have
+_ERRORS: Final = 3.0  # standard errors that a difference must have, of very many pairs
+_FEW: Final = 6  # pairs of which it must have twice as many, as their deviation is hardly known
 _LEAST_GAIN: Final = 0.002  # share of a call that it must have
 _NORMAL: Final = 1.4826 * 1.2533  # from the median deviation of normal numbers to the standard error of their median
 # Largest relative L2 difference of sums in another order, through all layers of a network.
@@ -31,7 +32,7 @@ class Contest:
     Attributes:
         seconds: Median of the first.
         gain: Median of what the second saves, in seconds; negative when it is slower.
-        spread: What noise makes of a difference of nothing: three and a half standard errors of `gain`.
+        spread: What noise makes of a difference of nothing: three standard errors of `gain`, more of few pairs.
         pairs: How many samples of each there are.
     """
 
@@ -90,8 +91,9 @@ def _told(first: Sequence[float], second: Sequence[float]) -> Contest:
     differences = [a - b for a, b in zip(first, second, strict=True)]
     gain = median(differences)
     deviation = median(abs(difference - gain) for difference in differences)
-    spread = _ERRORS * _NORMAL * deviation / sqrt(len(differences))
-    return Contest(median(first), gain, spread, len(differences))
+    pairs = len(differences)
+    spread = _ERRORS * (1 + _FEW / pairs) * _NORMAL * deviation / sqrt(pairs)
+    return Contest(median(first), gain, spread, pairs)
 
 
 def _repeats(calls: Sequence[Callable[[], object]], clock: Callable[[], float]) -> int:

@@ -127,7 +127,9 @@ class Search:
             if self.clock() >= end:
                 self.left += 1
                 continue
-            network = self._operator(network, remark, end)
+            others = {(r.workload, r.point) for r in network.choices} - done
+            until = self.clock() + (end - self.clock()) / (1 + len(others))
+            network = self._operator(network, remark, until)
         return network
 
     def _next(self, network: Network, done: set[tuple[str, str]]) -> ChoiceRemark | None:
