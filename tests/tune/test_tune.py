@@ -25,6 +25,7 @@ from eutectic.tune import Database, TuneReport, search, tuning
 from eutectic.tune.lookup import processor_key
 from eutectic.tune.measure import Contest
 from eutectic.tune.records import ChoiceRow, SpeedRow
+from eutectic.tune.search import Search
 
 NATIVE = Target("llvm")
 X = np.random.default_rng(0).standard_normal((48, 40), "float32")
@@ -156,7 +157,7 @@ def test_the_budget_is_kept(database: Database):
     report = tuned(products(), database, X, budget=1e-3)
     assert report.choices == ()
     assert report.left > 0
-    assert "no time was left" in str(report)
+    assert "there was not enough time" in str(report)
     assert report.spent < time.perf_counter() - start + 1
     assert report.spent < 20
 
@@ -260,3 +261,20 @@ def test_keys_of_kernels_are_those_of_the_plan(database: Database, wins: list[in
     mod = eutectic.compile(products(), target="llvm", threads=1, tuned=False).lowered
     keys = {workload_key(func) for _, func in mod.functions_items() if hasattr(func, "buffer_map")}
     assert {choice.workload for choice in report.choices} <= keys
+
+
+def test_a_search_that_is_cut_short_goes_on(database: Database, monkeypatch: pytest.MonkeyPatch):
+    """What was not measured to the end, and not beaten, is measured again."""
+    now = [0.0]
+
+    def lost(*args: Any) -> Contest:
+        now[0] += 100.0
+        return Contest(1.0, -0.1, 0.01, 6)
+
+    monkeypatch.setattr(search, "contest", lost)
+    clock = lambda: time.perf_counter() + now[0]  # noqa: E731
+    monkeypatch.setattr(tuning, "Search", lambda *args, **options: Search(*args, **options, clock=clock))
+    report = tuned(products(), database, X)
+    assert [choice.measured for choice in report.choices] == [1]
+    assert report.left == 2
+    assert database.choices() == []

@@ -43,7 +43,7 @@ class Network:
     Attributes:
         executable: The model with the choices to begin with.
         programs: Its tensor programs by workload, with the names that people know them by.
-        choices: The choices between ways to compute operators that were made.
+        choices: The choices between ways to compute operators that were made, one for each operator.
     """
 
     def __init__(self, imported: Imported, settings: Settings, built: dict[PrimFunc, Built] | None = None) -> None:
@@ -54,8 +54,7 @@ class Network:
             self._libraries = libraries_for(lowered, settings.threads, settings.target)
             self.executable = link(lowered, self._libraries, "main", self._builder())
         self._kept = self._libraries.shelf.put(lowered)
-        remarks = {remark.workload: remark for remark in ctx.remarks if isinstance(remark, ChoiceRemark)}
-        self.choices: tuple[ChoiceRemark, ...] = tuple(remarks.values())
+        self.choices = tuple(remark for remark in ctx.remarks if isinstance(remark, ChoiceRemark))
         functions = [(gv.name_hint, func) for gv, func in lowered.functions_items() if isinstance(func, PrimFunc)]
         self.programs = {workload_key(func): (name, func) for name, func in reversed(functions)}
 

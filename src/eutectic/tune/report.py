@@ -62,7 +62,7 @@ class TuneReport:
         choices: What was measured, in the order in which it was.
         refused: What could not be compiled or computed other results, as sentences.
         known: How many choices of the model the database had already.
-        left: How many kernels and operators there was no time for.
+        left: How many kernels and operators there was not enough time for.
         kept: Whether the choices are in the database; they are not when the whole was slower with them.
         spent: Seconds of the search.
         threads: Threads of a call.
@@ -114,7 +114,9 @@ class TuneReport:
         if self.known:
             said.append(f"{self.known} choices were known already")
         if self.left:
-            said.append(f"no time was left for {self.left} kernels and operators: tune again, or give a larger budget")
+            said.append(
+                f"there was not enough time for {self.left} kernels and operators: tune again, or give a larger budget"
+            )
         if not self.kept:
             said.append("all of it together was slower than before: the defaults stay")
         return [*said, *(f"refused: {sentence}" for sentence in self.refused)]

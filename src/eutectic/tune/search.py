@@ -82,7 +82,7 @@ class Search:
         choices: What was measured.
         refused: What could not be used, as sentences.
         known: Choices that the database had.
-        left: Kernels and operators that there was no time for.
+        left: Kernels and operators that there was not enough time for.
     """
 
     imported: Imported
@@ -159,7 +159,7 @@ class Search:
             if other is not None and gain is not None:
                 best, chosen, saved, self.settings = other, candidate, saved + gain, settings
         choice = TunedChoice(remark.workload, remark.workload, remark.point, remark.chosen, chosen, saved, tried)
-        self._keep(choice)
+        self._keep(choice, is_complete=tried == len(remark.alternatives))
         return best
 
     def _network(self, settings: Settings, label: str) -> Network | None:
@@ -183,7 +183,7 @@ class Search:
             if self.remaining <= 0:
                 self.left += len(order) - place
                 return
-            share = seconds[key] / sum(seconds[other] for other in order[place:])
+            share = seconds[key] / (sum(seconds[other] for other in order[place:]) or 1.0)
             self._kernel(network, key, variant, self.clock() + share * self.remaining)
 
     def _kernel(self, network: Network, key: str, best: _Variant, end: float) -> None:
@@ -216,8 +216,8 @@ class Search:
                 best.chosen, best.executable = decisions, other
         if chosen != point.chosen:
             kernel.decisions[point.name] = chosen
-        if tried:
-            self._keep(TunedChoice(kernel.name, kernel.key, point.name, point.chosen, chosen, saved, tried))
+        choice = TunedChoice(kernel.name, kernel.key, point.name, point.chosen, chosen, saved, tried)
+        self._keep(choice, is_complete=tried == len(candidates))
 
     def _variant(
         self, network: Network, chosen: Mapping[str, Mapping[str, Decisions]], label: str
@@ -243,9 +243,14 @@ class Search:
         outcome = contest(call_of(best, self.args), call_of(other, self.args), end, self.clock)
         return outcome.gain if outcome.is_won else None
 
-    def _keep(self, choice: TunedChoice) -> None:
-        self.choices.append(choice)
-        self.database.record([self.row(choice)])
+    def _keep(self, choice: TunedChoice, *, is_complete: bool) -> None:
+        """Remember a choice; a later search begins anew where candidates are left that nothing has beaten yet."""
+        if choice.measured:
+            self.choices.append(choice)
+        if is_complete or not choice.is_default:
+            self.database.record([self.row(choice)])
+        else:
+            self.left += 1
 
     def row(self, choice: TunedChoice) -> ChoiceRow:
         """A choice as the database has it."""

@@ -55,7 +55,8 @@ def tune(
         kwargs: Example keyword arguments.
         target: As for `compile`; it must be this machine.
         precision: As for `compile`.
-        budget: Seconds to spend, compilation included; one measurement that has begun is finished.
+        budget: Seconds to spend. The model itself is compiled in any case, and what has begun then is finished: another
+            kernel, or a measurement.
         threads: Threads of a call, for which the choices are; None takes `EUTECTIC_THREADS`, else what is available.
         database: Where to remember; None takes the user's database, which `compile` reads by default.
         progress: Called with what is measured, milliseconds gone, and milliseconds in all.
