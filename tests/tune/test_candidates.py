@@ -23,7 +23,14 @@ from eutectic.ir.transform import PassContext
 from eutectic.target import Target
 from eutectic.testing.round_trip import check_round_trip
 from eutectic.tir.interpret import run
-from eutectic.tir.schedule.rules.choosing import distinct, given_decisions, with_decisions, workload_key
+from eutectic.tir.schedule.rules.choosing import (
+    Chooser,
+    candidates_of,
+    distinct,
+    given_decisions,
+    with_decisions,
+    workload_key,
+)
 from eutectic.tir.schedule.rules.cpu import choice_points, schedule_for_cpu
 from eutectic.tir.schedule.rules.rule import JointRule, Rule
 from eutectic.tir.schedule.rules.tile_size import choose_tile, near_tiles
@@ -142,6 +149,12 @@ def test_the_rules_own_choice_is_the_first_tile():
 
 
 def test_what_the_contract_says_of_a_rule_without_candidates():
+    class Bare:
+        name = "bare"
+
+        def decide(self, axes, processor):
+            return {"size": axes}
+
     class Single(Rule):
         name = "single"
 
@@ -154,8 +167,9 @@ def test_what_the_contract_says_of_a_rule_without_candidates():
         def decide(self, axes, processor):
             return {"size": axes}
 
-    for rule in (Single(), Joint()):
-        assert list(rule.candidates(3, WIDE)) == [{"size": 3}]
+    for rule in (Bare(), Single(), Joint()):
+        assert list(candidates_of(rule, 3, WIDE)) == [{"size": 3}]
+        assert Chooser(WIDE, {f"{rule.name}@0": {"size": 4}}).choose(rule, 3, 0) == {"size": 3}
 
 
 # ---- keys

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from eutectic.ir.structural import structural_digest
@@ -24,8 +25,11 @@ class Decider(Protocol):
     def decide(self, axes: Any, processor: Processor) -> Decisions:
         """See `Rule`."""
 
-    def candidates(self, axes: Any, processor: Processor) -> Sequence[Decisions]:
-        """See `Rule`."""
+
+def candidates_of(rule: Decider, axes: Any, processor: Processor) -> Sequence[Decisions]:
+    """What a rule says is worth a measurement; what it decides, alone, when it says nothing about that."""
+    named: Callable[[Any, Processor], Sequence[Decisions]] | None = getattr(rule, "candidates", None)
+    return (rule.decide(axes, processor),) if named is None else named(axes, processor)
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,13 @@ class Chooser:
         """
         name = f"{rule.name}@{stage}"
         decisions, source, note = rule.decide(axes, self.processor), "default", ""
+        alternatives = partial(candidates_of, rule, axes, self.processor)
         tuned = self._given.get(name)
-        if tuned is not None and any(dict(tuned) == dict(other) for other in rule.candidates(axes, self.processor)):
+        if tuned is not None and any(dict(tuned) == dict(other) for other in alternatives()):
             decisions, source = {part: tuned[part] for part in decisions}, "tuned"  # in the order of the rule
         elif tuned is not None:
             note = "what was tuned is of another version of this rule; tune again"
-        self.points[name] = ChoicePoint(name, decisions, source, lambda: rule.candidates(axes, self.processor), note)
+        self.points[name] = ChoicePoint(name, decisions, source, alternatives, note)
         return decisions
 
     def forget(self, kept: Mapping[str, ChoicePoint]) -> None:

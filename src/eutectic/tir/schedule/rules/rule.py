@@ -36,7 +36,7 @@ class Rule(Protocol[Axes, Form]):
         """What is chosen when nobody says otherwise: tile sizes and the like."""
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
-        """What is worth a measurement, what `decide` gives first; that alone for a rule that is derived from this."""
+        """What is worth a measurement, what `decide` gives first; a rule without this offers that alone."""
         return (self.decide(axes, processor),)
 
     def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> Form:
@@ -78,7 +78,7 @@ class JointRule(Protocol[Axes]):
         """What is chosen when nobody says otherwise."""
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
-        """What is worth a measurement, what `decide` gives first; that alone for a rule that is derived from this."""
+        """What is worth a measurement, what `decide` gives first; a rule without this offers that alone."""
         return (self.decide(axes, processor),)
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
