@@ -27,7 +27,7 @@ from eutectic.tune.report import TuneReport
 from eutectic.tune.search import Progress, Search
 
 _LAST_SECONDS: Final = 2.0  # of measuring the whole before and after, at the end
-_LAST_SHARE: Final = 0.25  # of the budget, at most, for that and for compiling what is measured then
+_LAST_SHARE: Final = 0.25  # of the budget, at most, for that
 
 
 def tune(
@@ -55,8 +55,8 @@ def tune(
         kwargs: Example keyword arguments.
         target: As for `compile`; it must be this machine.
         precision: As for `compile`.
-        budget: Seconds to spend. The model itself is compiled in any case, and what has begun then is finished: another
-            kernel, or a measurement.
+        budget: Seconds to spend after the model was compiled once; what has begun then is finished, a kernel or a
+            measurement.
         threads: Threads of a call, for which the choices are; None takes `EUTECTIC_THREADS`, else what is available.
         database: Where to remember; None takes the user's database, which `compile` reads by default.
         progress: Called with what is measured, milliseconds gone, and milliseconds in all.
@@ -79,10 +79,8 @@ def tune(
     imported = import_model(model, inputs, kwargs, None, leaves_to_torch=True, custom_convert_map=None)
     args = _arguments(imported, inputs, kwargs)
     built: dict[PrimFunc, Built] = {}
-    compiling = time.perf_counter()
     before = Network(imported, replace(settings, measured=NOTHING), built)
-    last = _LAST_SECONDS + time.perf_counter() - compiling
-    deadline = began + budget - min(last, _LAST_SHARE * budget)
+    deadline = time.perf_counter() + budget - min(_LAST_SECONDS, _LAST_SHARE * budget)
     expected = before.executable.run(args)
     tuned = replace(settings, measured=store.measured(key, used))
     search = Search(imported, tuned, args, expected, store, key, used, deadline, progress, built=built)
