@@ -64,7 +64,7 @@ class TuneReport:
         known: How many choices of the model the database had already.
         left: How many kernels and operators there was not enough time for.
         kept: Whether the choices are in the database; they are not when the whole was slower with them.
-        spent: Seconds of the search.
+        spent: Seconds that all of it took, compilation included.
         threads: Threads of a call.
         processor: What the database calls the processor.
     """
@@ -106,7 +106,7 @@ class TuneReport:
     def _headline(self) -> str:
         before, after, noise = map(seconds_text, (self.seconds_before, self.seconds_after, self.spread))
         threads = f"{self.threads} thread{'' if self.threads == 1 else 's'}"
-        return f"{before} before, {after} after (noise {noise}), {threads}, searched for {self.spent:.0f} s"
+        return f"{before} before, {after} after (noise {noise}), {threads}, took {self.spent:.0f} s"
 
     def _sentences(self) -> list[str]:
         tried = sum(choice.measured for choice in self.choices)
