@@ -31,7 +31,7 @@ def test_a_search_and_its_database(folder: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("EUTECTIC_THREADS", "1")
     facts = json.loads(call("doctor", "--json").stdout)["facts"]
     assert facts["tuned choices"].startswith(f"{len(tree['report']['choices'])} measured, ")
-    assert "GFLOP/s, own caches " in facts["measured speed"]
+    assert "GFLOP/s by one thread, own caches " in facts["measured speed"]
     call("compile", MLP, "--target", "llvm")
     assert f"forgotten {tree['exported']} rows" in call("tune", "--clear").stdout
 

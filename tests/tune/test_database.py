@@ -50,7 +50,9 @@ def test_what_is_recorded_is_read(database: Database):
     measured = database.measured("cpu-1", 2)
     assert measured.decisions == {"key": {"register_tile@0": {"rows": 4, "unroll": [True]}}}
     assert measured.speeds is not None
-    assert (measured.speeds.flops, measured.speeds.memory, measured.speeds.threads) == (400.0, 30.0, 2)
+    assert (measured.speeds.flops, measured.speeds.shared, measured.speeds.memory) == (400.0, 100.0, 30.0)
+    database.forget_speeds("cpu-1", 2)
+    assert database.measured("cpu-1", 2).speeds is None
 
 
 def test_a_later_row_takes_the_place_of_an_earlier_one(database: Database):

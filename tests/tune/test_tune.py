@@ -216,6 +216,7 @@ def test_the_whole_is_measured_before_it_is_kept(database: Database, wins: list[
     assert (report.kept, report.seconds_after) == (False, 1.5)
     assert "the defaults stay" in str(report)
     assert all(row.is_default for row in database.choices())
+    assert database.speeds() == []
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,9 @@ def _measured() -> dict[str, str]:
     facts = {"tuned choices": f"{len(rows)} measured, {changed} other than the default, in {file}"}
     for speed in database.speeds(processor, available_threads()):
         rates = [f"{name} {rate / 1e9:.0f} GB/s" for name, rate in _rates(speed)]
-        facts["measured speed"] = f"{speed.flops / 1e9:.0f} GFLOP/s, {', '.join(rates)}, {speed.threads} threads"
+        facts["measured speed"] = (
+            f"{speed.flops / 1e9:.0f} GFLOP/s by one thread, {', '.join(rates)} by {speed.threads}"
+        )
     return facts
 
 

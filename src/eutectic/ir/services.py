@@ -37,19 +37,17 @@ def register_module_writer(write: ModuleWriter) -> None:
 
 @dataclass(frozen=True)
 class Speeds:
-    """What a processor was measured to do, all threads together.
+    """What a processor was measured to do.
 
     Attributes:
-        flops: Float32 operations in a nanosecond; a multiply-add counts two.
-        shared: Bytes that are read and written in a nanosecond, in the cache that cores share.
+        flops: Float32 operations of one thread in a nanosecond; a multiply-add counts two.
+        shared: Bytes that all threads read and write in a nanosecond, in the cache that cores share.
         memory: The same in main memory.
-        threads: How many worked at the same time.
     """
 
     flops: float
     shared: float
     memory: float
-    threads: int
 
 
 @dataclass(frozen=True)

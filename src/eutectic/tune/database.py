@@ -89,8 +89,13 @@ class Database:
         for row in choices:
             if not row.is_default:
                 decisions.setdefault(row.workload, {})[row.point] = row.decisions
-        rates = [Speeds(row.flops / 1e9, row.shared / 1e9, row.memory / 1e9, row.threads) for row in speeds]
+        rates = [Speeds(row.flops / 1e9, row.shared / 1e9, row.memory / 1e9) for row in speeds]
         return Measured(decisions, rates[0] if rates else None)
+
+    def forget_speeds(self, processor: str, threads: int) -> None:
+        """Remove the speeds of a processor, so that estimates reckon with what is usual."""
+        with self._connected(create=True) as connection:
+            connection.execute("DELETE FROM speeds WHERE processor = ? AND threads = ?", (processor, threads))
 
     def clear(self) -> int:
         """Forget everything; gives the number of rows."""

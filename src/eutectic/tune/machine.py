@@ -28,7 +28,7 @@ def measured_speeds(target: Target, threads: int) -> SpeedRow:
 
     Args:
         target: Its features are those that code is made with.
-        threads: How many work at the same time.
+        threads: How many copy at the same time.
 
     Raises:
         CodegenError: the target is another processor.
@@ -41,7 +41,7 @@ def measured_speeds(target: Target, threads: int) -> SpeedRow:
         )
     sizes = (threads * NEAR_BYTES, SHARED_BYTES, MEMORY_BYTES)
     near, shared, memory = (max(copy_speed(size, threads) for _ in range(_TRIES)) for size in sizes)
-    flops = max(fma_speed(threads) for _ in range(_TRIES))
+    flops = max(fma_speed(1) for _ in range(_TRIES))  # of several threads another process could slow one down
     return SpeedRow(key, threads, flops, near, shared, memory, model_name(), time.time())
 
 

@@ -44,9 +44,9 @@ class SpeedRow:
 
     Attributes:
         processor: `processor_key` of the target.
-        threads: How many worked at the same time.
-        flops: Float32 operations per second, all threads together; a multiply-add counts two.
-        near: Bytes read and written per second, in the caches that cores have for themselves.
+        threads: How many copied at the same time.
+        flops: Float32 operations per second of one thread; a multiply-add counts two.
+        near: Bytes read and written per second by all threads, in the caches that cores have for themselves.
         shared: The same in the cache that they share.
         memory: The same in main memory.
         name: What people call the processor.

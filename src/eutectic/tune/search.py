@@ -258,7 +258,8 @@ class Search:
         return ChoiceRow(*where, choice.best, choice.is_default, choice.seconds, choice.name, time.time())
 
     def give_up(self) -> None:
-        """Record the defaults in place of what was chosen: all of it together was slower."""
+        """Record the defaults in place of what was chosen, and no speeds: all of it together was slower."""
+        self.database.forget_speeds(self.processor, self.threads)
         self.database.record(self.row(replace(choice, best=choice.default, seconds=0.0)) for choice in self.choices)
 
     def _say(self, what: str) -> None:

@@ -88,8 +88,7 @@ def tune(
     after = Network(imported, replace(settings, measured=store.measured(key, used)), built)
     until = time.perf_counter() + _LAST_SECONDS
     outcome = contest(call_of(before.executable, args), call_of(after.executable, args), until)
-    kept = not outcome.is_lost or not any(not choice.is_default for choice in search.choices)
-    if not kept:
+    if outcome.is_lost:
         search.give_up()
     give_back()
     return TuneReport(
@@ -100,7 +99,7 @@ def tune(
         tuple(search.refused),
         search.known,
         search.left,
-        kept,
+        not outcome.is_lost,
         time.perf_counter() - began,
         used,
         key,

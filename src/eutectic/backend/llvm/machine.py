@@ -83,7 +83,7 @@ def lane_speed(machine: Machine, speeds: Speeds | None) -> float:
         machine: What code is for.
         speeds: What it was measured to do; None takes `SPEED`.
     """
-    return SPEED if speeds is None else _REACHED * speeds.flops / speeds.threads / machine.lanes()
+    return SPEED if speeds is None else _REACHED * speeds.flops / machine.lanes()
 
 
 def machine_of(target: Target) -> Machine:
