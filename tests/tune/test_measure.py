@@ -55,6 +55,11 @@ def test_few_pairs_must_differ_more():
     assert measured(1e-3, 0.8e-3, 0.05, until=0.0).is_won
 
 
+def test_as_many_pairs_as_are_asked_for():
+    machine = Machine(0.0)
+    assert contest(machine.call(1e-3), machine.call(2e-3), 0.0, machine.clock, least=24).pairs == 24
+
+
 def test_a_gain_within_the_noise_does_not_win():
     assert sum(measured(1e-3, 0.999e-3, 0.5, seed=seed).is_won for seed in range(100)) <= 2
 

@@ -61,6 +61,7 @@ def wins(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return Contest(1.0, 0.1, 0.01, 16)
 
     monkeypatch.setattr(search, "contest", won)
+    monkeypatch.setattr(tuning, "contest", lambda *_, **__: Contest(1.0, 0.1, 0.01, 24))
     return seen
 
 
@@ -122,6 +123,7 @@ def test_a_later_search_goes_on_where_the_first_ended(database: Database, wins: 
 
 def test_the_default_is_remembered_when_nothing_is_faster(database: Database, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(search, "contest", lambda *_: Contest(1.0, -0.1, 0.01, 6))
+    monkeypatch.setattr(tuning, "contest", lambda *_, **__: Contest(1.0, 0.0, 0.01, 24))
     report = tuned(products(), database, X)
     assert report.improved == ()
     assert all(row.is_default for row in database.choices())
@@ -211,7 +213,7 @@ def test_a_way_that_is_none_is_not_taken(database: Database, decisions: dict[str
 
 
 def test_the_whole_is_measured_before_it_is_kept(database: Database, wins: list[int], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tuning, "contest", lambda *_: Contest(1.0, -0.5, 0.01, 16))
+    monkeypatch.setattr(tuning, "contest", lambda *_, **__: Contest(1.0, -0.5, 0.01, 16))
     report = tuned(products(), database, X)
     assert (report.kept, report.seconds_after) == (False, 1.5)
     assert "the defaults stay" in str(report)

@@ -59,7 +59,12 @@ class Contest:
 
 
 def contest(
-    first: Callable[[], object], second: Callable[[], object], until: float, clock: Callable[[], float] = perf_counter
+    first: Callable[[], object],
+    second: Callable[[], object],
+    until: float,
+    clock: Callable[[], float] = perf_counter,
+    *,
+    least: int = _LEAST,
 ) -> Contest:
     """Measure two programs in turns until it is clear which one is faster, or time is up.
 
@@ -70,8 +75,9 @@ def contest(
     Args:
         first: A call of the first.
         second: A call of the second.
-        until: When to stop, on the clock; six pairs are measured in any case.
+        until: When to stop, on the clock.
         clock: Gives the time in seconds.
+        least: Pairs that are measured in any case.
     """
     calls = (first, second)
     repeats = _repeats(calls, clock)
@@ -80,7 +86,7 @@ def contest(
         order = (0, 1) if len(samples[0]) % 2 == 0 else (1, 0)
         for k in order:
             samples[k].append(_sample(calls[k], repeats, clock))
-        if len(samples[0]) < _LEAST:
+        if len(samples[0]) < least:
             continue
         told = _told(*samples)
         if told.is_over or clock() > until:

@@ -27,6 +27,7 @@ from eutectic.tune.report import TuneReport
 from eutectic.tune.search import Progress, Search
 
 _LAST_SECONDS: Final = 2.0  # of measuring the whole before and after, at the end
+_LAST_PAIRS: Final = 24  # of that, in any case
 _LAST_SHARE: Final = 0.25  # of the budget, at most, for that
 
 
@@ -87,7 +88,7 @@ def tune(
     search.run()
     after = Network(imported, replace(settings, measured=store.measured(key, used)), built)
     until = time.perf_counter() + _LAST_SECONDS
-    outcome = contest(call_of(before.executable, args), call_of(after.executable, args), until)
+    outcome = contest(call_of(before.executable, args), call_of(after.executable, args), until, least=_LAST_PAIRS)
     if outcome.is_lost:
         search.give_up()
     give_back()
