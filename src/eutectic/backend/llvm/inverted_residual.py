@@ -16,7 +16,7 @@ from eutectic.ir.services import Speeds
 from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 
 _STREAM: Final = 160.0  # bytes that are written to a shared cache, or read from it, in a nanosecond, if not measured
-_HIDDEN: Final = 1.75  # the same, as a multiple of what a copy reaches: arithmetic goes on beside it
+_REACHED: Final = 0.8  # the same, as a share of what a copy reaches
 _NEAR_BYTES: Final = 1 << 20  # of a tensor that stays in the cache of one processor
 _ROWS: Final = 14  # of the result in a band
 _GAIN: Final = 0.95  # share of the time of separate kernels from which on one kernel is worth it
@@ -43,7 +43,7 @@ def residual_offers(sizes: ResidualSizes, machine: Machine, speeds: Speeds | Non
     step = -(-sizes.space[0] // sizes.out[0])
     twice = max(0, sizes.taps[0] - step) / (_ROWS * step)
     far = [size for size in (4 * hidden, 4 * points * sizes.expanded) if size > _NEAR_BYTES]
-    separate = first + rest + 2 * sum(far) / (_STREAM if speeds is None else _HIDDEN * speeds.shared)
+    separate = first + rest + 2 * sum(far) / (_STREAM if speeds is None else _REACHED * speeds.shared)
     cost = first * (1 + twice) + rest
     return [ResidualOffer(lanes, panel, cost, separate, cost < _GAIN * separate)]
 

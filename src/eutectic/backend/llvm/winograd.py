@@ -14,7 +14,7 @@ from eutectic.relax.transform.winograd.choice import TILES, WINDOW, ConvolutionS
 
 _TRANSFORM: Final = 1.6  # nanoseconds for a vector of values, transformed and stored or loaded and transformed back
 _STREAM: Final = 30.0  # bytes of weights that come from memory in a nanosecond, where that was not measured
-_REACHED: Final = 0.85  # the same, as a share of what a copy reaches
+_REACHED: Final = 0.4  # the same, as a share of what a copy reaches: reads alone, beside arithmetic
 _GAIN: Final = 0.8  # share of the time of direct sums from which on the method is worth its rounding
 _LEAST: Final = 1e5  # nanoseconds of direct sums below which nothing is to be gained
 
