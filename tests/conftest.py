@@ -75,12 +75,16 @@ transform.PassRecord = _ObservedRecord
 
 @pytest.fixture(scope="session", autouse=True)
 def own_kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Kernels are kept in a folder of this run, which parallel workers share; the user's is left alone."""
+    """Kernels are kept in a folder of this run, which parallel workers share; the user's is left alone.
+
+    The same holds for what the user has tuned.
+    """
     base = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EUTECTIC_CACHE_DIR", str(base / "kernels"))
+        patch.setenv("EUTECTIC_TUNING_FILE", "")  # choices are those of the rules
         yield
 
 

@@ -11,7 +11,7 @@ from eutectic.support.lazy import lazy, lend
 from eutectic.support.registry import get_global_func, provide, register_global_func
 
 if TYPE_CHECKING:
-    from eutectic import arith, ir, relax, script, target, te, tir, topi
+    from eutectic import arith, ir, relax, script, target, te, tir, topi, tune
     from eutectic.artefact.model import LoadedModel, load
     from eutectic.driver.build import VirtualMachine, build
     from eutectic.driver.compile import compile
@@ -46,6 +46,7 @@ __all__ = [
     "te",
     "tir",
     "topi",
+    "tune",
 ]
 
 _MEMBERS: Final = {
@@ -63,6 +64,7 @@ _PROVIDERS: Final = {
     "function eutectic.explained": ("eutectic.explain.measure",),
     "function eutectic.loader": ("eutectic.backend.registry",),
     "function eutectic.loader.dnnl": ("eutectic.backend.dnnl.loading",),
+    "function eutectic.measured": ("eutectic.tune.lookup",),
     "function eutectic.recompile": ("eutectic.driver.recompile",),
     "function eutectic.report_from_json": ("eutectic.driver.report",),
     "function eutectic.run_prim_func": ("eutectic.driver.build_prim_func",),

@@ -22,7 +22,7 @@ from eutectic.testing.peers import PEERS
 
 __all__ = ["folder"]
 MLP, TWO, ODD = f"{NETS}:mlp", f"{NETS}:two", f"{NETS}:odd"
-VERBS = ("compile", "run", "bench", "explain", "lower", "doctor", "demo", "verify", "verify model", "cache ls")
+VERBS = ("compile", "run", "bench", "explain", "lower", "tune", "doctor", "demo", "verify", "verify model", "cache ls")
 
 
 @pytest.mark.parametrize("verb", VERBS)

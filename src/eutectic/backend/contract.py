@@ -17,6 +17,7 @@ from eutectic.backend.kernel import Built
 from eutectic.backend.plan import Bounds, Plan
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import Var
+from eutectic.ir.services import Speeds
 from eutectic.ir.transform import Pass
 from eutectic.relax.dpl.table import FusionPattern
 from eutectic.relax.expr import Call, Function
@@ -205,21 +206,26 @@ class CodeGenerator(Protocol):
             CodegenError: it makes no code for the target.
         """
 
-    def layouts(self, call: Call, target: Target) -> Sequence[LayoutOffer]:
+    def layouts(self, call: Call, target: Target, speeds: Speeds | None = None) -> Sequence[LayoutOffer]:
         """In which layouts its kernels can compute a call of an operator; at least one. By default row-major.
 
         Args:
             call: A call with its struct info.
             target: What the code is for.
+            speeds: What its processor was measured to do; None where it was not.
         """
         return (ROW_MAJOR,)
 
-    def winograd(self, sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer]:
-        """How its kernels can compute a convolution by Winograd's method faster than by direct sums, best first."""
+    def winograd(
+        self, sizes: ConvolutionSizes, target: Target, speeds: Speeds | None = None
+    ) -> Sequence[WinogradOffer]:
+        """How its kernels can compute a convolution by Winograd's method, best first; arguments as for `layouts`."""
         return ()
 
-    def inverted_residual(self, sizes: ResidualSizes, target: Target) -> Sequence[ResidualOffer]:
-        """How one of its kernels can compute an inverted residual faster than several, best first."""
+    def inverted_residual(
+        self, sizes: ResidualSizes, target: Target, speeds: Speeds | None = None
+    ) -> Sequence[ResidualOffer]:
+        """How one of its kernels can compute an inverted residual, best first; arguments as for `layouts`."""
         return ()
 
     def dense_pack(self, sizes: ProductSizes, target: Target) -> Sequence[PanelOffer]:

@@ -34,6 +34,7 @@ class Built:
         code: The object file.
         cached: Whether it came from the cache on disk.
         trace: What the default schedule did, line by line; empty when it did nothing.
+        chosen: What its rules chose, a line for each choice, with where that comes from.
     """
 
     symbol: str
@@ -44,3 +45,4 @@ class Built:
     code: bytes
     cached: bool
     trace: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()

@@ -293,9 +293,13 @@ def _announce(name: str) -> None:
 
 def _ask(kind: str) -> None:
     """Have passes ask the code generator for a kind of target."""
-    LAYOUT_OFFERS.register(kind, lambda call, target: code_generator(target).layouts(call, target))
-    WINOGRAD_OFFERS.register(kind, lambda sizes, target: code_generator(target).winograd(sizes, target))
-    RESIDUAL_OFFERS.register(kind, lambda sizes, target: code_generator(target).inverted_residual(sizes, target))
+    LAYOUT_OFFERS.register(kind, lambda call, target, *speeds: code_generator(target).layouts(call, target, *speeds))
+    WINOGRAD_OFFERS.register(
+        kind, lambda sizes, target, *speeds: code_generator(target).winograd(sizes, target, *speeds)
+    )
+    RESIDUAL_OFFERS.register(
+        kind, lambda sizes, target, *speeds: code_generator(target).inverted_residual(sizes, target, *speeds)
+    )
     PANEL_OFFERS.register(kind, lambda sizes, target: code_generator(target).dense_pack(sizes, target))
 
 

@@ -59,11 +59,43 @@ def examine() -> tuple[dict[str, Any], list[str]]:
         "kernel cache": str(folder) if folder is not None else "none",
         **{name: _version(name) for name in _PACKAGES},
     }
+    facts |= _measured()
     if folder is not None:
         entries = cache.entries()
         facts["kernels kept"] = f"{len(entries)}, {readable_bytes(sum(entry.bytes for entry in entries))}"
     slow = [sentence for condition, sentence in _judged(facts, vectors, state.ok, can_sleep()) if condition]
     return facts, slow
+
+
+def _measured() -> dict[str, str]:
+    """What the user's database of measured choices says of this processor.
+
+    Raises:
+        LoadError: it is damaged.
+    """
+    from eutectic.runtime.team import available_threads  # --help loads none of this
+    from eutectic.support.config import tuning_file
+    from eutectic.target import Target
+    from eutectic.tune.database import Database
+    from eutectic.tune.lookup import processor_key
+
+    file = tuning_file()
+    if file is None or not file.is_file():
+        return {"tuned choices": "none: eutectic tune MODEL measures them"}
+    database, processor = Database(file), processor_key(Target("llvm"))
+    rows = database.choices(processor, available_threads())
+    changed = sum(not row.is_default for row in rows)
+    facts = {"tuned choices": f"{len(rows)} measured, {changed} other than the default, in {file}"}
+    for speed in database.speeds(processor, available_threads()):
+        rates = [f"{name} {rate / 1e9:.0f} GB/s" for name, rate in _rates(speed)]
+        facts["measured speed"] = (
+            f"{speed.flops / 1e9:.0f} GFLOP/s by one thread, {', '.join(rates)} by {speed.threads}"
+        )
+    return facts
+
+
+def _rates(speed: Any) -> list[tuple[str, float]]:
+    return [("own caches", speed.near), ("shared cache", speed.shared), ("memory", speed.memory)]
 
 
 def _judged(facts: dict[str, Any], vectors: Sequence[str], library: bool, team: bool) -> list[tuple[bool, str]]:

@@ -16,6 +16,7 @@ from eutectic.cli.demo import demo
 from eutectic.cli.doctor import doctor
 from eutectic.cli.explain import explain
 from eutectic.cli.lower import lower
+from eutectic.cli.tune import tune
 from eutectic.cli.verify import verify
 
 app = typer.Typer(
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for _verb in (compile, run, bench, explain, lower, doctor, demo):
+for _verb in (compile, run, bench, explain, lower, tune, doctor, demo):
     app.command(_verb.__name__)(_verb)
 app.add_typer(cache, name="cache")
 app.add_typer(verify, name="verify")

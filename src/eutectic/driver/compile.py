@@ -29,7 +29,9 @@ from eutectic.driver.progress import Report, reports
 from eutectic.driver.records import Stages, declined, region_records, unfused_records
 from eutectic.driver.report import CompileReport, EagerRecord, host_records
 from eutectic.driver.shelf import aligned_constants
+from eutectic.driver.tuned import NOTHING, measured_for, tuned_notes
 from eutectic.ir.module import IRModule
+from eutectic.ir.services import Measured, Services
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.runtime.executable import Executable
 from eutectic.runtime.loading import Loading
@@ -57,6 +59,7 @@ def compile(
     fallback: str = "eager",
     weights: str = "frozen",
     custom_convert_map: Mapping[Any, Callable[..., Any]] | None = None,
+    tuned: Any = True,
     verify: bool = False,
     validate: bool = False,
     progress: Report | bool | None = None,
@@ -88,6 +91,8 @@ def compile(
             the third on weights are inputs. Buffers that the model changes itself are read and written in the torch
             module either way.
         custom_convert_map: Converters of a torch model by operator, as `from_exported_program` takes them.
+        tuned: Measured choices to use, of this processor and number of threads. True takes the user's database, which
+            `eutectic tune` fills, when there is one; a path or a `tune.Database` is another one; False takes none.
         verify: Check the module after every pass.
         validate: Run the module before and after every pass on generated inputs, and refuse a pass that changes
             the results; takes long.
@@ -103,7 +108,7 @@ def compile(
     """
     check_choice(f"fallback={shown(fallback)}", fallback, ("eager", "error"))
     check_choice(f"weights={shown(weights)}", weights, ("frozen", "live"))
-    settings = settings_of(target, threads, precision, pipeline)
+    settings = settings_of(target, threads, precision, pipeline, tuned)
     importing = partial(
         import_model,
         model,
@@ -115,10 +120,11 @@ def compile(
     )
     with reports(progress) as report:
         compiled, imported = _imported_and_compiled(
-            importing, settings, report, PassContext(remarks=True, verify=verify, validate=validate)
+            importing, settings, report, context_of(settings, verify=verify, validate=validate)
         )
     give_back()
     options: dict[str, Any] = {"pipeline": pipeline, "custom_convert_map": custom_convert_map, "fallback": fallback}
+    options["tuned"] = settings.measured
     again = partial(compile, target=target, threads=threads, precision=precision, **options)
     example = partial(again, model, inputs, kwargs=kwargs, dynamic_shapes=dynamic_shapes)
     with_weights = partial(
@@ -143,6 +149,7 @@ class Settings:
         plan: The passes.
         precision: What libraries may take.
         notes: What the report says about the choice of the target.
+        measured: Measured choices.
     """
 
     target: Target
@@ -150,6 +157,18 @@ class Settings:
     plan: Pipeline
     precision: str = "default"
     notes: tuple[str, ...] = ()
+    measured: Measured = NOTHING
+
+
+def context_of(settings: Settings, *, verify: bool = False, validate: bool = False) -> PassContext:
+    """What the passes of a compilation run in.
+
+    Args:
+        settings: What is compiled for.
+        verify: As for `compile`.
+        validate: As for `compile`.
+    """
+    return PassContext(remarks=True, verify=verify, validate=validate, services=Services(settings.measured))
 
 
 def settings_of(
@@ -157,6 +176,7 @@ def settings_of(
     threads: int | None = None,
     precision: str = "default",
     pipeline: str | Pass | None = None,
+    tuned: Any = True,
 ) -> Settings:
     """Checked settings of `compile`; see there.
 
@@ -170,7 +190,8 @@ def settings_of(
     asked = target if target is not None else Target.current()
     chosen, notes = default_target() if asked is None else (_checked(Target(asked)), [])
     plan = before_loops(passes_for(asked, precision) if pipeline is None else _pipeline(pipeline), chosen)
-    return Settings(chosen, threads, plan, precision, tuple(notes))
+    measured = measured_for(tuned, chosen, threads)
+    return Settings(chosen, threads, plan, precision, tuple(notes), measured)
 
 
 def compile_imported(imported: Imported, settings: Settings) -> CompiledModel:
@@ -179,7 +200,7 @@ def compile_imported(imported: Imported, settings: Settings) -> CompiledModel:
     Raises:
         EutecticError: a stage refused it.
     """
-    compiled, _ = _imported_and_compiled(lambda: imported, settings, None, PassContext(remarks=True))
+    compiled, _ = _imported_and_compiled(lambda: imported, settings, None, context_of(settings))
     give_back()
     return compiled
 
@@ -213,6 +234,7 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
     partitioned, kept = libraries.shelf.put(aligned), libraries.shelf.put(lowered)
     refusals = tuple(f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks))
     refusals += tuple(precision_notes(settings.precision, ctx.remarks))
+    refusals += tuple(tuned_notes(ctx.remarks))
     report = report_of(
         stages, ctx, native, settings.notes + refusals, executable.program, imported.eager, imported.sizes
     )
@@ -254,7 +276,7 @@ def report_of(
         sizes: Symbolic sizes of the example, by name.
     """
     passes, target = tuple(ctx.timeline.outermost()), native.target
-    plan = plan_record(stages, ctx.remarks, target.kind.name, native.traces())
+    plan = plan_record(stages, ctx.remarks, target.kind.name, native.kernels())
     return CompileReport(
         regions=region_records(stages, target),
         unfused=unfused_records(stages, ctx.remarks),

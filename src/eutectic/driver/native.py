@@ -78,9 +78,9 @@ class NativeBuilder:
             kernel = known[name] or generator.kernel(func, self.target, name, lowered[name])
             self.built[funcs[name]] = kernel
 
-    def traces(self) -> dict[str, tuple[str, ...]]:
-        """What the default schedule of each kernel made so far did, by the name of its tensor program."""
-        return {name: self.built[func].trace for func, name in self.names.items() if func in self.built}
+    def kernels(self) -> dict[str, Built]:
+        """The kernels made so far, by the names of their tensor programs."""
+        return {name: self.built[func] for func, name in self.names.items() if func in self.built}
 
     def _checked(self, func: PrimFunc, name: str, ctx: PassContext) -> PrimFunc:
         """The program that the cache knows a kernel by: checked, and marked if it is to keep its loops."""

@@ -39,7 +39,7 @@ from eutectic.support.errors import CodegenError
 from eutectic.support.shown import shown
 from eutectic.support.spelling import did_you_mean
 from eutectic.target import Target
-from eutectic.tir.transform import LowerTIR, ScheduleForTarget
+from eutectic.tir.transform import LowerTIR, ScheduleForTarget, TakeDecisions
 from eutectic.tir.transform.check_bounds import CheckBounds
 
 
@@ -111,7 +111,8 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     if precision != "strict":
         faster = (*faster, ConvertConv2DToWinograd(str(chosen)))
     layouts = (DecomposeConvTranspose(), AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
-    return Pipeline((*prepare(), *narrow, *faster, *hand_over, *layouts, *kernels(), *loops(chosen)), "compile")
+    graph = (*prepare(), *narrow, *faster, *hand_over, *layouts)
+    return Pipeline((*graph, *kernels(), TakeDecisions(), *loops(chosen)), "compile")
 
 
 def loops(target: Target) -> Pipeline:

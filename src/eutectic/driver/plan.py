@@ -102,6 +102,8 @@ class GroupRecord:
         region: The call of a library that computes it, maybe with others; empty for others than libraries.
         note: What is special about it, such as why it runs in Python.
         work: `flops` as an expression of symbolic sizes; empty where there are none.
+        chosen: What the rules of the default schedule chose, a line for each choice, which ends with `(default)` or
+            `(tuned)`.
     """
 
     kind: Kind
@@ -117,6 +119,7 @@ class GroupRecord:
     region: str = ""
     note: str = ""
     work: str = ""
+    chosen: tuple[str, ...] = ()
 
     @property
     def bytes_fused(self) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from eutectic.backend.kernel import Built
 from eutectic.driver.plan import (
     BoundaryRecord,
     GroupRecord,
@@ -39,7 +40,7 @@ Place = tuple[int, int]  # number of a group, and of an operator in it
 
 
 def plan_record(
-    stages: Stages, remarks: Sequence[Any], generator: str, traces: Mapping[str, tuple[str, ...]], entry: str = "main"
+    stages: Stages, remarks: Sequence[Any], generator: str, made: Mapping[str, Built], entry: str = "main"
 ) -> PlanRecord:
     """The plan of a function.
 
@@ -47,11 +48,11 @@ def plan_record(
         stages: The module on its way.
         remarks: What the passes said.
         generator: Whose kernels those of our own are.
-        traces: By the name of a tensor program, what its default schedule did.
+        made: Kernels, by the names of their tensor programs.
         entry: The function.
     """
     said = [remark for remark in remarks if isinstance(remark, FusionRemark)]
-    builder = _Builder(_Graphs(stages, entry), said, generator, traces)
+    builder = _Builder(_Graphs(stages, entry), said, generator, made)
     for binding in walk_bindings(stages.kernels[entry]):
         builder.add(binding)
     misses = tuple(builder.misses())
@@ -111,7 +112,7 @@ class _Builder:
         graphs: The graph at its stages.
         remarks: What fusion said.
         generator: Whose kernels those of our own are.
-        traces: What default schedules did.
+        made: Kernels, by the names of their tensor programs.
         groups: In the order of execution.
         owner: For each variable the place of the operator whose result it is.
         fields: For the result of a region, which of its variables each field is.
@@ -120,7 +121,7 @@ class _Builder:
     graphs: _Graphs
     remarks: Sequence[FusionRemark]
     generator: str
-    traces: Mapping[str, tuple[str, ...]]
+    made: Mapping[str, Built]
     groups: list[GroupRecord] = field(default_factory=list)
     owner: dict[Var, Place] = field(default_factory=dict)
     fields: dict[Var, Sequence[Var]] = field(default_factory=dict)
@@ -172,6 +173,7 @@ class _Builder:
         if program is not None:
             name, func = program
             flops, work = amount(self._work(name, func, call))
+            built = self.made.get(name)
             return GroupRecord(
                 "kernel",
                 self.generator,
@@ -181,7 +183,8 @@ class _Builder:
                 inputs,
                 results,
                 flops=flops,
-                trace=self.traces.get(name, ()),
+                trace=() if built is None else built.trace,
+                chosen=() if built is None else built.chosen,
                 work=work,
             )
         if has_trait(call, "view") and not _has_unknown_shape(call):

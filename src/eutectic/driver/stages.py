@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from eutectic.backend.registry import code_forms
-from eutectic.driver.compile import Settings
+from eutectic.driver.compile import Settings, context_of
 from eutectic.driver.importing import Imported
 from eutectic.driver.inspect import STAGES as FORMS
 from eutectic.driver.inspect import kernel_source
 from eutectic.driver.pipeline_text import members_to_run
 from eutectic.driver.records import Stages
 from eutectic.ir.module import IRModule
-from eutectic.ir.transform import PassContext, PassRecord
+from eutectic.ir.transform import PassRecord
 from eutectic.support.errors import CodegenError
 from eutectic.support.spelling import did_you_mean
 from eutectic.target import Target
@@ -120,7 +120,7 @@ def lowering(imported: Imported, settings: Settings) -> Lowering:
         EutecticError: a pass refused the model.
     """
     mod = imported.mod
-    with PassContext(remarks=True) as ctx:
+    with context_of(settings) as ctx:
         for member in members_to_run(settings.plan, ctx):
             mod = member(mod)
     return Lowering(imported, tuple(ctx.records), mod, settings.target)

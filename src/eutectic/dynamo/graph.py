@@ -96,7 +96,7 @@ class CompiledGraph:
         try:
             imported = from_graph_module(self._graph_module, dict(counting), leaves_to_torch=leaves_to_torch)
             eager = eager_records(imported.mod)
-            settings = settings_of(options.target, options.threads, options.precision)
+            settings = settings_of(options.target, options.threads, options.precision, tuned=options.tuned)
             model = compile_imported(Imported(imported.mod, imported.signature, eager=eager), settings)
         except EutecticError as error:
             if not leaves_to_torch:

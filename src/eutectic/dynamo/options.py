@@ -23,6 +23,7 @@ class Options:
         weights: `live`: parameters become part of the code, and a change of them is followed at the next call; who
             changes them again and again gets code that takes them as inputs. `inputs`: that code from the beginning.
         fallback: `eager`: what cannot be compiled runs in torch, and a warning says so. `error`: it is refused.
+        tuned: Measured choices; see `eutectic.compile`.
     """
 
     target: str | None = None
@@ -30,6 +31,7 @@ class Options:
     precision: str = "default"
     weights: str = "live"
     fallback: str = "eager"
+    tuned: Any = True
 
     def __post_init__(self) -> None:
         for name, choices in (("weights", ("live", "inputs")), ("fallback", ("eager", "error"))):

@@ -13,7 +13,7 @@ from eutectic.support import cache
 
 COPIED: Final = (1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 27)
 """Bytes that are read and written when bandwidth is measured: from what a core's own cache holds to main memory."""
-_VERSION: Final = "1"
+_VERSION: Final = "2"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ _CHAINS: Final = 12  # independent multiply-adds: more than latency times units 
 _STEPS: Final = 400_000
 _REPEATS: Final = 7
 _COPY_SECONDS: Final = 0.01
+_LEAST: Final = 64  # elements of a copy: no vector has more
 
 
 def fma_speed(threads: int) -> float:
@@ -38,22 +39,28 @@ def fma_speed(threads: int) -> float:
 def copy_speed(size: int, threads: int) -> float:
     """Bytes per second, reads and writes together, when all threads copy at the same time.
 
+    Written by plain vector stores, as kernels write.
+
     Args:
         size: Bytes that all threads read and write together in one round.
         threads: How many run at the same time.
     """
-    count = max(size // (2 * 4 * threads), 1)
+    count = max(size // (2 * 4 * threads), _LEAST)
     arrays = [(np.ones(count, np.float32), np.zeros(count, np.float32)) for _ in range(threads)]
     free = list(arrays)
     rounds = max(int(_COPY_SECONDS * 20e9 / size), 1)
 
+    function, lanes, code = _copy()
+    count = max(count // lanes, 1) * lanes
+
     def copy() -> None:
         source, target = free.pop()
-        for _ in range(rounds):
-            np.copyto(target, source)
+        function(source.ctypes.data, target.ctypes.data, count, rounds)
         free.append((source, target))
 
-    return threads * count * 2 * 4 * rounds / _fastest(copy, threads)
+    seconds = _fastest(copy, threads)
+    assert code is not None  # it must stay loaded as long as it runs
+    return threads * count * 2 * 4 * rounds / seconds
 
 
 def _fastest(work: Callable[[], object], threads: int) -> float:
@@ -79,6 +86,43 @@ def _fma() -> tuple[Callable[[int], float], int, ObjectCode]:
     code = ObjectCode([object_code(_text(lanes), machine)])
     function = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(code.address("multiply_add"))
     return function, lanes, code
+
+
+@cache
+def _copy() -> tuple[Callable[[int, int, int, int], None], int, ObjectCode]:
+    """A function that copies elements from one address to another so many times, lanes of its vectors, its holder."""
+    machine = machine_of(Target())
+    lanes = machine.lanes(32)
+    code = ObjectCode([object_code(_COPY_TEXT.format(vector=f"<{lanes} x float>", lanes=lanes), machine)])
+    types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    function = ctypes.CFUNCTYPE(None, *types)(code.address("copy_repeatedly"))
+    return function, lanes, code
+
+
+_COPY_TEXT: Final = """
+define void @copy_repeatedly(ptr %source, ptr %target, i64 %count, i64 %rounds) {{
+entry:
+  br label %round
+round:
+  %r = phi i64 [ 0, %entry ], [ %r.next, %done ]
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %round ], [ %next, %loop ]
+  %from = getelementptr float, ptr %source, i64 %i
+  %to = getelementptr float, ptr %target, i64 %i
+  %value = load volatile {vector}, ptr %from, align 4
+  store volatile {vector} %value, ptr %to, align 4
+  %next = add i64 %i, {lanes}
+  %more = icmp slt i64 %next, %count
+  br i1 %more, label %loop, label %done
+done:
+  %r.next = add i64 %r, 1
+  %again = icmp slt i64 %r.next, %rounds
+  br i1 %again, label %round, label %end
+end:
+  ret void
+}}
+"""
 
 
 def _text(lanes: int) -> str:

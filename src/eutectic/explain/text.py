@@ -14,6 +14,7 @@ from eutectic.explain.data import Explained, Group
 from eutectic.explain.numbers import clipped, count_text, seconds_text, share_text
 
 _WIDTH = 140
+_USUAL = "(default)"  # ends what is chosen where nothing was measured
 _COLOURS = {"kernel": "green", "library": "cyan", "view": "bright_black", "host": "red"}
 
 
@@ -43,6 +44,9 @@ def tree(explanation: Explained) -> Tree:
         node = out.add(_head(group))
         for operator in group.operators:
             node.add(_operator(operator))
+        for choice in group.record.chosen:
+            if not choice.endswith(_USUAL):
+                node.add(Text(choice, style="italic"))
         if group.record.note:
             node.add(Text(group.record.note, style="italic"))
         if group.number in shared:

@@ -6,7 +6,8 @@ are imported when they are first asked (`support/registry.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -34,11 +35,52 @@ def register_module_writer(write: ModuleWriter) -> None:
     _WRITERS[:] = [write]
 
 
+@dataclass(frozen=True)
+class Speeds:
+    """What a processor was measured to do.
+
+    Attributes:
+        flops: Float32 operations of one thread in a nanosecond; a multiply-add counts two.
+        shared: Bytes that all threads read and write in a nanosecond, in the cache that cores share.
+        memory: The same in main memory.
+    """
+
+    flops: float
+    shared: float
+    memory: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured for one processor and one number of threads, as far as compiling asks for it.
+
+    Attributes:
+        decisions: By the key of a workload, and then by choice point: what is best for it. The key of a tensor program
+            is its digest, that of an operator of a graph a text with its sizes.
+        speeds: What the processor can do; None when that was not measured.
+    """
+
+    decisions: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    speeds: Speeds | None = None
+
+
 class Services:
     """The compiler as passes see it; a subclass answers otherwise, as for another machine or in a test.
 
     `PassContext(services=...)` takes one; this one finds what is registered.
+
+    Args:
+        measured: What was measured; None is nothing.
+
+    Attributes:
+        measured: As given.
     """
+
+    measured: Measured = Measured()
+
+    def __init__(self, measured: Measured | None = None) -> None:
+        if measured is not None:
+            self.measured = measured
 
     def program_runner(self, scheduled: bool = True) -> Callable[..., Any] | None:
         """What runs a tensor program on arrays, outputs last, as compiled code; None where there is no compiler.

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from platformdirs import user_cache_dir
+from platformdirs import user_cache_dir, user_data_dir
 
 from eutectic.support.errors import ArgumentError
 
@@ -15,6 +15,7 @@ VARIABLES: Final[dict[str, str]] = {
     "EUTECTIC_CPU": "processor that code is made for, as LLVM calls it, such as x86-64-v3; empty means this machine's",
     "EUTECTIC_DNNL_LIBRARY": "path of the oneDNN shared library to load instead of the installed one",
     "EUTECTIC_THREADS": "number of threads a compiled model uses when compile() is not told",
+    "EUTECTIC_TUNING_FILE": "database of measured choices; empty means that none is read by default",
     "EUTECTIC_TVM_SEMANTICS": "1 lets schedules under the name of tvm apply epilogues at every step of a sum, as TVM",
 }
 
@@ -56,6 +57,17 @@ def cache_folder() -> Path | None:
     if setting is not None:
         return Path(setting).expanduser() if setting else None
     return Path(user_cache_dir("eutectic", appauthor=False)) / "kernels"
+
+
+def tuning_file() -> Path | None:
+    """Database of measured choices: `EUTECTIC_TUNING_FILE`, else `tuning.db` in the user's data folder; None when off.
+
+    It is no cache: what was measured for minutes is not to go when caches are emptied.
+    """
+    setting = os.environ.get("EUTECTIC_TUNING_FILE")
+    if setting is not None:
+        return Path(setting).expanduser() if setting else None
+    return Path(user_data_dir("eutectic", appauthor=False)) / "tuning.db"
 
 
 def openmp_threads() -> int | None:

@@ -9,6 +9,7 @@ import pytest
 from eutectic.backend.llvm.inverted_residual import residual_offers
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.ir.module import IRModule
+from eutectic.ir.services import Speeds
 from eutectic.relax import op
 from eutectic.relax.analysis import get_var2val, problems_of
 from eutectic.relax.expr import Call, Expr
@@ -27,7 +28,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> list[ResidualSizes]:
     """Everything is offered; what was asked for."""
     asked: list[ResidualSizes] = []
 
-    def offers(sizes: ResidualSizes, target: Target) -> list[ResidualOffer]:
+    def offers(sizes: ResidualSizes, target: Target, speeds: Speeds | None) -> list[ResidualOffer]:
         asked.append(sizes)
         return [ResidualOffer(2, 4, 0.0, 1.0)]
 
@@ -135,7 +136,7 @@ def test_what_is_no_such_block_stays(body: Any):
 
 
 def test_where_nothing_is_offered_it_stays(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(fuse.RESIDUAL_OFFERS, "ask", lambda sizes, target: [])
+    monkeypatch.setattr(fuse.RESIDUAL_OFFERS, "ask", lambda sizes, target, speeds: [])
     stays(SHAPE, lambda x: projected(filtered(expanded(x))))
 
 
@@ -151,6 +152,6 @@ def test_where_nothing_is_offered_it_stays(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_what_is_estimated_to_be_faster(sizes: ResidualSizes, blocks: list[tuple[int, int]]):
-    offers = residual_offers(sizes, machine_of(Target(WIDE)))
+    offers = [offer for offer in residual_offers(sizes, machine_of(Target(WIDE))) if offer.worthwhile]
     assert [(offer.lanes, offer.panel) for offer in offers] == blocks
     assert all(offer.cost < offer.separate for offer in offers)

@@ -22,6 +22,7 @@ from eutectic.backend.llvm.program import library_code, native_code
 from eutectic.backend.llvm.winograd import winograd_offers
 from eutectic.backend.plan import Bounds, Plan
 from eutectic.ir.prim_expr import Var
+from eutectic.ir.services import Speeds
 from eutectic.relax.expr import Call
 from eutectic.relax.transform.dense_pack.choice import PanelOffer, ProductSizes
 from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
@@ -46,17 +47,21 @@ class Llvm(CodeGenerator):
         """The machine of a CPU target."""
         return machine_of(target)
 
-    def layouts(self, call: Call, target: Target) -> Sequence[LayoutOffer]:
+    def layouts(self, call: Call, target: Target, speeds: Speeds | None = None) -> Sequence[LayoutOffer]:
         """Channels in blocks of vectors, where there are so many."""
-        return layout_offers(call, machine_of(target))
+        return layout_offers(call, machine_of(target), speeds)
 
-    def winograd(self, sizes: ConvolutionSizes, target: Target) -> Sequence[WinogradOffer]:
+    def winograd(
+        self, sizes: ConvolutionSizes, target: Target, speeds: Speeds | None = None
+    ) -> Sequence[WinogradOffer]:
         """Tiles of 2 or 4 outputs, channels in vectors."""
-        return winograd_offers(sizes, machine_of(target))
+        return winograd_offers(sizes, machine_of(target), speeds)
 
-    def inverted_residual(self, sizes: ResidualSizes, target: Target) -> Sequence[ResidualOffer]:
+    def inverted_residual(
+        self, sizes: ResidualSizes, target: Target, speeds: Speeds | None = None
+    ) -> Sequence[ResidualOffer]:
         """Channels in blocks of a few vectors."""
-        return residual_offers(sizes, machine_of(target))
+        return residual_offers(sizes, machine_of(target), speeds)
 
     def dense_pack(self, sizes: ProductSizes, target: Target) -> Sequence[PanelOffer]:
         """Columns in panels of a few vectors, for few rows."""

@@ -11,21 +11,24 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from eutectic.backend.llvm.machine import SPEED, Machine
+from eutectic.backend.llvm.machine import Machine, lane_speed
+from eutectic.ir.services import Speeds
 from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 
-_STREAM: Final = 160.0  # bytes that are written to a shared cache, or read from it, in a nanosecond
+_STREAM: Final = 160.0  # bytes that are written to a shared cache, or read from it, in a nanosecond, if not measured
+_REACHED: Final = 0.8  # the same, as a share of what a copy reaches
 _NEAR_BYTES: Final = 1 << 20  # of a tensor that stays in the cache of one processor
 _ROWS: Final = 14  # of the result in a band
 _GAIN: Final = 0.95  # share of the time of separate kernels from which on one kernel is worth it
 
 
-def residual_offers(sizes: ResidualSizes, machine: Machine) -> Sequence[ResidualOffer]:
-    """The blocks of channels for one kernel, if that is faster.
+def residual_offers(sizes: ResidualSizes, machine: Machine, speeds: Speeds | None = None) -> Sequence[ResidualOffer]:
+    """The blocks of channels for one kernel, worthwhile if that is faster; none where it cannot be cut into parts.
 
     Args:
         sizes: Of the inverted residual.
         machine: What the code is for.
+        speeds: What it was measured to do, if it was.
     """
     vector = machine.lanes()
     lanes = next((count * vector for count in (3, 2, 1) if sizes.expanded % (count * vector) == 0), 0)
@@ -34,14 +37,15 @@ def residual_offers(sizes: ResidualSizes, machine: Machine) -> Sequence[Residual
     panel = 2 * vector if sizes.filters > vector else vector
     points = sizes.batch * prod(sizes.out)
     hidden = sizes.batch * prod(sizes.space) * sizes.expanded if sizes.expands else 0
-    first = 2.0 * hidden * sizes.channels / (vector * SPEED)
-    rest = 2.0 * points * sizes.expanded * (sizes.filters + 3 * prod(sizes.taps)) / (vector * SPEED)
+    rate = vector * lane_speed(machine, speeds)
+    first = 2.0 * hidden * sizes.channels / rate
+    rest = 2.0 * points * sizes.expanded * (sizes.filters + 3 * prod(sizes.taps)) / rate
     step = -(-sizes.space[0] // sizes.out[0])
     twice = max(0, sizes.taps[0] - step) / (_ROWS * step)
     far = [size for size in (4 * hidden, 4 * points * sizes.expanded) if size > _NEAR_BYTES]
-    separate = first + rest + 2 * sum(far) / _STREAM
+    separate = first + rest + 2 * sum(far) / (_STREAM if speeds is None else _REACHED * speeds.shared)
     cost = first * (1 + twice) + rest
-    return [ResidualOffer(lanes, panel, cost, separate)] if cost < _GAIN * separate else ()
+    return [ResidualOffer(lanes, panel, cost, separate, cost < _GAIN * separate)]
 
 
 def _has_bands(sizes: ResidualSizes) -> bool:

@@ -19,7 +19,7 @@ from eutectic.ir.structural import structural_digest
 from eutectic.runtime.sizes import size_from_json, size_to_json
 from eutectic.support.errors import CodegenError, EutecticError
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.function_attributes import TRACE
+from eutectic.tir.function_attributes import CHOSEN, TRACE
 from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
 from eutectic.tir.transform.lower_tir import lowered
 
@@ -73,7 +73,7 @@ def compiled_kernel(func: PrimFunc, lowered_func: PrimFunc, machine: Machine, na
     kernel = lowered_kernel(lowered_func, machine, _symbol(key))
     code = object_code(kernel.text, machine)
     sizes = _size_rows(func, kernel)
-    trace = [str(line) for line in lowered_func.attr(TRACE) or ()]
+    trace, chosen = ([str(line) for line in lowered_func.attr(name) or ()] for name in (TRACE, CHOSEN))
     if sizes is not None:
         meta = {
             "name": name or str(func.attr("global_symbol") or func.attr("name") or ""),
@@ -81,11 +81,11 @@ def compiled_kernel(func: PrimFunc, lowered_func: PrimFunc, machine: Machine, na
             "parallel": kernel.parallel,
             "workspaces": sizes,
             "trace": trace,
+            "chosen": chosen,
         }
         store.write(key, store.Entry(meta, code))
-    return Built(
-        _symbol(key), func, shape_variables(func), kernel.workspaces, kernel.parallel, code, False, tuple(trace)
-    )
+    spaces, said = kernel.workspaces, (tuple(trace), tuple(chosen))
+    return Built(_symbol(key), func, shape_variables(func), spaces, kernel.parallel, code, False, *said)
 
 
 def kernel_key(func: PrimFunc, machine: Machine) -> str:
@@ -122,10 +122,10 @@ def _from_entry(func: PrimFunc, symbol: str, entry: store.Entry) -> Built | None
         rows = [(size_from_json(size), each) for size, each in entry.meta["workspaces"]]
         spaces = [Workspace(size_expr(size, known), bool(each)) for size, each in rows]
         parallel = bool(entry.meta["parallel"])
-        trace = tuple(map(str, entry.meta["trace"]))
+        said = [tuple(map(str, entry.meta[name])) for name in ("trace", "chosen")]
     except (KeyError, TypeError, ValueError, EutecticError):
         return None
-    return Built(symbol, func, shape_variables(func), tuple(spaces), parallel, entry.blob, True, trace)
+    return Built(symbol, func, shape_variables(func), tuple(spaces), parallel, entry.blob, True, *said)
 
 
 @cache

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Final
 
-from eutectic.backend.llvm.machine import SPEED, Machine
+from eutectic.backend.llvm.machine import Machine, lane_speed
+from eutectic.ir.services import Speeds
 from eutectic.relax.expr import Call
 from eutectic.relax.op.nn.conv_blocks import blocked_kernel, is_plain
 from eutectic.relax.op.nn.conv_winograd import WINOGRAD
@@ -21,7 +22,7 @@ from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.layouts.choice import operands_of
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 
-# Shares of `SPEED`.
+# Shares of `lane_speed`.
 _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
 _TO_BLOCKS: Final = {0.5: 0.57, 1: 1.04, 2: 1.07}  # by vectors in a block of the result
 _ROWS_TO_BLOCKS: Final = {0.5: 0.5, 1: 0.55, 2: 0.92}  # the same where the data is row-major and windows have taps
@@ -30,12 +31,13 @@ _DEPTHWISE_ROWS: Final = (0.3, 0.07)
 _DEPTHWISE_BLOCKS: Final = {0.5: (0.1, 0.04), 1: (0.19, 0.085), 2: (0.24, 0.1)}
 
 
-def layout_offers(call: Call, machine: Machine) -> Sequence[LayoutOffer]:
+def layout_offers(call: Call, machine: Machine, speeds: Speeds | None = None) -> Sequence[LayoutOffer]:
     """The layouts in which a call can be computed, row-major first.
 
     Args:
         call: A call of an operator, with its struct info.
         machine: What the code is for.
+        speeds: What it was measured to do, if it was.
     """
     infos = [value.struct_info for value in operands_of(call)]
     result = call.struct_info
@@ -49,7 +51,8 @@ def layout_offers(call: Call, machine: Machine) -> Sequence[LayoutOffer]:
         return [*_channels_last(tensors, lanes)]
     if has_trait(call, "convolution") and not has_trait(call, "transposed"):
         is_full = is_plain(call) and min(_numbers(tensors[1]), default=0) > 0
-        return [*_convolutions(call, tensors, result, lanes)] if is_full else (ROW_MAJOR,)
+        rate = lanes * lane_speed(machine, speeds)
+        return [*_convolutions(call, tensors, result, lanes, rate)] if is_full else (ROW_MAJOR,)
     return [ROW_MAJOR, *_others(call, tensors, result, lanes)]
 
 
@@ -80,7 +83,7 @@ def _blocks(channels: int, lanes: int) -> list[int]:
 
 
 def _convolutions(
-    call: Call, infos: Sequence[TensorStructInfo], result: TensorStructInfo, lanes: int
+    call: Call, infos: Sequence[TensorStructInfo], result: TensorStructInfo, lanes: int, rate: float
 ) -> Iterator[LayoutOffer]:
     """Row-major, and every pair of blocks, or rows, of the data and blocks of the result."""
     attrs = call.attrs
@@ -88,7 +91,7 @@ def _convolutions(
     (_, channels, *_), (filters, depth, *window) = _numbers(infos[0]), _numbers(infos[1])
     flops, groups, is_long = 2.0 * prod(_numbers(result)) * depth * prod(window), attrs["groups"], _is_long(call)
     is_depthwise = groups > 1 and groups == channels == filters
-    best = flops / (lanes * SPEED)  # nanoseconds
+    best = flops / rate  # nanoseconds
     yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, is_depthwise))
     for out in _blocks(filters, lanes):
         written = f"NCHW{out}c"

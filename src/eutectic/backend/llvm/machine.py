@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from eutectic.ir.services import Speeds
 from eutectic.runtime.processor import USED
 from eutectic.support.config import default_cpu
 from eutectic.support.errors import CodegenError
@@ -27,7 +28,8 @@ llvm.Target.from_triple(sys.argv[1]).create_target_machine(cpu=sys.argv[2])
 """
 _lock = threading.Lock()
 SPEED: Final = 12.0
-"""Operations of each lane in a nanosecond, one thread: what estimates of costs reckon with."""
+"""Operations of each lane in a nanosecond, one thread: what estimates reckon with where nothing was measured."""
+_REACHED: Final = 0.75  # share of the peak that kernels reach, on the processor that estimates are fitted on
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,16 @@ def _level(cpu: str, vector_bits: int) -> set[str]:
     wide = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"} if vector_bits >= 512 else set()
     middle = {"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "popcnt", "movbe"} if vector_bits >= 256 else set()
     return wide | middle | least
+
+
+def lane_speed(machine: Machine, speeds: Speeds | None) -> float:
+    """Operations of each lane in a nanosecond, one thread.
+
+    Args:
+        machine: What code is for.
+        speeds: What it was measured to do; None takes `SPEED`.
+    """
+    return SPEED if speeds is None else _REACHED * speeds.flops / machine.lanes()
 
 
 def machine_of(target: Target) -> Machine:

@@ -8,21 +8,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from eutectic.backend.llvm.machine import SPEED, Machine
+from eutectic.backend.llvm.machine import Machine, lane_speed
+from eutectic.ir.services import Speeds
 from eutectic.relax.transform.winograd.choice import TILES, WINDOW, ConvolutionSizes, WinogradOffer
 
 _TRANSFORM: Final = 1.6  # nanoseconds for a vector of values, transformed and stored or loaded and transformed back
-_STREAM: Final = 30.0  # bytes of weights that come from memory in a nanosecond
+_STREAM: Final = 30.0  # bytes of weights that come from memory in a nanosecond, where that was not measured
+_REACHED: Final = 0.4  # the same, as a share of what a copy reaches: reads alone, beside arithmetic
 _GAIN: Final = 0.8  # share of the time of direct sums from which on the method is worth its rounding
 _LEAST: Final = 1e5  # nanoseconds of direct sums below which nothing is to be gained
 
 
-def winograd_offers(sizes: ConvolutionSizes, machine: Machine) -> Sequence[WinogradOffer]:
-    """The ways that are clearly faster than direct sums, the fastest one first.
+def winograd_offers(sizes: ConvolutionSizes, machine: Machine, speeds: Speeds | None = None) -> Sequence[WinogradOffer]:
+    """The ways by estimated time; those that are clearly faster than direct sums are worthwhile.
 
     Args:
         sizes: Of the convolution.
         machine: What the code is for.
+        speeds: What it was measured to do, if it was.
     """
     lanes = machine.lanes()
     if lanes == 1 or sizes.channels % lanes or sizes.filters % lanes:
@@ -30,18 +33,19 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine) -> Sequence[Winog
     panel = 2 * lanes if sizes.filters % (2 * lanes) == 0 else lanes
     weights = sizes.channels * sizes.filters
     points = sizes.batch * sizes.height * sizes.width
-    direct = _time(WINDOW * WINDOW * weights, points, lanes)
+    rate = lanes * lane_speed(machine, speeds)
+    stream = _STREAM if speeds is None else _REACHED * speeds.memory
+    direct = _time(WINDOW * WINDOW * weights, points, rate, stream)
     offers = []
     for tile in TILES:
         values = (tile + WINDOW - 1) ** 2
         tiles = sizes.batch * -(-sizes.height // tile) * -(-sizes.width // tile)
         vectors = values * tiles * (sizes.channels + sizes.filters) / lanes
-        cost = _time(values * weights, tiles, lanes) + vectors * _TRANSFORM
-        offers.append(WinogradOffer(tile, lanes, panel, cost, direct))
-    worth = [offer for offer in offers if offer.cost < _GAIN * direct and direct > _LEAST]
-    return sorted(worth, key=lambda offer: offer.cost)
+        cost = _time(values * weights, tiles, rate, stream) + vectors * _TRANSFORM
+        offers.append(WinogradOffer(tile, lanes, panel, cost, direct, cost < _GAIN * direct and direct > _LEAST))
+    return sorted(offers, key=lambda offer: offer.cost)
 
 
-def _time(weights: int, points: int, lanes: int) -> float:
+def _time(weights: int, points: int, rate: float, stream: float) -> float:
     """Nanoseconds to multiply weights, which come from memory once, with some points each."""
-    return 2.0 * weights * points / (lanes * SPEED) + 4 * weights / _STREAM
+    return 2.0 * weights * points / rate + 4 * weights / stream

@@ -16,6 +16,7 @@ from eutectic.tir.transform.plan_allocations import PlanAndUpdateBufferAllocatio
 from eutectic.tir.transform.remove_no_op import RemoveNoOp, remove_no_op
 from eutectic.tir.transform.schedule_for_target import ScheduleForTarget
 from eutectic.tir.transform.simplify import Simplify, simplify_func
+from eutectic.tir.transform.take_decisions import TakeDecisions
 from eutectic.tir.transform.unroll_loop import UnrollLoop, unroll_loop
 from eutectic.tir.transform.vectorize_loop import VectorizeLoop, vectorize_loop
 
@@ -35,6 +36,7 @@ __all__ = [
     "RemoveNoOp",
     "ScheduleForTarget",
     "Simplify",
+    "TakeDecisions",
     "UnrollLoop",
     "VectorizeLoop",
     "compact_buffer_allocation",

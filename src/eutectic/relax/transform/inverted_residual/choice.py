@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eutectic.relax.transform.offers_by_kind import OffersByKind
+from eutectic.target import Target
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,14 @@ class ResidualSizes:
     out: tuple[int, int]
     taps: tuple[int, int]
 
+    def workload(self, target: Target) -> str:
+        """What databases of decisions know such a block by; libraries offer another way to compute its parts."""
+        beside = f" beside {','.join(target.libs)}" if target.libs else ""
+        sizes = "x".join(map(str, (self.batch, self.channels, *self.space)))
+        inner = f" by {self.expanded}" if self.expands else ""
+        window, out = ("x".join(map(str, pair)) for pair in (self.taps, self.out))
+        return f"inverted residual {sizes}{inner} to {self.filters}x{out}, {window}{beside}"
+
 
 @dataclass(frozen=True)
 class ResidualOffer:
@@ -42,13 +51,17 @@ class ResidualOffer:
         panel: Output channels that are computed together.
         cost: Estimated nanoseconds of one thread.
         separate: The same of its convolutions one after the other.
+        worthwhile: Whether the estimate is good enough to take it unmeasured.
     """
 
     lanes: int
     panel: int
     cost: float
     separate: float
+    worthwhile: bool = True
 
 
 RESIDUAL_OFFERS: Final = OffersByKind[ResidualSizes, ResidualOffer]("residual offers")
-"""The ways to compute an inverted residual in one kernel that are faster, the best one first."""
+"""The ways to compute an inverted residual in one kernel, the one with the best estimate first."""
+POINT: Final = "inverted_residual"
+"""What the choice is called in databases of decisions."""

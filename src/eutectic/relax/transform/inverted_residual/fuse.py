@@ -22,8 +22,9 @@ from eutectic.relax.op.nn.conv_blocks import is_plain
 from eutectic.relax.op.nn.inverted_residual import BOUNDS, inverted_residual
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
-from eutectic.relax.transform.inverted_residual.choice import RESIDUAL_OFFERS, ResidualOffer, ResidualSizes
+from eutectic.relax.transform.inverted_residual.choice import POINT, RESIDUAL_OFFERS, ResidualOffer, ResidualSizes
 from eutectic.relax.transform.inverted_residual.pack import Array, packed
+from eutectic.relax.transform.offers_by_kind import note_choice, tuned_choice
 from eutectic.target import Target, target_or_current
 
 
@@ -33,7 +34,8 @@ class FuseInvertedResidual(FunctionPass):
 
     The first convolution may be missing, biases too. What is between is read by nobody else, and goes through the same
     activation, `relu`, `clip` to 0 and 6, or none. Only float32, with sizes and weights that are constants, and where
-    who makes the kernels for the target estimates one kernel to be faster. Functions for a library, and
+    who makes the kernels for the target estimates one kernel to be faster, or that was measured: the services of the
+    context know it then by the sizes, at the choice point `inverted_residual`. Functions for a library, and
     composites, keep theirs.
 
     before:                                   after:
@@ -54,7 +56,7 @@ class FuseInvertedResidual(FunctionPass):
         """Fuse within one function."""
         if any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
             return function
-        fresh = _Fuser(function, target_or_current(self.target or None)).visit_expr(function)
+        fresh = _Fuser(function, target_or_current(self.target or None), ctx).visit_expr(function)
         assert isinstance(fresh, Function)
         return function if fresh is function else remove_all_unused(fresh)
 
@@ -82,9 +84,9 @@ class _Step:
 
 
 class _Fuser(PyExprMutator):
-    def __init__(self, function: Function, target: Target) -> None:
+    def __init__(self, function: Function, target: Target, ctx: PassContext) -> None:
         super().__init__()
-        self._target = target
+        self._target, self._ctx = target, ctx
         self._values = get_var2val(function)
         self._users = users_of(function)
 
@@ -92,10 +94,21 @@ class _Fuser(PyExprMutator):
         """Fuse what ends in one convolution."""
         for first, window in self._steps(call):
             sizes = _sizes(first, window, call)
-            for offer in () if sizes is None else RESIDUAL_OFFERS.ask(sizes, self._target)[:1]:
+            offer = None if sizes is None else self._chosen(sizes)
+            if offer is not None:
                 data = self.visit_expr((window if first is None else first).conv.args[0])
                 return _fused(data, first, window, call, offer)
         return super().visit_call_(call)
+
+    def _chosen(self, sizes: ResidualSizes) -> ResidualOffer | None:
+        """How a block is computed in one kernel, if that was measured, or else is estimated, to be faster."""
+        workload, measured = sizes.workload(self._target), self._ctx.services.measured
+        offers = RESIDUAL_OFFERS.ask(sizes, self._target, measured.speeds)
+        ways = [{"fused": False}, *([{"fused": True}] if offers else [])]
+        tuned = tuned_choice(self._ctx, workload, POINT, ways)
+        wanted = [offer for offer in offers if (offer.worthwhile if tuned is None else tuned["fused"])]
+        note_choice(self._ctx, workload, POINT, {"fused": bool(wanted)}, ways)
+        return next(iter(wanted), None)
 
     def _steps(self, last: Call) -> Iterator[tuple[_Step | None, _Step]]:
         """What comes before the last convolution: with a first one, and without it."""

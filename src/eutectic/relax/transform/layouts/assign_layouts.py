@@ -92,7 +92,8 @@ class _Asker:
     def __init__(
         self, callees: Mapping[GlobalVar, BaseFunc], function: Function, services: Services, target: Target
     ) -> None:
-        self._callees, self._services, self._operators = callees, services, offers_of(target)
+        self._callees, self._services = callees, services
+        self._operators = offers_of(target, services.measured.speeds)
         bindings = list(walk_bindings(function))
         self._variables = {id(binding.value): binding.var for binding in bindings}
         self._inner = {binding.var for binding in bindings}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from eutectic.ir.services import Speeds
 from eutectic.relax.expr import Call
 from eutectic.relax.transform.offers_by_kind import OffersByKind
 from eutectic.target import Target
@@ -49,6 +50,11 @@ LAYOUT_OFFERS: Final = OffersByKind[Call, LayoutOffer]("layout offers")
 """In which layouts calls can be computed: at least one for a call of an operator."""
 
 
-def offers_of(target: Target) -> Callable[[Call], Sequence[LayoutOffer]]:
-    """In which layouts calls can be computed for a target; row-major where nobody knows."""
-    return lambda call: LAYOUT_OFFERS.ask(call, target) or (ROW_MAJOR,)
+def offers_of(target: Target, speeds: Speeds | None = None) -> Callable[[Call], Sequence[LayoutOffer]]:
+    """In which layouts calls can be computed for a target; row-major where nobody knows.
+
+    Args:
+        target: The target.
+        speeds: What its processor was measured to do; None where it was not.
+    """
+    return lambda call: LAYOUT_OFFERS.ask(call, target, speeds) or (ROW_MAJOR,)

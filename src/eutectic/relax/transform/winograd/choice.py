@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from eutectic.relax.transform.offers_by_kind import OffersByKind
+from eutectic.target import Target
 from eutectic.topi.nn.winograd_transforms import PAIRS, TAPS
 
 TILES: Final = tuple(PAIRS)
 """Outputs of a tile along an axis that there are transforms for."""
+POINT: Final = "winograd"
+"""What the choice is called in databases of decisions."""
 WINDOW: Final = TAPS
 """Taps of a window along an axis."""
 
@@ -32,6 +35,11 @@ class ConvolutionSizes:
     height: int
     width: int
 
+    def workload(self, target: Target) -> str:
+        """What databases of decisions know such a convolution by; libraries offer another way to compute it."""
+        beside = f" beside {','.join(target.libs)}" if target.libs else ""
+        return f"conv2d {self.batch}x{self.channels}x{self.height}x{self.width} to {self.filters}, 3x3{beside}"
+
 
 @dataclass(frozen=True)
 class WinogradOffer:
@@ -43,6 +51,7 @@ class WinogradOffer:
         panel: Output channels that products are computed of together.
         cost: Estimated nanoseconds of one thread.
         direct: The same of direct sums.
+        worthwhile: Whether the estimate is good enough to take it unmeasured.
     """
 
     tile: int
@@ -50,7 +59,8 @@ class WinogradOffer:
     panel: int
     cost: float
     direct: float
+    worthwhile: bool = True
 
 
 WINOGRAD_OFFERS: Final = OffersByKind[ConvolutionSizes, WinogradOffer]("winograd offers")
-"""The ways to compute a convolution that are faster than direct sums, the best one first."""
+"""The ways to compute a convolution beside direct sums, the one with the best estimate first."""

@@ -16,8 +16,9 @@ from eutectic.relax.op.nn.conv_blocks import is_plain
 from eutectic.relax.op.nn.conv_winograd import conv2d_winograd
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.offers_by_kind import note_choice, tuned_choice
 from eutectic.relax.transform.winograd.accuracy import is_accurate
-from eutectic.relax.transform.winograd.choice import WINOGRAD_OFFERS, ConvolutionSizes, WinogradOffer
+from eutectic.relax.transform.winograd.choice import POINT, WINOGRAD_OFFERS, ConvolutionSizes, WinogradOffer
 from eutectic.target import Target, target_or_current
 from eutectic.topi.nn.winograd_transforms import TAPS, in_panels, transformed_weights
 
@@ -27,9 +28,10 @@ class ConvertConv2DToWinograd(FunctionPass):
     """Compute convolutions by Winograd's minimal filtering where that is faster, and accurate with their weights.
 
     Only float32 convolutions of 3x3 windows at every point, in one group, of sizes and weights that are constants.
-    What is faster is estimated by who makes the kernels for the target. The error on the layer's own weights is
-    measured before (`accuracy.py`): relative L2 below 3e-6, in each output channel below 1e-5; otherwise smaller tiles
-    are tried, and then the convolution stays. Functions for a library, and composites, keep theirs.
+    What is faster is estimated by who makes the kernels for the target, or was measured: the services of the context
+    know it then by the sizes, at the choice point `winograd`, as the tile, 0 for direct sums. The error on the layer's
+    own weights is measured before (`accuracy.py`): relative L2 below 3e-6, in each output channel below 1e-5; otherwise
+    smaller tiles are tried, and then the convolution stays. Functions for a library, and composites, keep theirs.
 
     before:                                 after:
         gv = nn.conv2d(x, w, padding=1)         gv = nn.conv2d_winograd(x, transformed_w, padding=1)
@@ -49,31 +51,56 @@ class ConvertConv2DToWinograd(FunctionPass):
         """Convert within one function."""
         if any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
             return function
-        fresh = _Converter(target_or_current(self.target or None)).visit_expr(function)
+        fresh = _Converter(target_or_current(self.target or None), ctx).visit_expr(function)
         assert isinstance(fresh, Function)
         return fresh
 
 
 class _Converter(PyExprMutator):
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, ctx: PassContext) -> None:
         super().__init__()
-        self._target = target
+        self._target, self._ctx = target, ctx
 
     def visit_call_(self, call: Call) -> Any:
         """Convert one convolution."""
         sizes = _sizes(call)
-        for offer in () if sizes is None else WINOGRAD_OFFERS.ask(sizes, self._target):
-            weight = call.args[1]
-            assert isinstance(weight, Constant)
-            factors = transformed_weights(weight.data, offer.tile).astype(weight.data.dtype)
-            if is_accurate(weight.data, factors):
-                return super().visit_call_(_converted(call, weight, factors, offer))
-        return super().visit_call_(call)
+        way = None if sizes is None else self._chosen(sizes, call.args[1])
+        return super().visit_call_(call if way is None else _converted(call, way))
+
+    def _chosen(self, sizes: ConvolutionSizes, weight: Any) -> _Way | None:
+        """How a convolution is computed: as was measured, else as is estimated, and accurate in either case."""
+        assert isinstance(weight, Constant)
+        workload, measured = sizes.workload(self._target), self._ctx.services.measured
+        offers = WINOGRAD_OFFERS.ask(sizes, self._target, measured.speeds)
+        ways = [{"tile": tile} for tile in (0, *(offer.tile for offer in offers))]
+        tuned = tuned_choice(self._ctx, workload, POINT, ways)
+        taken = [o for o in offers if (o.worthwhile if tuned is None else 0 < o.tile <= tuned["tile"])]
+        if tuned is not None:
+            taken.sort(key=lambda offer: -offer.tile)
+        accurate = (way for way in (_Way.of(weight.data, offer) for offer in taken) if way is not None)
+        chosen = next(accurate, None)
+        note_choice(self._ctx, workload, POINT, {"tile": 0 if chosen is None else chosen.offer.tile}, ways)
+        return chosen
 
 
-def _converted(call: Call, weight: Constant, factors: npt.NDArray[Any], offer: WinogradOffer) -> Call:
-    assert call.attrs is not None
-    packed = Constant(in_panels(factors, offer.lanes, offer.panel), span=weight.span)
+@dataclass(frozen=True)
+class _Way:
+    """An offer, and the weights transformed for it."""
+
+    offer: WinogradOffer
+    factors: npt.NDArray[Any]
+
+    @staticmethod
+    def of(weight: npt.NDArray[Any], offer: WinogradOffer) -> _Way | None:
+        """None where too much would be lost with these weights."""
+        factors = transformed_weights(weight, offer.tile).astype(weight.dtype)
+        return _Way(offer, factors) if is_accurate(weight, factors) else None
+
+
+def _converted(call: Call, way: _Way) -> Call:
+    weight = call.args[1]
+    assert call.attrs is not None and isinstance(weight, Constant)
+    packed = Constant(in_panels(way.factors, way.offer.lanes, way.offer.panel), span=weight.span)
     return conv2d_winograd(call.args[0], packed, call.attrs["padding"], span=call.span)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,8 +12,9 @@ from eutectic.support.errors import ScheduleError
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.function_attributes import SCHEDULED, TRACE, is_lowered
+from eutectic.tir.function_attributes import CHOSEN, SCHEDULED, TRACE, is_lowered
 from eutectic.tir.schedule.handles import BlockLike, BlockRV
+from eutectic.tir.schedule.rules.choosing import ChoicePoint, Chooser, given_decisions
 from eutectic.tir.schedule.rules.dense_pack import DensePack
 from eutectic.tir.schedule.rules.elementwise import Elementwise
 from eutectic.tir.schedule.rules.epilogues import with_epilogues
@@ -51,17 +52,38 @@ def schedule_for_cpu(func: PrimFunc, processor: Processor) -> PrimFunc:
     A program that is lowered, or has loops that are not serial, keeps its loops.
 
     Args:
-        func: What to schedule.
+        func: What to schedule; decisions that it brings with it (`choosing.py`) are asked for before the rules' own.
         processor: What it will run on.
     """
-    if func.attr(SCHEDULED) or is_lowered(func) or _has_kinds(func) or not isinstance(func.body, BlockRealize):
+    if _keeps_loops(func):
         return func
-    sch = schedule_by_rules(func, processor)
-    scheduled: PrimFunc = sch.func.with_attr(SCHEDULED, True).with_attr(TRACE, tuple(sch.trace.as_python()))
-    return scheduled
+    chooser = Chooser(processor, given_decisions(func))
+    sch = schedule_by_rules(func, processor, chooser)
+    scheduled = sch.func.with_attr(SCHEDULED, True).with_attr(TRACE, tuple(sch.trace.as_python()))
+    chosen: PrimFunc = scheduled.with_attr(CHOSEN, tuple(map(str, chooser.points.values())))
+    return chosen
 
 
-def schedule_by_rules(func: PrimFunc, processor: Processor) -> Schedule:
+def choice_points(func: PrimFunc, processor: Processor) -> dict[str, ChoicePoint]:
+    """What the rules choose for a program, and could choose, by choice point; none for one that keeps its loops.
+
+    Args:
+        func: The program, not scheduled; decisions that it brings with it count.
+        processor: What it will run on.
+    """
+    if _keeps_loops(func):
+        return {}
+    chooser = Chooser(processor, given_decisions(func))
+    schedule_by_rules(func, processor, chooser)
+    return chooser.points
+
+
+def _keeps_loops(func: PrimFunc) -> bool:
+    is_done = func.attr(SCHEDULED) or is_lowered(func)
+    return bool(is_done) or _has_kinds(func) or not isinstance(func.body, BlockRealize)
+
+
+def schedule_by_rules(func: PrimFunc, processor: Processor, chooser: Chooser | None = None) -> Schedule:
     """A program scheduled by rules.
 
     What no rule is for, or what a rule cannot do, keeps its loops; the outermost ones are shared by threads where that
@@ -70,7 +92,9 @@ def schedule_by_rules(func: PrimFunc, processor: Processor) -> Schedule:
     Args:
         func: The program.
         processor: What it will run on.
+        chooser: Answers for the rules, and notes what they ask; None leaves them what they say themselves.
     """
+    chooser = chooser or Chooser(processor)
     sch = Schedule(func, error_render_level="none", enable_check=False)
     staged = stages_of(func)
     if staged is None or len({stage.name for stage in staged[0]}) < len(staged[0]):
@@ -78,51 +102,62 @@ def schedule_by_rules(func: PrimFunc, processor: Processor) -> Schedule:
     stages, intermediates = staged
     kept = [buffer for rule in _TOGETHER for buffer in rule.kept(sch, stages)]
     _inline(sch, inlined_order(stages, [buffer for buffer in intermediates if buffer not in kept]))
-    together = _together(sch, processor)
+    together = _together(sch, chooser)
     if together is not None:
         return together
     for stage in _stages(sch)[0]:
         pack(sch, stage)
     _with_stores(sch)
+    numbers = _numbers(sch)
     for group in groups_of(*_stages(sch)):
-        sch = _scheduled(sch, group, processor)
+        sch = _scheduled(sch, group, chooser, numbers)
     return sch
 
 
-def _together(sch: Schedule, processor: Processor) -> Schedule | None:
+def _numbers(sch: Schedule) -> dict[str, int]:
+    """Which stage each is, by the name of its block."""
+    return {stage.name: number for number, stage in enumerate(_stages(sch)[0])}
+
+
+def _together(sch: Schedule, chooser: Chooser) -> Schedule | None:
     """The schedule of stages that one rule is for; None when there are none, or the rule is refused."""
     staged = stages_of(sch.func)
     assert staged is not None
     for rule in _TOGETHER:
-        axes = rule.matches(sch, staged[0], processor)
+        axes = rule.matches(sch, staged[0], chooser.processor)
         if axes is not None:
-            return _by_one(sch, rule, axes, processor)
+            return _by_one(sch, rule, axes, chooser)
     return None
 
 
-def _by_one(sch: Schedule, rule: JointRule[Any], axes: Any, processor: Processor) -> Schedule | None:
+def _by_one(sch: Schedule, rule: JointRule[Any], axes: Any, chooser: Chooser) -> Schedule | None:
     """The schedule of all stages by one rule; None when it is refused."""
-    done, decisions = sch.copy(), rule.decide(axes, processor)
+    before = dict(chooser.points)
+    done, decisions = sch.copy(), chooser.choose(rule, axes, 0)
     names = rule.left_to_others(axes, decisions)
     try:
         _with_stores(done, names)
+        numbers = _numbers(done)
         for stage in _stages(done)[0]:
             if stage.name in names:
-                done = _scheduled(done, Group((stage,)), processor)
+                done = _scheduled(done, Group((stage,)), chooser, numbers)
         rule.apply(done, axes, decisions)
     except ScheduleError:
+        chooser.forget(before)
         return None
     return done
 
 
-def _scheduled(sch: Schedule, group: Group, processor: Processor) -> Schedule:
+def _scheduled(sch: Schedule, group: Group, chooser: Chooser, numbers: Mapping[str, int]) -> Schedule:
     """The schedule after a group was scheduled."""
     if any(axis.size == 0 for stage in group.stages for axis in (*stage.spatial, *stage.reduce)):
         return sch
-    done = sch.copy()
+    done, before = sch.copy(), dict(chooser.points)
     try:
-        _apply(done, group, [_match(walk_of(stage, group.depth), processor) for stage in group.stages])
+        walks = [walk_of(stage, group.depth) for stage in group.stages]
+        _apply(done, group, [_match(walk, chooser, numbers[walk.stage.name]) for walk in walks])
     except ScheduleError:
+        chooser.forget(before)
         names = [part.name for stage in group.stages for part in (stage, stage.epilogue) if part is not None]
         return _outermost_by_threads(sch, names)
     return done
@@ -174,16 +209,21 @@ def _stages(sch: Schedule) -> tuple[list[Stage], Collection[Buffer]]:
     return with_epilogues(stages, intermediates), intermediates
 
 
-def _match(walk: Walk, processor: Processor) -> _Match:
+def _match(walk: Walk, chooser: Chooser, number: int) -> _Match:
     """The first rule that is for a stage.
+
+    Args:
+        walk: The stage.
+        chooser: Answers for the rule.
+        number: Of the stage.
 
     Raises:
         ScheduleError: there is none.
     """
     for rule in RULES:
-        axes = rule.matches(walk, processor)
+        axes = rule.matches(walk, chooser.processor)
         if axes is not None:
-            return _Match(rule, axes, rule.decide(axes, processor))
+            return _Match(rule, axes, chooser.choose(rule, axes, number))
     raise ScheduleError(f"no rule schedules block {walk.stage.name}")
 
 

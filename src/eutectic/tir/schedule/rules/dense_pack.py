@@ -15,6 +15,7 @@ from eutectic.ir.prim_expr import Cast, FloorMod, IntImm, PrimExpr
 from eutectic.tir.block import DENSE_PACK
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.nest import (
     block_name,
     copies,
@@ -94,6 +95,11 @@ class DensePack:
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """How many terms before weights are read they are asked for."""
         return {"ahead": max(1, _AHEAD // (axes.panel * item_bytes(axes.weights.dtype)))}
+
+    def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
+        """Weights asked for half as early, and twice as early."""
+        own = self.decide(axes, processor)
+        return distinct([own, {"ahead": max(1, own["ahead"] // 2)}, {"ahead": 2 * own["ahead"]}])
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
         """Schedule both stages.

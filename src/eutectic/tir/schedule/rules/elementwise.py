@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from eutectic.ir.dtype import item_bytes
 from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.guards import change_points
 from eutectic.tir.schedule.rules.nest import Nest, copies, joined, reorder, run_by_threads, tiles
 from eutectic.tir.schedule.rules.processor import Processor
@@ -63,6 +64,12 @@ class Elementwise:
         lanes = lanes_of(axes.walk.store.buffer.dtype, processor)
         width = lanes if operations(value) >= _COSTLY or axes.is_far else 2 * lanes
         return {"width": width, "threads": not is_small(axes.walk.spatial, value)}
+
+    def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
+        """One, two and four vectors at a time, and the other answer about threads."""
+        own, lanes = self.decide(axes, processor), lanes_of(axes.walk.store.buffer.dtype, processor)
+        widths = () if axes.vector is None else (lanes, 2 * lanes, 4 * lanes)
+        return distinct([own, *({**own, "width": width} for width in widths), {**own, "threads": not own["threads"]}])
 
     def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> Nest:
         """See `Rule`."""

@@ -16,6 +16,7 @@ from eutectic.support.errors import ScheduleError
 from eutectic.tir.block import INVERTED_RESIDUAL
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.nest import (
     block_name,
     in_registers,
@@ -34,6 +35,7 @@ from eutectic.tir.stmt import For
 _ROLES: Final = ("hidden", "depthwise_sum", "depthwise", "products", "project")
 _KEPT: Final = ("hidden", "depthwise")
 _MOST_ROWS: Final = 14  # of the result in a band
+_BANDS: Final = (4, 7, 14, 28)  # rows of a band that are worth a measurement
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,22 @@ class InvertedResidual:
         by_block, by_panel = (max(1, most // -(-size // lanes)) for size in (axes.lanes, axes.panel))
         return {"rows": _MOST_ROWS, "expand": by_block, "depthwise": most // 4, "project": by_panel, "lanes": lanes}
 
+    def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
+        """Bands of other heights, more points of the filter, fewer points of the products."""
+        own, rows = self.decide(axes, processor), axes.rows.size or 1
+        heights = {_divisor(rows, most): most for most in (*_BANDS, own["rows"])}
+        bands = [{**own, "rows": most} for most in heights.values()]
+        return distinct(
+            [
+                own,
+                *bands,
+                {**own, "depthwise": 2 * own["depthwise"]},
+                {**own, "depthwise": max(1, own["depthwise"] // 2)},
+                {**own, "project": max(1, own["project"] // 2)},
+                {**own, "expand": max(1, own["expand"] // 2)},
+            ]
+        )
+
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
         """Schedule all stages.
 
@@ -131,9 +149,12 @@ def _extent(sch: Schedule, rv: LoopRV) -> int:
 
 def _divided(sch: Schedule, rv: LoopRV, most: int) -> list[LoopRV]:
     """A loop in parts that are all of one size."""
-    extent = _extent(sch, rv)
-    size = max(part for part in range(1, max(1, min(most, extent)) + 1) if extent % part == 0)
-    return list(sch.split(rv, [None, size]))
+    return list(sch.split(rv, [None, _divisor(_extent(sch, rv), most)]))
+
+
+def _divisor(extent: int, most: int) -> int:
+    """The largest divisor of an extent that is not larger than a number."""
+    return max(part for part in range(1, max(1, min(most, extent)) + 1) if extent % part == 0)
 
 
 def _near(sch: Schedule, block: str, loop: LoopRV) -> None:

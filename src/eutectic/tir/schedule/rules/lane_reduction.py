@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from eutectic.ir.prim_expr import Var
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.legality.combiner import combiner_of
+from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.nest import Nest, block_name, copies, loops_by_variable, reorder, run_by_threads
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.register_tile import contiguous_result
@@ -17,6 +19,8 @@ from eutectic.tir.schedule.rules.walk import Span, Walk
 from eutectic.tir.schedule.rules.work import lanes_of
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import BufferStore
+
+_VECTORS: Final = (1, 2, 4, 8)  # of partial results
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,13 @@ class LaneReduction:
         while width < 4 * axes.lanes and (size is None or size >= 2 * width):
             width *= 2
         return {"width": width}
+
+    def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
+        """Up to eight vectors of partial results, as far as there are terms for them."""
+        widths = [axes.lanes * count for count in _VECTORS]
+        size = axes.terms.size
+        fitting = [{"width": width} for width in widths if size is None or width <= max(size, axes.lanes)]
+        return distinct([self.decide(axes, processor), *fitting])
 
     def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> LaneNest:
         """See `Rule`."""

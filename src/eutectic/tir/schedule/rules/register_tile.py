@@ -13,10 +13,11 @@ from typing import Final
 from eutectic.ir.dtype import item_bytes
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.accumulators import Accumulators
+from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.tile_nest import TileNest
-from eutectic.tir.schedule.rules.tile_size import Tile, choose_tile
+from eutectic.tir.schedule.rules.tile_size import Tile, choose_tile, near_tiles
 from eutectic.tir.schedule.rules.walk import Access, Span, Walk
 from eutectic.tir.schedule.schedule import Schedule
 
@@ -26,7 +27,9 @@ _FEWEST_PANELS: Final = 8  # that threads share
 _FAR: Final = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
 _PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
 _PANEL_STEPS: Final = 8192
+_ORDERS: Final = ((True, False), (False, False), (False, True))  # of rows, or of panels, before all others
 _UNROLL: Final = 10  # steps of a small window that are written out
+_TILES: Final = 5  # that are worth a measurement beside the best estimate
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,19 @@ class RegisterTile:
         panels = axes.panel is None and _pays_by_panels(axes, tile, stream)
         order = {"stream_rows": stream and not panels, "panels_first": panels}
         return {**sizes, **order, "panel": axes.panel is not None, "unroll": _unrolled(axes)}
+
+    def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
+        """Other tiles of nearly the same estimate, the other order of walking, no copy, and no window written out."""
+        own, bits = self.decide(axes, processor), 8 * max(item_bytes(axes.walk.store.buffer.dtype), 4)
+        tiles = near_tiles(axes.vector, axes.rows, axes.shares, processor, bits, _TILES)
+        others: list[Decisions] = [{**own, "rows": tile.rows, "width": tile.width} for tile in tiles]
+        if axes.shares and axes.rows is not None:
+            others += [{**own, "stream_rows": rows, "panels_first": panels} for rows, panels in _ORDERS]
+        if own["panel"]:
+            others.append({**own, "panel": False})
+        if any(own["unroll"]):
+            others.append({**own, "unroll": [False] * len(own["unroll"])})
+        return distinct([own, *others])
 
     def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> Accumulators:
         """See `Rule`."""

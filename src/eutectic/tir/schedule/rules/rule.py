@@ -13,6 +13,7 @@ from eutectic.tir.schedule.rules.walk import Walk
 from eutectic.tir.schedule.schedule import Schedule
 
 Decisions: TypeAlias = Mapping[str, Any]
+"""Numbers, texts, truth values, and lists of these, by name: what JSON can hold."""
 Axes = TypeVar("Axes")
 Form = TypeVar("Form", bound=Nest)
 
@@ -33,6 +34,10 @@ class Rule(Protocol[Axes, Form]):
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """What is chosen when nobody says otherwise: tile sizes and the like."""
+
+    def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
+        """What is worth a measurement, what `decide` gives first; a rule without this offers that alone."""
+        return (self.decide(axes, processor),)
 
     def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> Form:
         """Bring a stage into the form that the rule works on, with the axes that it shares with others outermost."""
@@ -71,6 +76,10 @@ class JointRule(Protocol[Axes]):
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """What is chosen when nobody says otherwise."""
+
+    def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
+        """What is worth a measurement, what `decide` gives first; a rule without this offers that alone."""
+        return (self.decide(axes, processor),)
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
         """Schedule the stages, by primitives.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,8 +44,31 @@ def choose_tile(vector: Extent | None, rows: Extent | None, shares: bool, machin
         machine: The processor.
         bits: Of an accumulator.
     """
-    lanes = machine.lanes(bits)
     best: tuple[float, Tile] | None = None
+    for cost, tile in _costs(vector, rows, shares, machine, bits):
+        if best is None or cost < best[0] * 0.999:
+            best = (cost, tile)
+    assert best is not None
+    return best[1]
+
+
+def near_tiles(
+    vector: Extent | None, rows: Extent | None, shares: bool, machine: Processor, bits: int, most: int
+) -> list[Tile]:
+    """The tiles with the least estimated times, of each width the best one first; arguments as for `choose_tile`."""
+    ranked = [tile for _, tile in sorted(_costs(vector, rows, shares, machine, bits), key=lambda item: item[0])]
+    best = {tile.width: tile for tile in reversed(ranked)}
+    of_each_width = sorted(best.values(), key=ranked.index)
+    rest = [tile for tile in ranked if tile not in of_each_width]
+    half = -(-most // 2)
+    return [*of_each_width[:half], *rest][:most]
+
+
+def _costs(
+    vector: Extent | None, rows: Extent | None, shares: bool, machine: Processor, bits: int
+) -> Iterator[tuple[float, Tile]]:
+    """All tiles that fit into the registers, each with its estimated time."""
+    lanes = machine.lanes(bits)
     most_rows = 1 if rows is None else min(rows.size or 6, 14 if machine.registers == 16 else 28)
     for count in range(1, 9 if rows is None else 5):
         if vector is None and count > 1:
@@ -54,10 +78,7 @@ def choose_tile(vector: Extent | None, rows: Extent | None, shares: bool, machin
             if spare < 1:
                 continue
             cost = _cost(vector, rows, Tile(height, count * lanes), lanes, shares)
-            if best is None or cost < best[0] * 0.999:
-                best = (cost, Tile(height, count * lanes if vector is not None else 1))
-    assert best is not None
-    return best[1]
+            yield cost, Tile(height, count * lanes if vector is not None else 1)
 
 
 def _cost(vector: Extent | None, rows: Extent | None, tile: Tile, lanes: int, shares: bool) -> float:

@@ -16,6 +16,7 @@ from eutectic.ir.prim_expr import Cast, FloorDiv, IntImm, PrimExpr, Var
 from eutectic.tir.block import WINOGRAD
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.nest import (
     block_name,
     copies,
@@ -35,6 +36,7 @@ from eutectic.tir.schedule.schedule import Schedule
 _ROLES: Final = ("input_rows", "input_transform", "products", "output_rows")
 _NEAR_BYTES: Final = 3 << 20  # of weights that are better read again for each row of tiles
 _MOST_ROW_BYTES: Final = 1 << 20  # of what each thread keeps for a row of tiles
+_LARGEST_ROW_BYTES: Final = 4 << 20  # the same, of what is measured at all
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,16 @@ class Winograd:
         most = 14 if processor.registers == 32 else 6
         by_rows = axes.weight_bytes <= _NEAR_BYTES and axes.row_bytes <= _MOST_ROW_BYTES
         return {"by_rows": by_rows, "tiles": _even(axes.across, most), "lanes": min(axes.lanes, processor.lanes())}
+
+    def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
+        """Row by row and stage by stage, where a row is not too large; half as many tiles at once."""
+        own = self.decide(axes, processor)
+        orders = [own["by_rows"], *([not own["by_rows"]] if axes.row_bytes <= _LARGEST_ROW_BYTES else [])]
+        fewer = _even(axes.across, -(-own["tiles"] // 2))
+        counts = {True: (own["tiles"], fewer), False: (own["tiles"],)}  # stage by stage others tile the products
+        return distinct(
+            [{**own, "by_rows": by_rows, "tiles": tiles} for by_rows in orders for tiles in counts[by_rows]]
+        )
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
         """Schedule what is not left to rules of single stages.
