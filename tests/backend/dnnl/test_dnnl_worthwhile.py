@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import eutectic
-from eutectic.backend.dnnl.worthwhile import is_small
+from eutectic.backend.dnnl.worthwhile import is_convolutions, is_small, worthwhile
 from eutectic.relax import op
+from eutectic.target import Target
 from eutectic.testing.graphs import graph, weights
 
 
@@ -28,3 +29,31 @@ def test_a_small_model_is_compiled_without_the_library_and_says_so():
 def test_a_target_that_is_given_is_kept():
     report = eutectic.compile(product(1, 8, 8), target="llvm -libs=dnnl").report
     assert {region.codegen for region in report.regions} == {"dnnl"}
+
+
+def convolution(groups: int = 1, dtype: str = "float32"):
+    weight = weights(16, 16 // groups, 3, 3)
+    return graph({"x": ((1, 16, 9, 9), dtype)}, lambda _, x: op.nn.relu(op.nn.conv2d(x, weight, groups=groups)))
+
+
+def mixed(columns: int):
+    def body(_, x):
+        return op.matmul(op.mean(op.nn.conv2d(x, weights(16, 16, 3, 3)), [2, 3]), weights(16, columns))
+
+    return graph({"x": (1, 16, 9, 9)}, body)
+
+
+def test_which_models_are_convolutions():
+    assert is_convolutions(convolution())
+    assert not is_convolutions(convolution(groups=16))
+    assert is_convolutions(mixed(4))
+    assert not is_convolutions(mixed(40_000))
+    assert not is_convolutions(product(1, 8, 8))
+
+
+def test_processors_where_our_own_convolutions_are_faster():
+    own = worthwhile(convolution(), Target("llvm -mcpu=znver5"))
+    assert not own.ok
+    assert "znver5" in own.reason
+    assert worthwhile(convolution(), Target("llvm -mcpu=x86-64-v3")).ok
+    assert worthwhile(convolution(groups=16), Target("llvm -mcpu=znver5")).ok

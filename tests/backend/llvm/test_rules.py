@@ -18,7 +18,6 @@ NO_OPERATORS = {"image": "a module", "nn": "a module", "checked": "tested in tes
 ELSEWHERE = {
     "conv2d_winograd": "tested in tests/tir/schedule/rules/test_winograd_rule.py",
     "dense_pack": "tested in tests/tir/schedule/rules/test_dense_pack_rule.py",
-    "depth_to_space": "tested in tests/topi/test_depth_to_space.py",
 }
 
 

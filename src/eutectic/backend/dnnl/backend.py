@@ -37,8 +37,8 @@ class OneDnn(Backend):
         return patterns(precision)
 
     def worthwhile(self, mod: IRModule, target: Target) -> Verdict:
-        """Not for small models."""
-        return worthwhile(mod)
+        """Not for small models, and not where our own kernels do most of the work faster."""
+        return worthwhile(mod, target)
 
     def computes_in(self, dtype: str, target: Target) -> Verdict:
         """Where the processor multiplies the dtype."""

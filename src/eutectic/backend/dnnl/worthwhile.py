@@ -1,25 +1,64 @@
-"""Whether calls into oneDNN are worth their cost: how much work a model is."""
+"""Whether calls into oneDNN are worth their cost: how much work a model is, and who does most of it faster."""
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from eutectic.backend.contract import Verdict
+from eutectic.backend.registry import code_generator
 from eutectic.ir.module import IRModule
 from eutectic.relax.analysis.uses import walk_bindings
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.op.registry import has_trait, work_of
+from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.target import Target
 
 SMALL_FLOPS: Final = 20e6  # of one matrix product; below, a call into oneDNN costs a good part of the product's time
 
 
-def worthwhile(mod: IRModule) -> Verdict:
-    """Not for models so small that our own kernels are done before the library is called."""
+# Processors on which oneDNN's direct convolutions were measured to reach 0.5 to 0.65 of the peak, and our own 0.9.
+_SLOW_CONVOLUTIONS: Final = frozenset({"znver5"})
+_MOST: Final = 0.9  # share of the work that has to be in such convolutions
+
+
+def worthwhile(mod: IRModule, target: Target) -> Verdict:
+    """Whether a model is worth the library.
+
+    Not models so small that our own kernels are done before the library is called, and not those of whose work nearly
+    all is in convolutions that our own kernels do faster. Where each channel has a window of its own, the library's
+    kernels are as fast as ours, and calls of ours between them would cost copies.
+
+    Args:
+        mod: The model.
+        target: What for.
+    """
+    cpu = code_generator(target).machine(target).cpu
+    if cpu in _SLOW_CONVOLUTIONS and is_convolutions(mod):
+        return Verdict(ok=False, reason=f"kernels of our own compute such convolutions faster on {cpu}")
     if is_small(mod):
         return Verdict(
             ok=False, reason="the model is so small that calls into a library would cost more than they save"
         )
     return Verdict(ok=True, reason="the model has a convolution, or a large matrix product")
+
+
+def is_convolutions(mod: IRModule) -> bool:
+    """Whether nearly all work of a module is in float32 convolutions of which none has a group for each channel."""
+    functions = [function for _, function in mod.functions_items() if isinstance(function, Function)]
+    calls = [b.value for function in functions for b in walk_bindings(function) if isinstance(b.value, Call)]
+    convolutions = [call for call in calls if _is_convolution(call)]
+    if any(call.attrs.get("groups", 1) > 1 for call in convolutions if call.attrs is not None):
+        return False
+    total = sum(map(work_of, calls))
+    return 0 < total < inf and sum(map(work_of, convolutions)) >= _MOST * total
+
+
+def _is_convolution(call: Call) -> bool:
+    info = call.struct_info
+    is_single = isinstance(info, TensorStructInfo) and info.dtype == "float32"
+    is_sum = has_trait(call, "generated") and not has_trait(call, "contraction")
+    return is_single and (has_trait(call, "convolution") or is_sum)
 
 
 def is_small(mod: IRModule) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf, prod
 from typing import Any
 
 from eutectic import topi
@@ -287,9 +288,21 @@ def _reference(attrs: ConvAttrs, data: Array, weight: Array) -> Array:
     return arrange(finish(out, dtype), "NC" + space, attrs.out_layout)
 
 
+def _work(c: Call) -> float:
+    out, weight = c.struct_info, c.args[1].struct_info
+    if not isinstance(out, TensorStructInfo) or not isinstance(weight, TensorStructInfo):
+        return inf
+    if out.static_shape is None or weight.static_shape is None:
+        return inf
+    name = attrs_of(c, ConvAttrs).out_layout
+    channels = layout(name).factor_of("C") * out.static_shape[layout(name).names.index("C")]
+    return 2.0 * prod(out.static_shape) * prod(weight.static_shape) / max(channels, 1)
+
+
 def _define(rank: int, op: OpDef) -> None:
     op.infer(_infer)
     op.reference(_reference)
+    op.work(_work)
     if rank == 2:
         op.in_layouts(in_layouts)
     name = f"conv{rank}d"

@@ -27,7 +27,7 @@ _FEWEST_PANELS: Final = 8  # that threads share
 _FAR: Final = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
 _PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
 _PANEL_STEPS: Final = 8192
-_ORDERS: Final = ((True, False), (False, False), (False, True))  # of rows, or of panels, before all others
+_ORDERS: Final = ((True, False), (False, False), (False, True))  # rows outside, or vectors, or vectors around images
 _UNROLL: Final = 10  # steps of a small window that are written out
 _TILES: Final = 5  # that are worth a measurement beside the best estimate
 
@@ -86,7 +86,7 @@ class RegisterTile:
             stream = False
         sizes = {"rows": tile.rows, "width": tile.width}
         panels = axes.panel is None and _pays_by_panels(axes, tile, stream)
-        order = {"stream_rows": stream and not panels, "panels_first": panels}
+        order = {"stream_rows": stream and not panels, "panels_first": panels and bool(axes.images)}
         return {**sizes, **order, "panel": axes.panel is not None, "unroll": _unrolled(axes)}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
@@ -95,7 +95,8 @@ class RegisterTile:
         tiles = near_tiles(axes.vector, axes.rows, axes.shares, processor, bits, _TILES)
         others: list[Decisions] = [{**own, "rows": tile.rows, "width": tile.width} for tile in tiles]
         if axes.shares and axes.rows is not None:
-            others += [{**own, "stream_rows": rows, "panels_first": panels} for rows, panels in _ORDERS]
+            orders = _ORDERS if axes.images else _ORDERS[:2]  # else the last two are one
+            others += [{**own, "stream_rows": rows, "panels_first": panels} for rows, panels in orders]
         if own["panel"]:
             others.append({**own, "panel": False})
         if any(own["unroll"]):
