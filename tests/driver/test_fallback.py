@@ -49,7 +49,7 @@ def test_the_region_computes_the_same():
 
 @pytest.mark.skipif(not availability().ok, reason="oneDNN is not there")
 def test_calls_with_nan_keep_it():
-    model = eutectic.compile(network())
+    model = eutectic.compile(network(), target="llvm -libs=dnnl")
     x = np.ones((1, 3, 6, 6), np.float32)
     x[0, 1, 2, 2] = np.nan
     with pytest.warns(eutectic.EutecticAdvice, match="run without dnnl"):

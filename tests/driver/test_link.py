@@ -225,7 +225,7 @@ def conditional(result) -> IRModule:
 
 def test_conditionals_are_interpreted_and_their_regions_native():
     mod = conditional(conv)
-    fast = eutectic.compile(mod, verify=True)
+    fast = eutectic.compile(mod, target="llvm -libs=dnnl", verify=True)
     x = np.random.default_rng(0).standard_normal((1, 4, 5, 5)).astype("float32")
     for flag in (True, False):
         assert_close(fast(x, np.array(flag)), evaluate(mod, x, np.array(flag)))

@@ -87,7 +87,7 @@ def test_without_reshape_the_reshape_stays_outside(name: str):
 @pytest.mark.parametrize("name", CASES)
 def test_compile_makes_the_same_of_it(name: str):
     net, x, _ = imported(name)
-    model = eutectic.compile(net, (x,))
+    model = eutectic.compile(net, (x,), target="llvm -libs=dnnl")
     assert [c.name for c in model.report.composites] == [f"dnnl.{name}_bias_relu"]
     assert model.report.unfused == ()
     assert primitives(model, x.numpy()) == ["convolution"]

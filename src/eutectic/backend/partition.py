@@ -9,10 +9,11 @@ from eutectic.backend.contract import Backend, BackendRemark, Verdict
 from eutectic.backend.left_out import left_out
 from eutectic.backend.outline import check_precision, outlined_for
 from eutectic.backend.registry import backend as backend_of
+from eutectic.backend.registry import code_generator
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext, run_pass
 from eutectic.relax.transform import BindRegionConstants, RunCodegen
-from eutectic.target import target_or_current
+from eutectic.target import Target, target_or_current
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Partition(Pass):
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Outline for one backend after another, then lower where that is asked for."""
-        target = target_or_current(None)
+        target = _with_processor(target_or_current(None))
         for candidate in self._backends():
             verdict = (
                 candidate.worthwhile(mod, target) if self.if_worthwhile else Verdict(ok=True, reason="it was named")
@@ -66,6 +67,15 @@ class Partition(Pass):
 
     def _backends(self) -> Iterator[Backend]:
         yield from (backend_of(name.strip()) for name in self.backend.split(","))
+
+
+def _with_processor(target: Target) -> Target:
+    """A target that names its processor, which is that of this machine where it does not."""
+    if target.mcpu or target.mtriple:
+        return target
+    return Target(
+        {"kind": target.kind.name, **dict(target.options), "mcpu": code_generator(target).machine(target).cpu}
+    )
 
 
 def outlined(mod: IRModule, backend: str, precision: str = "default") -> IRModule:

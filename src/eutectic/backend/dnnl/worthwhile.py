@@ -6,7 +6,6 @@ from math import inf
 from typing import Final
 
 from eutectic.backend.contract import Verdict
-from eutectic.backend.registry import code_generator
 from eutectic.ir.module import IRModule
 from eutectic.relax.analysis.uses import walk_bindings
 from eutectic.relax.expr import Call, Function
@@ -31,11 +30,10 @@ def worthwhile(mod: IRModule, target: Target) -> Verdict:
 
     Args:
         mod: The model.
-        target: What for.
+        target: What for; a processor that it does not name is one like any other.
     """
-    cpu = code_generator(target).machine(target).cpu
-    if cpu in _SLOW_CONVOLUTIONS and is_convolutions(mod):
-        return Verdict(ok=False, reason=f"kernels of our own compute such convolutions faster on {cpu}")
+    if target.mcpu in _SLOW_CONVOLUTIONS and is_convolutions(mod):
+        return Verdict(ok=False, reason=f"kernels of our own compute such convolutions faster on {target.mcpu}")
     if is_small(mod):
         return Verdict(
             ok=False, reason="the model is so small that calls into a library would cost more than they save"
