@@ -5,9 +5,9 @@
     python benchmarks/kernels.py --target "llvm -mcpu=x86-64-v3"
 
 Both contenders of a layer live in one process, use the same number of threads and are measured in turns; the peak of
-the processor is measured between the layers. Each must agree with float64 first. A layer is an operator with a bias and
-a relu. Our kernels compute direct sums (what Winograd's method gains is a matter of `end_to_end.py`) in the layouts that
-the network has them in, oneDNN in those that it asks for: nothing is copied to another layout within what is timed.
+the processor is measured between the layers. Each must agree with float64 first. A layer is an operator with a bias
+and a relu. Our kernels compute direct sums (what Winograd's method gains is a matter of `end_to_end.py`) in the
+layouts of the network, oneDNN in those that it asks for: nothing that is timed copies to another layout.
 
 For a target with narrower vectors than those of this processor, oneDNN is confined to as narrow ones.
 """

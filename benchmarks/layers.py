@@ -273,10 +273,11 @@ def _in_rows(layer: Layer) -> Call:
         return layer.call
     attrs: Any = layer.call.attrs
     data, weight, out = map(row_major, layer.layouts)
-    convolve = (nn.conv1d, nn.conv2d, nn.conv3d)[_CONVOLUTIONS[layer.call.op.name] - 1]
+    convolve: Any = (nn.conv1d, nn.conv2d, nn.conv3d)[_CONVOLUTIONS[layer.call.op.name] - 1]
     operands = [const(value) for value in layer.values[:2]]
     options = {name: getattr(attrs, name) for name in ("strides", "padding", "dilation", "groups")}
-    return convolve(*operands, **options, data_layout=data, kernel_layout=weight, out_layout=out)
+    call: Call = convolve(*operands, **options, data_layout=data, kernel_layout=weight, out_layout=out)
+    return call
 
 
 def _arguments(layer: Layer, layout: str) -> list[Array]:
