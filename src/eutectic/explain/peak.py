@@ -24,13 +24,14 @@ _COPY_SECONDS: Final = 0.01
 _LEAST: Final = 64  # elements of a copy: no vector has more
 
 
-def fma_speed(threads: int) -> float:
+def fma_speed(threads: int, target: Target | None = None) -> float:
     """Float32 operations per second of all threads together; a multiply-add is two.
 
     Args:
         threads: How many run at the same time.
+        target: Whose vectors are used; None takes the widest of this processor.
     """
-    function, lanes, code = _fma()
+    function, lanes, code = _fma(str(target or Target()))
     seconds = _fastest(lambda: function(_STEPS), threads)
     assert code is not None  # it must stay loaded as long as it runs
     return threads * _STEPS * _CHAINS * lanes * 2 / seconds
@@ -79,9 +80,9 @@ def _fastest(work: Callable[[], object], threads: int) -> float:
 
 
 @cache
-def _fma() -> tuple[Callable[[int], float], int, ObjectCode]:
+def _fma(target: str) -> tuple[Callable[[int], float], int, ObjectCode]:
     """A function that does so many steps of multiply-adds in registers, lanes of its vectors, and what holds it."""
-    machine = machine_of(Target())
+    machine = machine_of(Target(target))
     lanes = machine.lanes(32)
     code = ObjectCode([object_code(_text(lanes), machine)])
     function = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(code.address("multiply_add"))
