@@ -16,7 +16,9 @@ from eutectic.target import Target
 SMALL_FLOPS: Final = 20e6  # of one matrix product; below, a call into oneDNN costs a good part of the product's time
 
 
-# Processors on which oneDNN's direct convolutions were measured to reach 0.5 to 0.65 of the peak, and our own 0.9.
+# Processors on which networks were measured with both, batch 1 and two threads: a ResNet-50 takes 0.90 of the time with
+# our own kernels, a ResNet-18 0.90 to 0.98, a block of a U-Net 0.87; EfficientNet-Lite0, which has windows for each
+# channel, 1.08.
 _SLOW_CONVOLUTIONS: Final = frozenset({"znver5"})
 _MOST: Final = 0.9  # share of the work that has to be in such convolutions
 
