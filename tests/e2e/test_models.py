@@ -70,14 +70,14 @@ def test_blocks_and_plain_convolutions_are_eagers(name: str, target: str):
         assert (compiled(*values) - want).abs().max() / want.abs().max() < 1e-4
 
 
-@needs_dnnl
-@pytest.mark.models
 def joined(report: CompileReport) -> int:
     """Convolutions that are a part of another operator; with six operands it has three, else two."""
     operators = [operator for group in report.plan.groups for operator in group.operators]
     return sum(1 + (len(o.reads) > 4) for o in operators if o.op == "relax.nn.inverted_residual")
 
 
+@needs_dnnl
+@pytest.mark.models
 def test_bias_and_relu6_are_inside_the_composites():
     model, inputs = built("mobilenet_v2")
     separate = Pipeline(tuple(step for step in pipeline() if step.info.name != "FuseInvertedResidual"))
