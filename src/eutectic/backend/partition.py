@@ -73,9 +73,7 @@ def _with_processor(target: Target) -> Target:
     """A target that names its processor, which is that of this machine where it does not."""
     if target.mcpu or target.mtriple:
         return target
-    return Target(
-        {"kind": target.kind.name, **dict(target.options), "mcpu": code_generator(target).machine(target).cpu}
-    )
+    return target.with_options(mcpu=code_generator(target).machine(target).cpu)
 
 
 def outlined(mod: IRModule, backend: str, precision: str = "default") -> IRModule:

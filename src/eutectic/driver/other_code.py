@@ -24,7 +24,6 @@ def other_code(partitioned: IRModule, target: Target) -> IRModule:
         partitioned: The module that the fast code was made of, before its regions are lowered.
         target: What the fast code is for.
     """
-    plain = Target({"kind": target.kind.name, **{k: v for k, v in dict(target.options).items() if k != "libs"}})
     with PassContext():
         mod = ConvertWinogradToConv2D()(with_plain_layouts(without_regions(partitioned)))
-        return kernels()(AssignLayouts(str(plain))(mod))
+        return kernels()(AssignLayouts(str(target.with_options(libs="")))(mod))

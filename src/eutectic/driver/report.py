@@ -235,12 +235,9 @@ def host_records(program: Program) -> tuple[HostRecord, ...]:
 
 
 def _is_convolution(op: str) -> bool:
-    from eutectic.relax.op.registry import has_trait, op_def  # of the compiler; reports are read without it
+    from eutectic.relax.op.registry import is_convolution  # of the compiler; reports are read without it
 
-    definition = op_def(op)
-    counts_work = definition is not None and definition.work_fn is not None
-    is_sum = has_trait(op, "generated") and counts_work and not has_trait(op, "contraction")
-    return has_trait(op, "convolution") or is_sum
+    return is_convolution(op)
 
 
 def _region(tree: Mapping[str, Any]) -> RegionRecord:

@@ -101,6 +101,11 @@ class Target:
         named = {"mcpu": self.mcpu, "mattr": ",".join(self.mattr), "mtriple": self.mtriple}
         return {**{name: value for name, value in named.items() if value}, **dict(self.options)}
 
+    def with_options(self, **options: str) -> Target:
+        """The same target with other options, by name; an empty text takes one away."""
+        known = {**self._as_options(), **options}
+        return Target({"kind": self.kind.name, **{name: value for name, value in known.items() if value}})
+
     def __str__(self) -> str:
         return " ".join([self.kind.name, *(f"-{name}={value}" for name, value in self._as_options().items())])
 

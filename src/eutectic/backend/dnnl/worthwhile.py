@@ -9,7 +9,7 @@ from eutectic.backend.contract import Verdict
 from eutectic.ir.module import IRModule
 from eutectic.relax.analysis.uses import walk_bindings
 from eutectic.relax.expr import Call, Function
-from eutectic.relax.op.registry import has_trait, work_of
+from eutectic.relax.op.registry import has_trait, is_convolution, work_of
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.target import Target
 
@@ -47,18 +47,15 @@ def is_convolutions(mod: IRModule) -> bool:
     """Whether nearly all work of a module is in float32 convolutions of which none has a group for each channel."""
     functions = [function for _, function in mod.functions_items() if isinstance(function, Function)]
     calls = [b.value for function in functions for b in walk_bindings(function) if isinstance(b.value, Call)]
-    convolutions = [call for call in calls if _is_convolution(call)]
+    convolutions = [call for call in calls if is_convolution(call) and _is_single(call)]
     if any(call.attrs.get("groups", 1) > 1 for call in convolutions if call.attrs is not None):
         return False
     total = sum(map(work_of, calls))
     return 0 < total < inf and sum(map(work_of, convolutions)) >= _MOST * total
 
 
-def _is_convolution(call: Call) -> bool:
-    info = call.struct_info
-    is_single = isinstance(info, TensorStructInfo) and info.dtype == "float32"
-    is_sum = has_trait(call, "generated") and not has_trait(call, "contraction")
-    return is_single and (has_trait(call, "convolution") or is_sum)
+def _is_single(call: Call) -> bool:
+    return isinstance(call.struct_info, TensorStructInfo) and call.struct_info.dtype == "float32"
 
 
 def is_small(mod: IRModule) -> bool:

@@ -29,9 +29,14 @@ _LEAST_STORES: Final = 6  # of vectors in an iteration, beside which asking for 
 _INTRINSIC: Final = "llvm.prefetch.p0"
 
 
-def next_constant(steps: Sequence[Step]) -> Tensor | None:
-    """The largest constant that the next kernel reads which reads a large one; None when that is not soon."""
-    for step in steps[:_SOON]:
+def next_constant(steps: Sequence[Step], first: int = 0) -> Tensor | None:
+    """The largest constant that the next kernel reads which reads a large one; None when that is not soon.
+
+    Args:
+        steps: What is run, in order.
+        first: The one from which on kernels are looked at.
+    """
+    for step in steps[first : first + _SOON]:
         sizes = {id(tensor): _size(tensor) for tensor in step.tensors if tensor.home == "constant"}
         largest = max(sizes.values(), default=0)
         if largest >= _LEAST_BYTES:

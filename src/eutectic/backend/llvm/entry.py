@@ -127,7 +127,7 @@ class _Entry:
             if isinstance(step, CopyStep):
                 self._alone(emitter, partial(self._copy, emitter, step, arena))
             elif step.kernel.parallel:
-                self._call(emitter, step, arena, next_constant(steps[number + 1 :]))
+                self._call(emitter, step, arena, next_constant(steps, number + 1))
             else:
                 self._alone(emitter, partial(self._call, emitter, step, arena, None))
         text.do("ret void")

@@ -174,6 +174,14 @@ def has_trait(value: Any, trait: Trait) -> bool:
     return definition is not None and trait in definition.traits
 
 
+def is_convolution(value: Any) -> bool:
+    """Whether a call, or the operator of a name, computes convolutions: as they are, or one of those made of them."""
+    if not has_trait(value, "generated") or has_trait(value, "contraction"):
+        return has_trait(value, "convolution")
+    definition = op_def(value.op if isinstance(value, Call) else value)
+    return definition is not None and definition.work_fn is not None
+
+
 def is_identity(c: Call) -> bool:
     """Whether a call gives its first operand, provided that the result has the same type."""
     definition = op_def(c.op) if isinstance(c.op, Op) else None
