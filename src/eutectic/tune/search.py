@@ -258,9 +258,13 @@ class Search:
         return ChoiceRow(*where, choice.best, choice.is_default, choice.seconds, choice.name, time.time())
 
     def give_up(self) -> None:
-        """Record the defaults in place of what was chosen, and no speeds: all of it together was slower."""
+        """Record the defaults in place of what was chosen, and no speeds: all of it together was slower.
+
+        What was not measured to the end stays so: nothing was chosen there, and a later search measures it again.
+        """
         self.database.forget_speeds(self.processor, self.threads)
-        self.database.record(self.row(replace(choice, best=choice.default, seconds=0.0)) for choice in self.choices)
+        changed = (choice for choice in self.choices if not choice.is_default)
+        self.database.record(self.row(replace(choice, best=choice.default, seconds=0.0)) for choice in changed)
 
     def _say(self, what: str) -> None:
         if self.progress is not None:
