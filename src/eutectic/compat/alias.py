@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from eutectic import __version__
+from eutectic.compat.surface import why_not
 from eutectic.compat.table import MODULES, PACKAGES
 from eutectic.support.spelling import did_you_mean
 
@@ -37,7 +38,7 @@ class AliasModule(ModuleType):
         raise AttributeError(self._lacking(name), name=name, obj=self)
 
     def _lacking(self, name: str) -> str:
-        hint = did_you_mean(name, dir(self))
+        hint = why_not(self.__name__, name) or did_you_mean(name, dir(self))
         return f"eutectic {__version__} has no {self.__name__}.{name}" + (f"; {hint}" if hint else "")
 
     def __dir__(self) -> list[str]:
@@ -57,7 +58,7 @@ class AliasFinder(MetaPathFinder, Loader):
         if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
             return None
         if fullname not in MODULES:
-            hint = did_you_mean(fullname, MODULES)
+            hint = why_not(fullname) or did_you_mean(fullname, MODULES)
             text = f"eutectic {__version__} has no module {fullname}" + (f"; {hint}" if hint else "")
             raise ModuleNotFoundError(text, name=fullname)
         return ModuleSpec(fullname, self, is_package=fullname in PACKAGES)

@@ -1,0 +1,1 @@
+"""Examples of names: see `eutectic.compat.surface.core`."""
