@@ -24,8 +24,7 @@ BOUNDED: dict[str, dict[str, str]] = {
     "ir/attrs.py": {"freeze": "nested literals of a source", "make_attrs": "nested literals of a source"},
     "ir/node.py": {"_add_nodes": "tuples in a field, as the class declares them"},
     "ir/structural.py": {
-        "_collect": "tuples in a field, as the class declares them",
-        "_value_digest": "tuples in a field, as the class declares them",
+        "_value_text": "tuples in a field, as the class declares them",
         "structural_digest": "containers that the caller nested",
         "_plain_digest": "containers that the caller nested",
     },

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eutectic
+from eutectic.ir.attrs import DictAttrs
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.ir.structural import (
     StructuralKey,
@@ -139,6 +140,39 @@ def test_keys_tell_variables_apart_that_digests_number_alike():
     assert structural_digest((FIRST, SECOND)) == structural_digest((SECOND, FIRST))
     assert StructuralKey((FIRST, SECOND)) != StructuralKey((SECOND, FIRST))
     assert StructuralKey((FIRST, SECOND)) == StructuralKey((FIRST, SECOND))
+
+
+def rebuilt(expr: PrimExpr) -> PrimExpr:
+    """The same without parts in common."""
+    if isinstance(expr, (SizeSymbol, IntImm)):
+        return expr
+    return type(expr)(rebuilt(expr.a), rebuilt(expr.b))
+
+
+@given(OPEN)
+def test_what_is_shared_does_not_count(expr: PrimExpr):
+    twice = expr + expr * expr
+    assert structural_digest(rebuilt(twice)) == structural_digest(twice)
+
+
+@given(OPEN, OPEN)
+def test_digests_are_equal_exactly_when_programs_are_but_for_names(one: PrimExpr, other: PrimExpr):
+    assert (structural_digest(one) == structural_digest(other)) == structural_equal(one, other, map_free_vars=True)
+
+
+def test_digests_tell_values_apart_that_python_takes_for_equal():
+    values = (1, True, 1.0, "1", 0.0, -0.0, None, (), b"1", float("nan"))
+    assert len({structural_digest(DictAttrs({"x": value})) for value in values}) == len(values)
+
+
+@pytest.mark.parametrize("place", [0, 1, 123_457, 199_999])
+def test_large_arrays_count_with_all_elements(place: int):
+    one, other = np.zeros(200_000, "float32"), np.zeros(200_000, "float32")
+    other[place] = 1
+    assert structural_digest(const(one)) != structural_digest(const(other))
+    assert structural_digest(const(one)) == structural_digest(const(one.copy()))
+    assert structural_digest(const(one), is_exact=False) == structural_digest(const(one.copy()), is_exact=False)
+    assert StructuralKey(const(one)) != StructuralKey(const(other))
 
 
 def test_only_closed_programs_are_keyed_by_digest():

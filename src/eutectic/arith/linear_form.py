@@ -94,19 +94,22 @@ class Reader:
         self.values: dict[Var, Sum] = dict(values or {})
         self._met: dict[tuple[int, bool], tuple[PrimExpr, list[Atom]]] = {}
 
-    @deep
     def total(self, expr: PrimExpr) -> Sum:
         """An integer as a sum.
 
         Raises:
             NotLinearError: it is none.
         """
+        if isinstance(expr, Var):
+            value = self.values.get(expr)
+            return {self.parameters.number(expr): 1} if value is None else value
+        if isinstance(expr, IntImm) and expr.dtype != "bool":
+            return {0: expr.value} if expr.value else {}
+        return self._arithmetic(expr)
+
+    @deep
+    def _arithmetic(self, expr: PrimExpr) -> Sum:
         match expr:
-            case IntImm() if expr.dtype != "bool":
-                return {0: expr.value} if expr.value else {}
-            case Var():
-                value = self.values.get(expr)
-                return {self.parameters.number(expr): 1} if value is None else value
             case Add() | Sub() if expr.dtype[0] != "u":
                 return plus(self.total(expr.a), self.total(expr.b), 1 if isinstance(expr, Add) else -1)
             case Mul(a=IntImm(value=factor), b=other) | Mul(a=other, b=IntImm(value=factor)) if expr.dtype[0] != "u":

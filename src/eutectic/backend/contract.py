@@ -236,7 +236,7 @@ class CodeGenerator(Protocol):
         """The kernel of a tensor program when it has been made before, maybe by another process; else None."""
 
     def kernel(self, func: PrimFunc, target: Target, name: str = "", lowered: PrimFunc | None = None) -> Built:
-        """The kernel of a tensor program, which `cached` finds from then on.
+        """The kernel of a tensor program, which `cached` finds from then on; several threads may ask at once.
 
         Args:
             func: The program.

@@ -40,7 +40,7 @@ from eutectic.runtime.team import available_threads
 from eutectic.support.choices import check_choice
 from eutectic.support.config import default_threads
 from eutectic.support.errors import CodegenError, EutecticError, PassError
-from eutectic.support.heap import give_back
+from eutectic.support.heap import give_back, without_cycle_search
 from eutectic.support.shown import shown
 from eutectic.support.timeline import Timeline
 from eutectic.target import Target
@@ -213,7 +213,8 @@ def _imported_and_compiled(
         steps = _Steps(progress, len(settings.plan), ctx.timeline)
         with steps.step("import"):
             imported = importing()
-        return _compiled(imported, settings, steps, ctx), imported.without_module()
+        with without_cycle_search():
+            return _compiled(imported, settings, steps, ctx), imported.without_module()
 
 
 def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassContext) -> CompiledModel:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from eutectic.backend.kernel import Built
@@ -28,6 +31,7 @@ from eutectic.tir.function_attributes import SCHEDULED
 from eutectic.tir.scheduled import was_scheduled
 from eutectic.tir.transform.check_bounds import check_bounds
 
+_COMPILERS: Final = 2  # threads that compile kernels; Python runs in one at a time
 _KERNELS: Final = ("relax.call_tir", "relax.call_dps_packed")
 
 
@@ -74,9 +78,13 @@ class NativeBuilder:
         looks = ctx.verify or ctx.validate or bool(ctx.instruments)
         mod = IRModule({name: func for name, func in fresh.items() if looks or known[name] is None})
         lowered = loops(self.target).run(mod, ctx) if len(mod) else mod
-        for name, func in fresh.items():
-            kernel = known[name] or generator.kernel(func, self.target, name, lowered[name])
-            self.built[funcs[name]] = kernel
+        work = {
+            name: partial(generator.kernel, func, self.target, name, lowered[name])
+            for name, func in fresh.items()
+            if known[name] is None
+        }
+        compiled = _overlapped(work)
+        self.built.update({funcs[name]: known[name] or compiled[name] for name in fresh})
 
     def kernels(self) -> dict[str, Built]:
         """The kernels made so far, by the names of their tensor programs."""
@@ -114,6 +122,22 @@ class NativeBuilder:
             elsewhere=self.elsewhere,
         )
         return segment, code
+
+
+def _overlapped(work: Mapping[str, Callable[[], Built]]) -> dict[str, Built]:
+    """What calls give, by name, two of them at a time: one runs Python while the library of the other one computes.
+
+    Raises:
+        EutecticError: what the first call raised that failed.
+    """
+    if len(work) < _COMPILERS or available_threads(None) < _COMPILERS:
+        return {name: call() for name, call in work.items()}
+    with ThreadPoolExecutor(_COMPILERS, "eutectic-compile") as pool:
+        futures = {name: pool.submit(copy_context().run, call) for name, call in work.items()}
+        try:
+            return {name: future.result() for name, future in futures.items()}
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def runs(

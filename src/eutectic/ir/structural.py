@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import struct
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -52,6 +51,8 @@ def structural_mismatch(a: Any, b: Any, map_free_vars: bool = False) -> str | No
 get_first_structural_mismatch = structural_mismatch
 
 
+_WRITTEN_EXACTLY: Final = frozenset({int, bool, float, str, bytes, type(None)})  # different values, different texts
+_SAMPLES: Final = 1024  # elements of an array in a digest that is not exact
 _FORGET: Final = object()  # among what is to be compared: variables known so far mean nothing to what follows
 
 
@@ -196,7 +197,7 @@ class StructuralKey:
     __slots__ = ("digest", "item")
 
     def __init__(self, item: Any) -> None:
-        self.item, self.digest = item, structural_digest(item)
+        self.item, self.digest = item, structural_digest(item, is_exact=False)
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -207,96 +208,73 @@ class StructuralKey:
         return self.digest == other.digest and (self.item is other.item or structural_equal(self.item, other.item))
 
 
-def structural_digest(item: Any) -> bytes:
+def structural_digest(item: Any, *, is_exact: bool = True) -> bytes:
     """32 bytes that identify a closed program up to names; the key of caches on disk.
 
     Programs that differ only in which free variables they use have the same digest: a key for parts of a program,
     such as indices, shapes and calls, is `StructuralKey`.
+
+    Args:
+        item: Node, module, or container of them.
+        is_exact: Whether arrays count with all of their elements. Otherwise they count with some: that takes no time,
+            and is enough for who compares programs of the same digest with `structural_equal`.
     """
     if isinstance(item, IRModule):
-        parts = [item.attrs, *((name.name_hint, f) for name, f in item.functions_items())]
-        return hashlib.blake2b(b"module" + b"".join(structural_digest(p) for p in parts), digest_size=32).digest()
+        item = ("module", item.attrs, *((name.name_hint, f) for name, f in item.functions_items()))
     if isinstance(item, (tuple, list)):
-        return hashlib.blake2b(b"tuple" + b"".join(structural_digest(p) for p in item), digest_size=32).digest()
+        parts = [structural_digest(part, is_exact=is_exact) for part in item]
+        return hashlib.blake2b(b"tuple" + b"".join(parts), digest_size=32).digest()
     if not isinstance(item, Node):
         return _plain_digest(item)
-    numbers: dict[int, int] = {}
-    nodes = _walk_in_order(item)
-    for node in nodes:
-        if is_variable(node):
-            numbers.setdefault(id(node), len(numbers))
-    memo: dict[int, bytes] = {}
+    numbers: dict[int, int] = {}  # of nodes, by identity; equal nodes have the same one
+    texts: dict[str, int] = {}
+    variables = 0
     for node in post_order(item):
-        memo[id(node)] = _node_digest(node, numbers, memo)
-    return memo[id(item)]
+        text = _written(node, numbers, is_exact)
+        if is_variable(node):  # by the order in which they come up, whatever is shared
+            text, variables = f"{text}#{variables}", variables + 1
+        numbers[id(node)] = texts.setdefault(text, len(texts))
+    return hashlib.blake2b("\n".join(texts).encode(), digest_size=32).digest()
 
 
-def _walk_in_order(root: Node) -> list[Node]:
-    """Nodes in pre-order, each object once, so that sharing does not show in the numbering."""
-    seen: set[int] = set()
-    out: list[Node] = []
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        out.append(node)
-        below: list[Node] = []
-        for _, role, value in fields_of(node):
-            if role != "ignore":
-                _collect(value, below)
-        stack.extend(reversed(below))
-    return out
+_ARRAYS: WeakKeyDictionary[Node, str] = WeakKeyDictionary()  # digests of arrays, which may be large, by their nodes
 
 
-def _collect(value: Any, out: list[Node]) -> None:
-    if isinstance(value, Node):
-        out.append(value)
-    elif isinstance(value, tuple):
-        for part in value:
-            _collect(part, out)
-
-
-_TENSORS: WeakKeyDictionary[Node, bytes] = WeakKeyDictionary()  # digests of nodes that hold arrays, which may be large
-
-
-def _node_digest(node: Node, numbers: dict[int, int], memo: dict[int, bytes]) -> bytes:
-    if node in _TENSORS:
-        return _TENSORS[node]
-    digest = _fresh_digest(node, numbers, memo)
-    if any(isinstance(value, np.ndarray) for _, _, value in fields_of(node)):
-        _TENSORS[node] = digest
-    return digest
-
-
-def _fresh_digest(node: Node, numbers: dict[int, int], memo: dict[int, bytes]) -> bytes:
-    h = hashlib.blake2b(digest_size=32)
-    h.update(type(node).type_key.encode())
-    if is_variable(node):
-        h.update(struct.pack("<q", numbers[id(node)]))
+def _written(node: Node, numbers: dict[int, int], is_exact: bool) -> str:
+    """A node as text, with numbers in place of the nodes below it, which have texts of their own."""
     if isinstance(node, (Op, GlobalVar)):
-        h.update(_name(node).encode())
-    else:
-        for name, role, value in fields_of(node):
-            if role != "ignore":
-                h.update(name.encode() + b"=")
-                h.update(_value_digest(value, memo))
-    return h.digest()
+        return f"{node.type_key}({_name(node)!r})"
+    texts = [node.type_key]
+    for name in node.used_fields:
+        value = getattr(node, name)
+        is_array = isinstance(value, np.ndarray)
+        texts.append(_array_text(node, value, is_exact) if is_array else _value_text(value, numbers))
+    return ",".join(texts)
 
 
-def _value_digest(value: Any, memo: dict[int, bytes]) -> bytes:
+def _array_text(node: Node, array: np.ndarray[Any, Any], is_exact: bool) -> str:
+    if not is_exact and array.size > _SAMPLES:
+        return f"{array.shape}{_plain_digest(array.ravel()[:: array.size // _SAMPLES]).hex()}"
+    if node not in _ARRAYS:
+        _ARRAYS[node] = _plain_digest(array).hex()
+    return _ARRAYS[node]
+
+
+def _value_text(value: Any, numbers: dict[int, int]) -> str:
     if isinstance(value, Node):
-        return memo[id(value)]
+        return f"${numbers[id(value)]}"
     if isinstance(value, tuple):
-        return b"(" + b",".join(_value_digest(part, memo) for part in value) + b")"
-    return _plain_digest(value)
+        return f"[{','.join([_value_text(part, numbers) for part in value])}]"
+    if type(value) in _WRITTEN_EXACTLY:
+        return repr(value)
+    return _plain_digest(value).hex()
 
 
 def _plain_digest(value: Any) -> bytes:
     if isinstance(value, np.ndarray):
-        head = f"{value.dtype}{value.shape}".encode()
-        return hashlib.blake2b(head + np.ascontiguousarray(value).tobytes(), digest_size=32).digest()
+        digest = hashlib.blake2b(f"{value.dtype}{value.shape}".encode(), digest_size=32)
+        digest.update(np.ascontiguousarray(value).view(np.uint8).data if value.size else b"")
+        return digest.digest()
     if isinstance(value, float):
         text = "nan" if math.isnan(value) else value.hex()
         return hashlib.blake2b(b"f" + text.encode(), digest_size=32).digest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from eutectic.ir.node import Node, children, fields_of, replace
+from eutectic.ir.node import Node, children, replace
 
 
 def post_order(root: Node, *, enter: Callable[[Node], bool] | None = None) -> Iterator[Node]:
@@ -26,7 +26,7 @@ def post_order(root: Node, *, enter: Callable[[Node], bool] | None = None) -> It
         if id(item) in seen:
             continue
         seen.add(id(item))
-        below = children(item) if enter is None or enter(item) else []
+        below = children(item) if item.child_fields and (enter is None or enter(item)) else None
         if not below:  # half of all nodes are leaves
             yield item
             continue
@@ -46,22 +46,23 @@ def rewrite(root: Node, change: Callable[[Node], Node | None]) -> Node:
     Returns:
         The new root, or `root` itself when nothing changed.
     """
-    memo: dict[int, Node] = {}
-    keep: list[Node] = []  # ids stay valid only while their objects live
-    for item in list(post_order(root)):
-        fresh = map_fields(item, lambda child: memo.get(id(child), child))
+    memo: dict[int, Node] = {}  # what changed
+    for item in list(post_order(root)):  # the list keeps the objects alive, without which ids are not valid
+        fresh = item
+        if memo and any(id(child) in memo for child in children(item)):
+            fresh = map_fields(item, lambda child: memo.get(id(child), child))
         changed = change(fresh)
-        memo[id(item)] = fresh if changed is None else changed
-        keep.append(fresh)
-    return memo[id(root)]
+        fresh = fresh if changed is None else changed
+        if fresh is not item:
+            memo[id(item)] = fresh
+    return memo.get(id(root), root)
 
 
 def map_fields(item: Node, f: Callable[[Node], Node]) -> Node:
     """`item` with `f` applied to each direct child; `item` itself when no child changed."""
     changes: dict[str, Any] = {}
-    for name, role, value in fields_of(item):
-        if role == "ignore":
-            continue
+    for name in item.child_fields:
+        value = getattr(item, name)
         fresh = _map_value(value, f)
         if fresh is not value:
             changes[name] = fresh

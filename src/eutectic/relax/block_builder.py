@@ -392,8 +392,8 @@ class BlockBuilder:
             self._by_digest[kind] = {}
             for gv, known in self._mod.functions_items():
                 if type(known) is kind:
-                    self._by_digest[kind].setdefault(structural_digest(known), []).append(gv)
-        digest = structural_digest(function)
+                    self._by_digest[kind].setdefault(structural_digest(known, is_exact=False), []).append(gv)
+        digest = structural_digest(function, is_exact=False)
         for gv in self._by_digest[kind].get(digest, ()):
             if gv in self._mod and structural_equal(self._mod[gv], function):
                 return gv

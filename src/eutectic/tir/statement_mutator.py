@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_not
 from typing import Any, Final, TypeVar
 
 from eutectic.ir.node import Node, replace
@@ -204,20 +205,19 @@ def rewrite_expr(
     memo = {} if memo is None else memo
     stack = [root]
     while stack:
-        item = stack[-1]
+        item = stack.pop()
         if id(item) in memo:
-            stack.pop()
             continue
-        operands = operands_of(item)
-        pending = [part for part in operands if id(part) not in memo]
-        if pending:
-            stack.extend(reversed(pending))
-            continue
-        stack.pop()
         fresh = item
-        if operands:
+        if item.child_fields:
+            operands = operands_of(item)
+            pending = [part for part in operands if id(part) not in memo]
+            if pending:
+                stack.append(item)
+                stack += reversed(pending)
+                continue
             rewritten = [memo[id(part)] for part in operands]
-            if any(new is not old for new, old in zip(rewritten, operands, strict=True)):
+            if any(map(is_not, rewritten, operands)):
                 fresh = with_operands(item, rewritten)
         done = change(fresh)
         done = fresh if done is None else done

@@ -62,16 +62,21 @@ def is_steady(loop: For) -> bool:
     """Whether a loop computes sums of several vectors in each iteration, and has no loops inside."""
     if loop.kind != ForKind.SERIAL:
         return False
-    parts = list(post_order(loop.body))
-    if any(isinstance(part, For) for part in parts):
-        return False
-    return sum(isinstance(part, BufferStore) and _adds(part) for part in parts) >= _LEAST_STORES
+    stores, stack = 0, [loop.body]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, For):
+            return False
+        stores += isinstance(stmt, BufferStore) and _adds(stmt)
+        stack += [part for part in children(stmt) if isinstance(part, Stmt)]
+    return stores >= _LEAST_STORES
 
 
 def _adds(store: BufferStore) -> bool:
     """Whether a store adds to a vector in memory."""
-    loads = [part for part in post_order(store.value) if isinstance(part, BufferLoad)]
-    return lanes_of(store.value.dtype) > 1 and any(load.buffer is store.buffer for load in loads)
+    if lanes_of(store.value.dtype) == 1:
+        return False
+    return any(isinstance(part, BufferLoad) and part.buffer is store.buffer for part in post_order(store.value))
 
 
 @dataclass(frozen=True)

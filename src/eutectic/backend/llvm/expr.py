@@ -124,12 +124,13 @@ class ExprEmitter:
 
     def is_from_data(self, expr: PrimExpr) -> bool:
         """Whether a value depends on what is in memory, so that no proof says how large it is."""
-        return any(
-            isinstance(part, BufferLoad)
-            or (isinstance(part, Var) and part in self.from_data)
-            or (isinstance(part, Call) and getattr(part.op, "name", "") in _OPAQUE)
-            for part in post_order(expr)
-        )
+        for part in post_order(expr) if expr.child_fields else (expr,):
+            if isinstance(part, Var):
+                if part in self.from_data:
+                    return True
+            elif isinstance(part, BufferLoad) or (isinstance(part, Call) and getattr(part.op, "name", "") in _OPAQUE):
+                return True
+        return False
 
     # ---- values
 

@@ -54,8 +54,12 @@ def _sum(parts: list[int | None]) -> int | None:
 
 def _expression(expr: Node) -> int:
     """Operations of an expression: its arithmetic on data and its loads, each as often as it needs vectors."""
-    loads = sum(_vectors(part.dtype) for part in post_order(expr) if isinstance(part, BufferLoad))
-    lanes = max((_vectors(part.dtype) for part in post_order(expr) if isinstance(part, (BufferLoad, Call))), default=1)
+    loads, lanes = 0, 1
+    for part in post_order(expr):
+        if isinstance(part, (BufferLoad, Call)):
+            vectors = _vectors(part.dtype)
+            lanes = max(lanes, vectors)
+            loads += vectors if isinstance(part, BufferLoad) else 0
     return loads + lanes * operations(expr)
 
 

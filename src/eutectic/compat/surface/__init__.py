@@ -10,6 +10,7 @@ from eutectic.compat.surface.kinds import WHOLE, PublicName, Surface
 from eutectic.compat.surface.operators import OPERATORS
 from eutectic.compat.surface.relax import RELAX
 from eutectic.compat.surface.tensors import TENSORS
+from eutectic.support.lazy import lazy
 
 SURFACES: Final[Mapping[str, Surface]] = {**CORE, **RELAX, **OPERATORS, **TENSORS}
 
@@ -23,3 +24,6 @@ def why_not(module: str, name: str = WHOLE) -> str | None:
             return reason
         module, _, name = module.rpartition(".")
     return None
+
+
+lazy(globals())

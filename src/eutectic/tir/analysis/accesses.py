@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import takewhile
 from typing import Final, TypeAlias
 
@@ -68,6 +69,7 @@ _EFFECTS: Final = frozenset(
     "tir." + name
     for name in ("ret", "address_of", "tvm_tuple", "tvm_storage_sync", "assume", "undef", "call_packed", "call_extern")
 )
+_KEPT: Final = 64  # results for statements that primitives ask about one after the other
 _COMMUTATIVE: Final = (Add, Mul, Min, Max)
 # Bounds of a loop whose own are not known, such as a product of two sizes.
 _ANYWHERE: Final[Bounds] = (as_prim(-(1 << 31), "int64"), as_prim(1 << 32, "int64"))
@@ -166,7 +168,12 @@ def accesses_of(stmt: Stmt, around: Sequence[Stmt] = ()) -> Accesses:
         stmt: The statement.
         around: The statements around it; what blocks among these call by another name is known by its own.
     """
-    walk, at = _Walk(), _Place(around=tuple(around))
+    return _accesses(stmt, tuple(around))
+
+
+@lru_cache(maxsize=_KEPT)
+def _accesses(stmt: Stmt, around: tuple[Stmt, ...]) -> Accesses:
+    walk, at = _Walk(), _Place(around=around)
     for item in around:
         if isinstance(item, BlockRealize):
             at.matched.update({match.buffer: match for match in item.block.match_buffers})
@@ -269,6 +276,8 @@ class _Walk:
         self.access(stmt.buffer, stmt.indices, True, stmt, at, stmt if updates else None)
 
     def expr(self, root: PrimExpr, stmt: Stmt, at: _Place, update: BufferStore | None = None) -> None:
+        if isinstance(root, IntImm) or (isinstance(root, Var) and not is_opaque(root)):
+            return
         lets: dict[Var, PrimExpr] = {}
         items = list(post_order(root, enter=lambda n: not isinstance(n, Buffer)))
         for item in items:
@@ -344,7 +353,7 @@ def same_indices(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
 
 
 def _alike(a: PrimExpr | None, b: PrimExpr | None) -> bool:
-    return a is b or (a is not None and b is not None and structural_equal(a, b))
+    return a is b or (a is not None and b is not None and _same(a, b))
 
 
 def _assume(at: _Place, condition: PrimExpr) -> None:
@@ -390,6 +399,8 @@ def is_opaque(item: object) -> bool:
 
 def is_affine(expr: PrimExpr) -> bool:
     """Whether an integer or a condition is one that isl takes: no products of variables, nothing from memory."""
+    if isinstance(expr, IntImm):
+        return True
     for item in post_order(expr):
         match item:
             case IntImm():
@@ -430,7 +441,7 @@ def _same(a: PrimExpr, b: PrimExpr) -> bool:
     if a is b:
         return True
     if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return a.value == b.value
+        return a.value == b.value and a.dtype == b.dtype
     if type(a) is not type(b) or isinstance(a, Var | BufferLoad | Call):
         return False
     mine, other = operands_of(a), operands_of(b)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations
 from typing import Any, Final, TypeAlias
 
@@ -177,12 +178,17 @@ def copy_cost(info: Any, source: str = "", target: str = "") -> float:
     """
     assert isinstance(info, TensorStructInfo)
     assert info.dims is not None
-    sizes = [getattr(size, "value", 1) for size in info.dims]
+    sizes = tuple(getattr(size, "value", 1) for size in info.dims)
+    return _copy_cost(sizes, item_bytes(info.dtype or "float32"), source, target)
+
+
+@lru_cache(maxsize=4096)
+def _copy_cost(sizes: tuple[int, ...], element_bytes: int, source: str, target: str) -> float:
     if source != target:
         plain = row_major(source or target)
         there, wanted = layout(source or plain), layout(target or plain)
         in_memory = there.in_memory([sizes[plain.index(name)] for name in there.names])
         if rearrangement(there, wanted, in_memory).moves_nothing:
             return 0.0
-    moved: float = 2.0 * float(np.prod(sizes, dtype=np.float64)) * item_bytes(info.dtype or "float32")
+    moved: float = 2.0 * float(np.prod(sizes, dtype=np.float64)) * element_bytes
     return moved / BYTES_PER_NANOSECOND + _STARTED
