@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextvars
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from eutectic import PassContext
-from eutectic.support.deep import carried, deep
+from eutectic.support.deep import as_here, carried, deep
 from eutectic.target import Target
 
 DEEP = 20_000
@@ -64,6 +65,21 @@ def test_what_belongs_to_a_thread_is_found_on_the_other_stacks():
 
     with PassContext(opt_level=1), Target("llvm") as target, np.errstate(over="raise"):
         assert at_the_bottom(2000) == (7, 8, 1, target, "raise")
+
+
+def test_a_thread_that_goes_on_beside_sees_what_is_here_and_changes_nothing():
+    variable = contextvars.ContextVar("beside")
+    variable.set(8)
+
+    def look() -> tuple[object, ...]:
+        with PassContext(opt_level=0), Target("llvm -mcpu=x86-64-v3"):
+            inner = PassContext.current().opt_level
+        return inner, variable.get(), PassContext.current().opt_level, Target.current()
+
+    with ThreadPoolExecutor(2) as pool, PassContext(opt_level=1), Target("llvm") as target:
+        seen = [pool.submit(as_here(look)) for _ in range(8)]
+        assert [future.result() for future in seen] == [(0, 8, 1, target)] * 8
+        assert (PassContext.current().opt_level, Target.current()) == (1, target)
 
 
 def test_threads_count_apart():

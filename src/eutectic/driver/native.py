@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -25,6 +24,7 @@ from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.runtime.library import NativeInterface
 from eutectic.runtime.native_code import NativeCode
 from eutectic.runtime.team import available_threads
+from eutectic.support.deep import as_here
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.function_attributes import SCHEDULED
@@ -133,7 +133,7 @@ def _overlapped(work: Mapping[str, Callable[[], Built]]) -> dict[str, Built]:
     if len(work) < _COMPILERS or available_threads(None) < _COMPILERS:
         return {name: call() for name, call in work.items()}
     with ThreadPoolExecutor(_COMPILERS, "eutectic-compile") as pool:
-        futures = {name: pool.submit(copy_context().run, call) for name, call in work.items()}
+        futures = {name: pool.submit(as_here(call)) for name, call in work.items()}
         try:
             return {name: future.result() for name, future in futures.items()}
         finally:

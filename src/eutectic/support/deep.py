@@ -61,6 +61,26 @@ def deep(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def as_here(function: Callable[[], R]) -> Callable[[], R]:
+    """A function for another thread, which sees there what it would see here: context variables, and `carried` states.
+
+    Lists among the states are copied, as both threads go on; the other one keeps its copies.
+    """
+    context = contextvars.copy_context()
+    states = [(state, {name: _own(value) for name, value in vars(state).items()}) for state in _carried]
+
+    def run() -> R:
+        for state, values in states:
+            vars(state).update(values)
+        return context.run(function)
+
+    return run
+
+
+def _own(value: Any) -> Any:
+    return list(value) if isinstance(value, list) else value
+
+
 def _elsewhere(function: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
     """What a function returns or raises, computed on a new stack."""
     outcome: list[Any] = []
