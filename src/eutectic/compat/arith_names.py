@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import _GeneratorContextManager
 from dataclasses import dataclass
 from math import inf, prod
 from typing import Any, ClassVar, Final
 
 from eutectic.arith import iter_map as _maps
 from eutectic.arith.analyzer import Analyzer as _Analyzer
-from eutectic.arith.interval import Interval, ModularSet
+from eutectic.arith.interval import Interval, ModularSet, dtype_range
 from eutectic.arith.iter_map import IterMap, IterMark, IterRefusal
 from eutectic.arith.iter_map import IterSplit as IterSplitExpr
 from eutectic.arith.iter_map import IterSum as IterSumExpr
@@ -21,6 +21,7 @@ from eutectic.tir.iter_var import Range
 
 __all__ = [
     "Analyzer",
+    "CompareResult",
     "ConstIntBound",
     "IntSet",
     "IntervalSet",
@@ -122,7 +123,7 @@ class Analyzer(_Analyzer):
         """Whether two expressions are proved to have one value."""
         return super().can_prove_equal(lhs, rhs)
 
-    def constraint_scope(self, constraint: PrimExpr) -> AbstractContextManager[None]:
+    def constraint_scope(self, constraint: PrimExpr) -> _GeneratorContextManager[None, None, None]:
         """Within the `with` block the condition holds."""
         return super().constraint_scope(constraint)
 
@@ -130,9 +131,40 @@ class Analyzer(_Analyzer):
         """Constant ends of an integer expression."""
         return ConstIntBound.of(super().const_int_bound(expr))
 
+    def const_int_bound_is_bound(self, var: Var) -> bool:
+        """Whether constant ends of a variable are known, other than those of its dtype."""
+        return super().const_int_bound(var) != dtype_range(var.dtype)
+
+    def try_compare(self, lhs: PrimExpr, rhs: PrimExpr, propagate_inequalities: bool = True) -> int:
+        """The strongest of `CompareResult` that is proved; `propagate_inequalities` is accepted as TVM does."""
+        for result, holds in (
+            (CompareResult.EQ, self.can_prove_equal(lhs, rhs)),
+            (CompareResult.LT, self.can_prove_less(lhs, rhs)),
+            (CompareResult.GT, self.can_prove_less(rhs, lhs)),
+            (CompareResult.LE, self.can_prove_greater_equal(rhs, lhs)),
+            (CompareResult.GE, self.can_prove_greater_equal(lhs, rhs)),
+            (CompareResult.NE, self.can_prove(lhs.not_equal(rhs))),
+        ):
+            if holds:
+                return result
+        return CompareResult.UNKNOWN
+
     def int_set(self, expr: PrimExpr, dom_map: Mapping[Var, Any] | None = None) -> IntervalSet:
         """A set of all values of an expression, where variables go through sets of their own."""
         return evaluated(expr, dom_map or {}, self.copy())
+
+
+class CompareResult:
+    """How two expressions compare, as far as is proved."""
+
+    INCONSISTENT: Final = 0
+    EQ: Final = 1
+    LT: Final = 2
+    LE: Final = 3
+    GT: Final = 4
+    GE: Final = 5
+    NE: Final = 6
+    UNKNOWN: Final = 7
 
 
 def detect_linear_equation(expr: PrimExpr, var_list: Sequence[Var]) -> list[PrimExpr]:
@@ -141,7 +173,9 @@ def detect_linear_equation(expr: PrimExpr, var_list: Sequence[Var]) -> list[Prim
     if form is None:
         return []
     rules = _Analyzer()
-    return [rules.simplify(as_prim(part, expr.dtype).astype(expr.dtype)) for part in (*map(form.step, var_list), form.rest)]
+    return [
+        rules.simplify(as_prim(part, expr.dtype).astype(expr.dtype)) for part in (*map(form.step, var_list), form.rest)
+    ]
 
 
 def deduce_bound(
@@ -230,7 +264,7 @@ def detect_iter_map(
 
 def _check(level: int | str) -> _maps.Check:
     if isinstance(level, str):
-        level = {"bijective": 0, "surjective": 1, "nocheck": 3}.get(level.lower(), level)  # type: ignore[arg-type]  # refused below
+        level = {"bijective": 0, "surjective": 1, "nocheck": 3}.get(level.lower(), level)
     if level not in _CHECKS:
         raise ValueError(f"check_level is one of IterMapLevel, got {level!r}")
     return _CHECKS[level]

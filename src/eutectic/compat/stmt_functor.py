@@ -8,10 +8,10 @@ from typing import Any
 from eutectic.ir.node import Node, fields_of, replace
 from eutectic.ir.prim_expr import PrimExpr, Var, as_prim
 from eutectic.support.deep import deep
-from eutectic.tir.block import Block
-from eutectic.tir.buffer import Buffer, BufferRegion, MatchBufferRegion
+from eutectic.tir.buffer import BufferRegion, MatchBufferRegion
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.iter_var import IterVar, Range
+from eutectic.tir.specialize import renew_defs
 from eutectic.tir.stmt import Stmt
 from eutectic.tir.substitute import Substituter
 from eutectic.tir.substitute import substitute as _substituted
@@ -123,47 +123,3 @@ def substitute(node: Any, vmap: Mapping[Var, Any]) -> Any:
     """
     values = {var: as_prim(value, var.dtype) for var, value in vmap.items()}
     return _substituted(node, values) if isinstance(node, Stmt) else Substituter(values).expr(node)
-
-
-class _Renewer(Substituter):
-    """A copy whose blocks have buffers and axes of their own, as its loops have."""
-
-    def block(self, block: Block) -> Block:
-        """A block."""
-        axes = tuple(replace(axis, var=self.bind(axis.var)) for axis in block.iter_vars)
-        for buffer in block.alloc_buffers:
-            self.renewed(buffer)
-        for match in block.match_buffers:
-            self.renewed(match.buffer)
-        rewritten = super().block(block)
-        return replace(
-            rewritten,
-            iter_vars=tuple(replace(a, dom=map_parts(a.dom, self._part) if a.dom else None) for a in axes),
-            alloc_buffers=tuple(map(self.buffer, block.alloc_buffers)),
-            match_buffers=tuple(
-                MatchBufferRegion(self.buffer(m.buffer), self._region(m.source)) for m in block.match_buffers
-            ),
-        )
-
-    def _part(self, part: Node) -> Node:
-        return self.expr(part) if isinstance(part, PrimExpr) else part
-
-    def renewed(self, buffer: Buffer) -> Buffer:
-        """A buffer in the place of one, whose sizes may bring variables of their own."""
-        for size in (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset):
-            if isinstance(size, Var) and size not in self.values:
-                self.bind(size)
-        self.bind(buffer.data)
-        return self.declared(buffer)
-
-
-def renew_defs(func: PrimFunc) -> PrimFunc:
-    """A copy of a function in which all variables and buffers are new ones."""
-    renewer = _Renewer({}, rename=True)
-    params = tuple(map(renewer.bind, func.params))
-    buffers = {
-        new: renewer.renewed(func.buffer_map[old])
-        for old, new in zip(func.params, params, strict=True)
-        if old in func.buffer_map
-    }
-    return PrimFunc(params, renewer.stmt(func.body), func.ret_type, buffers, func.attrs)  # type: ignore[arg-type]  # the node converts what it is given

@@ -16,11 +16,15 @@ __all__ = ["PyStmtExprMutator", "PyStmtExprVisitor", "mutator", "visitor"]
 C = TypeVar("C", bound=type)
 
 _SPELLED: Final = {"FloorDiv": "floordiv", "FloorMod": "floormod", "TruncDiv": "div", "TruncMod": "mod"}
+# fmt: off
 _KINDS: Final = (
-    "attr_stmt if_then_else let_stmt for while allocate decl_buffer buffer_store assert_stmt seq_stmt evaluate block "
-    "block_realize var size_var buffer_load producer_load let call add sub mul div mod floordiv floormod min max eq ne "
-    "lt le gt ge and or reduce cast not select ramp broadcast shuffle int_imm float_imm string_imm"
-).split()
+    "attr_stmt", "if_then_else", "let_stmt", "for", "while", "allocate", "decl_buffer", "buffer_store",
+    "assert_stmt", "seq_stmt", "evaluate", "block", "block_realize", "var", "size_var", "buffer_load",
+    "producer_load", "let", "call", "add", "sub", "mul", "div", "mod", "floordiv", "floormod", "min", "max",
+    "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "reduce", "cast", "not", "select", "ramp", "broadcast",
+    "shuffle", "int_imm", "float_imm", "string_imm",
+)
+# fmt: on
 
 
 def _method(item: Node) -> str:
@@ -70,7 +74,7 @@ class PyStmtExprMutator:
         return getattr(self, _method(item), self._below)(item)
 
     def _below(self, item: Node) -> Any:
-        return map_parts(item, lambda part: self.visit_stmt(part) if isinstance(part, Stmt) else self.visit_expr(part))  # type: ignore[arg-type,no-any-return]  # parts are statements and expressions
+        return map_parts(item, lambda part: self.visit_stmt(part) if isinstance(part, Stmt) else self.visit_expr(part))  # type: ignore[arg-type]  # parts are statements and expressions
 
 
 def _default(kind: str, of: type) -> Callable[[Any, Any], Any]:

@@ -106,8 +106,8 @@ def _dilated(
     rows, columns = layout.index("H"), layout.index("W")
     steps, apart = _per_axis(stride, 2, "stride"), _per_axis(dilations, 2, "dilations")
     before, after = _paddings(padding, 2)
-    pads = [[0 if a not in (rows, columns) else ends[a == columns] for a in range(4)] for ends in (before, after)]
-    whole = _pad(data, *pads, float("-inf"))
+    first, last = ([ends[a == columns] if a in (rows, columns) else 0 for a in range(4)] for ends in (before, after))
+    whole = _pad(data, first, last, float("-inf"))
     kernel = [weight.shape[layout.replace("N", "").index(letter)] for letter in "HW"]
     taps = [reduce_axis((0, size), name) for size, name in zip(kernel, ("ry", "rx"), strict=True)]
     shape = [*data.shape]

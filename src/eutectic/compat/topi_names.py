@@ -220,9 +220,7 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, schedule_r
     whole = source.whole(array.shape)
     inward, outward = source.index_map(), target.index_map().inverse([_size(size) for size in whole])
     shape = target.in_memory(whole)
-    return _stage(
-        shape, lambda *at: array(*inward.map_indices(outward.map_indices(at))), "T_layout_trans", "injective"
-    )
+    return _stage(shape, lambda *at: array(*inward.map_indices(outward.map_indices(at))), "T_layout_trans", "injective")
 
 
 def reinterpret(x: Tensor, dtype: str) -> Tensor:
@@ -418,7 +416,9 @@ def const_vector(vector: Any, name: str = "const_vector") -> Tensor:
     values = [as_prim(item.item(), str(array.dtype)) for item in array.flat]
 
     def element(*at: PrimExpr) -> PrimExpr:
-        place = reduce(lambda before, pair: before * pair[1] + pair[0], zip(at, array.shape, strict=True), IntImm(_INDEX, 0))
+        place = reduce(
+            lambda before, pair: before * pair[1] + pair[0], zip(at, array.shape, strict=True), IntImm(_INDEX, 0)
+        )
         return reduce(lambda rest, k: Select(place.equal(k), values[k], rest), range(len(values) - 1), values[-1])
 
     return _stage(array.shape, element, name, "injective")

@@ -101,7 +101,9 @@ def _of_layouts(name: str, rank: int, layouts: tuple[str, str], *, grouped: bool
     """`conv2d_nchw` and its like; TVM's names of the arguments differ with the rank."""
     data_layout, kernel_layout = layouts
 
-    def apply(data: Tensor, kernel: Tensor, strides: Ints, padding: Any, dilation: Ints, groups: int, out: Any) -> Tensor:
+    def apply(
+        data: Tensor, kernel: Tensor, strides: Ints, padding: Any, dilation: Ints, groups: int, out: Any
+    ) -> Tensor:
         pads = _pads(padding, kernel, kernel_layout, dilation)
         constructor = (_nn.conv1d, _nn.conv2d, _nn.conv3d)[rank - 1]
         return constructor(data, kernel, strides, pads, dilation, groups, data_layout, kernel_layout, None, out)

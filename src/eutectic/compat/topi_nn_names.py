@@ -148,7 +148,9 @@ def lrn(data: Tensor, size: int, axis: int = 1, alpha: float = 0.0001, beta: flo
     names = [f"ax{i}" for i in range(len(data.shape))]
     total = compute(data.shape, lambda *at: squares(*at), "tensor", varargs_names=names)
     return _stage(
-        data.shape, lambda *at: data(*at) / _op.pow(total(*at) * (alpha / size) + bias, as_prim(beta, data.dtype)), "T_lrn"
+        data.shape,
+        lambda *at: data(*at) / _op.pow(total(*at) * (alpha / size) + bias, as_prim(beta, data.dtype)),
+        "T_lrn",
     )
 
 
@@ -178,7 +180,10 @@ def pad(
 
 
 def mirror_pad(
-    data: Tensor, pad_before: Sequence[int], pad_after: Sequence[int] | None = None, mode: str = "SYMMETRIC",
+    data: Tensor,
+    pad_before: Sequence[int],
+    pad_after: Sequence[int] | None = None,
+    mode: str = "SYMMETRIC",
     name: str = "MirrorPadInput",
 ) -> Tensor:
     """A tensor mirrored at its borders; `SYMMETRIC` repeats the border, `REFLECT` does not. `name` is accepted."""
@@ -256,7 +261,11 @@ def depth_to_space(data: Tensor, block_size: int, layout: str = "NCHW", mode: st
 
 
 def space_to_batch_nd(
-    data: Tensor, block_shape: Sequence[int], pad_before: Sequence[int], pad_after: Sequence[int], pad_value: float = 0.0
+    data: Tensor,
+    block_shape: Sequence[int],
+    pad_before: Sequence[int],
+    pad_after: Sequence[int],
+    pad_value: float = 0.0,
 ) -> Tensor:
     """Blocks of points, after padding, as members of the batch: `(batch * prod(block_shape), ...)`."""
     rank = len(block_shape)

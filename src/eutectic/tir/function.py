@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from eutectic.ir.attrs import DictAttrs, make_attrs
@@ -122,6 +122,12 @@ class PrimFunc(BaseFunc):
         """What each parameter stands for: its buffer, or itself."""
         return tuple(self.buffer_map.get(param) or param for param in self.params)
 
-    def with_body(self, body: Stmt) -> PrimFunc:
-        """A copy with another body."""
-        return replace(self, body=body)
+    def with_body(self, new_body: Stmt, span: Span | None = None) -> PrimFunc:
+        """A copy with another body; `span` is accepted as TVM does."""
+        return replace(self, body=new_body)
+
+    def specialize(self, param_map: Mapping[Var, Any]) -> PrimFunc:
+        """The function for some of its arguments; see `tir.specialize.specialize`."""
+        from eutectic.tir.specialize import specialize  # rewriting needs this class
+
+        return specialize(self, param_map)
