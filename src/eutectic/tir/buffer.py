@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from eutectic.ir.extent import checked_extent
 from eutectic.ir.node import Node, field, init_field, node
-from eutectic.ir.prim_expr import IntImm, (
+from eutectic.ir.prim_expr import (
+    IntImm,
     PrimExpr,
     Ramp,
     TypedExpr,

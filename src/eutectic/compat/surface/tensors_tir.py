@@ -256,10 +256,7 @@ TIR: Final[Mapping[str, Surface]] = {
             "ScheduleDebugMask": 'debug_mask of a Schedule is "all", "none" or a number',
             "Schedule.sample_partitioned_tile": "sample_perfect_tile, and loop_partition",
             "Schedule.sample_compute_location": "choose the loop, and call compute_at",
-            **each(
-                "Schedule.reindex_cache_read Schedule.reindex_cache_write",
-                "cache_read, cache_write and transform_layout",
-            ),
+            **each("Schedule.reindex_cache_read Schedule.reindex_cache_write", "cache_read and transform_layout"),
             **each("Schedule.read_at Schedule.write_at", "cache_read or cache_write, and compute_at"),
             "Schedule.cache_index": "indices are computed once by LLVM; te.compute of them is a block of its own",
             "Schedule.unsafe_set_dtype": "write the program with the dtype, or relax.transform.ToMixedPrecision",
