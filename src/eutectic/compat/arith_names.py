@@ -133,7 +133,7 @@ class Analyzer(_Analyzer):
 
     def const_int_bound_is_bound(self, var: Var) -> bool:
         """Whether constant ends of a variable are known, other than those of its dtype."""
-        return super().const_int_bound(var) != dtype_range(var.dtype)
+        return super().const_int_bound(var) not in (dtype_range(var.dtype), Interval(-inf, inf))
 
     def try_compare(self, lhs: PrimExpr, rhs: PrimExpr, propagate_inequalities: bool = True) -> int:
         """The strongest of `CompareResult` that is proved; `propagate_inequalities` is accepted as TVM does."""

@@ -217,10 +217,17 @@ def meshgrid(a_tuple: Sequence[Tensor], indexing: str) -> list[Tensor]:
 def layout_transform(array: Tensor, src_layout: str, dst_layout: str, schedule_rule: str = "None") -> Tensor:
     """The same elements under another layout, such as `NCHW16c`; full blocks only. `schedule_rule` is accepted."""
     source, target = _layout(src_layout), _layout(dst_layout)
-    whole = source.whole(array.shape)
+    if sorted(source.names) != sorted(target.names):
+        raise ValueError(f"{src_layout} and {dst_layout} have different axes")
+    sizes = dict(zip(source.names, source.whole(array.shape), strict=True))
+    whole = [sizes[name] for name in target.names]
     inward, outward = source.index_map(), target.index_map().inverse([_size(size) for size in whole])
-    shape = target.in_memory(whole)
-    return _stage(shape, lambda *at: array(*inward.map_indices(outward.map_indices(at))), "T_layout_trans", "injective")
+
+    def element(*at: PrimExpr) -> PrimExpr:
+        places = dict(zip(target.names, outward.map_indices(at), strict=True))
+        return array(*inward.map_indices([places[name] for name in source.names]))
+
+    return _stage(target.in_memory(whole), element, "T_layout_trans", "injective")
 
 
 def reinterpret(x: Tensor, dtype: str) -> Tensor:

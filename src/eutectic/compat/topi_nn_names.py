@@ -172,7 +172,7 @@ def pad(
 
     def again(*at: PrimExpr) -> Any:
         places = dict(zip(names, at, strict=True))
-        return rewrite(value, lambda item: places.get(item))  # type: ignore[call-overload]  # other nodes are kept
+        return rewrite(value, lambda item: places.get(item))
 
     named = [var.name for var in names]
     tensor: Tensor = compute(padded.shape, lambda *at: again(*at), name, padded.op.tag, attrs, named)
@@ -387,8 +387,8 @@ def nll_loss(predictions: Tensor, targets: Tensor, weights: Tensor, reduction: s
     def term(loss: bool) -> Tensor:
         def element(*at: PrimExpr) -> PrimExpr:
             target = targets(*at)
-            value = weights(target)
-            value = 0.0 - predictions(at[0], target, *at[1:]) * value if loss else value
+            weight: PrimExpr = weights(target)
+            value = 0.0 - predictions(at[0], target, *at[1:]) * weight if loss else weight
             return _op.if_then_else(target.not_equal(ignore_index), value, zero)
 
         return _stage(targets.shape, element, "T_nll_loss")

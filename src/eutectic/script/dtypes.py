@@ -52,7 +52,7 @@ def _fit(dtype: str, value: int) -> int:
 class _Handle(DType):
     """`T.handle`: a pointer, of a known element type when called with one."""
 
-    def __call__(self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> PrimExpr:  # type: ignore[override]  # other arguments than numbers take
+    def __call__(self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> PrimExpr:
         """A variable that the assignment names."""
         if dtype is None:
             return Var("", "handle")
