@@ -64,7 +64,7 @@ def _sets() -> None:
     assert isinstance(result, arith.IntSet) and same(result.min_value, N) and same(result.max_value, N + 20)
     result = analyzer.int_set(X // 4 - Y, {X: arith.IntervalSet(0, 10), Y: arith.IntervalSet(N, N + 1)})
     assert same(result.max_value, analyzer.simplify(2 - N)) and same(result.min_value, analyzer.simplify(-1 - N))
-    assert analyzer.int_set(X % 8, {X: arith.IntervalSet(0, 100)}) .max_value.value == 7
+    assert analyzer.int_set(X % 8, {X: arith.IntervalSet(0, 100)}).max_value.value == 7
     assert analyzer.int_set(tir.max(X, 3), {X: arith.IntervalSet(0, 10)}).min_value.value == 3
     lanes = arith.IntSet.vector(tir.Ramp(tir.const(2), tir.const(3), 4))
     assert (lanes.min_value.value, lanes.max_value.value) == (2, 11)
@@ -89,7 +89,9 @@ def _linear() -> None:
         assert [all(2 * x + y >= 10 for y in range(6)) for x in (low - 1, low)] == [False, True]
 
 
-@example(*(f"tvm.arith.{n}" for n in ("detect_iter_map", "inverse_affine_iter_map", "IterMapLevel", "iter_map_simplify")))
+@example(
+    *(f"tvm.arith.{n}" for n in ("detect_iter_map", "inverse_affine_iter_map", "IterMapLevel", "iter_map_simplify"))
+)
 @example(*(f"tvm.arith.{n}" for n in ("IterMark", "IterSplitExpr", "IterSumExpr", "normalize_to_iter_sum")))
 @example("tvm.arith.subspace_divide")
 def _maps() -> None:

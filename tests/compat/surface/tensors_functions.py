@@ -21,9 +21,9 @@ from eutectic.tir.interpret import run
 ERF = np.vectorize(math.erf)
 
 UNARY: dict[str, Callable[[Any], Any]] = {
-    **{name: getattr(np, name) for name in "exp exp2 log log2 log10 log1p sqrt sin cos tan sinh cosh tanh".split()},
-    **{name: getattr(np, name) for name in "floor ceil trunc isnan isinf isfinite abs fabs".split()},
-    **{f"a{name}": getattr(np, f"arc{name}") for name in "sin cos tan sinh tanh".split()},
+    **{name: getattr(np, name) for name in ["exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh"]},
+    **{name: getattr(np, name) for name in ["floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "abs", "fabs"]},
+    **{f"a{name}": getattr(np, f"arc{name}") for name in ["sin", "cos", "tan", "sinh", "tanh"]},
     "acosh": np.arccosh,
     "exp10": lambda x: 10.0**x,
     "rsqrt": lambda x: 1 / np.sqrt(x),
@@ -152,7 +152,9 @@ def _ldexp() -> None:
 @example("tvm.tir.fma", "tvm.script.tir.fma")
 def _fma() -> None:
     values = floats(7)
-    np.testing.assert_allclose(_in_script("T.fma(A[v], A[v], A[v])", "float32", values), values * values + values, rtol=1e-6)
+    np.testing.assert_allclose(
+        _in_script("T.fma(A[v], A[v], A[v])", "float32", values), values * values + values, rtol=1e-6
+    )
     assert tir.fma(*[tir.Var("x", "float64")] * 3).dtype == "float64"
 
 
@@ -242,7 +244,14 @@ def f(A: T.Buffer((7,), "float32")):
 """).script()
     assert 'T.call_extern("int32", "work", A[0])' in text
     assert 'A[0] = T.call_pure_extern("float32", "cosf", A[1])' in text
-    for call in ("T.assume", 'T.tvm_storage_sync("shared")', 'T.call_packed("tvm.f"', "T.tvm_tuple", "T.undef", "ret(0)"):
+    for call in (
+        "T.assume",
+        'T.tvm_storage_sync("shared")',
+        'T.call_packed("tvm.f"',
+        "T.tvm_tuple",
+        "T.undef",
+        "ret(0)",
+    ):
         assert call in text, text
 
 

@@ -51,7 +51,23 @@ def _pointers() -> None:
 }))  # fmt: skip
 def _nodes() -> None:
     x, y = T.Var("x", "int32"), T.SizeVar("y", "int32")
-    for name in ("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min", "Max", "EQ", "NE", "LT", "LE", "GT", "GE"):
+    for name in (
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "Mod",
+        "FloorDiv",
+        "FloorMod",
+        "Min",
+        "Max",
+        "EQ",
+        "NE",
+        "LT",
+        "LE",
+        "GT",
+        "GE",
+    ):
         node = getattr(T, name)(x, y)
         assert type(node) is getattr(tir, name) and node.a is x and node.b is y
     assert isinstance(T.And(x < y, x > 1), tir.And) and isinstance(T.Or(x < y, x > 1), tir.Or)
@@ -143,9 +159,8 @@ def _statements() -> None:
         with T.launch_thread("threadIdx.x", size) as tx:
             memory = T.allocate([size], "float32", "global")
             B = T.decl_buffer((size,), data=memory)
-            with T.LetStmt(tx + 1) as v:
-                with T.Assert(v > 0, "must be positive"):
-                    B[0] = T.Cast("float32", v)
+            with T.LetStmt(tx + 1) as v, T.Assert(v > 0, "must be positive"):
+                B[0] = T.Cast("float32", v)
             while A[0] < T.float32(3):
                 A[0] = A[0] + B[0]
             T.evaluate(0)

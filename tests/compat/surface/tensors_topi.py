@@ -44,9 +44,9 @@ SAME: dict[str, Callable[[Any], Any]] = {
     "fast_erf": UNARY["erf"],
 }
 BROADCAST: dict[str, Callable[[Any, Any], Any]] = {
-    name: getattr(np, name) for name in "add subtract multiply divide power maximum minimum".split()
+    name: getattr(np, name) for name in ["add", "subtract", "multiply", "divide", "power", "maximum", "minimum"]
 } | {
-    **{name: getattr(np, name) for name in "equal not_equal less less_equal greater greater_equal".split()},
+    **{name: getattr(np, name) for name in ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]},
     "log_add_exp": np.logaddexp,
     "floor_divide": np.floor_divide,
     "floor_mod": np.mod,
@@ -115,7 +115,7 @@ def _reductions() -> None:
         check(lambda x, n=name: getattr(topi, n)(x, select_last_index=True), 5, same.reshape(2, 3))
 
 
-@example(*(f"tvm.topi.{name}" for name in "transpose reshape expand_dims squeeze concatenate stack split flip".split()))
+@example(*(f"tvm.topi.{name}" for name in ["transpose", "reshape", "expand_dims", "squeeze", "concatenate", "stack", "split", "flip"]))
 def _shapes() -> None:
     a = floats(2, 1, 6)
     check(lambda x: topi.transpose(x, (2, 0, 1)), a.transpose(2, 0, 1), a)
@@ -129,7 +129,7 @@ def _shapes() -> None:
     check(lambda x: topi.flip(x, axis=2), a[:, :, ::-1], a)
 
 
-@example(*(f"tvm.topi.{name}" for name in "repeat tile trilu full full_like arange eye expand_like one_hot".split()))
+@example(*(f"tvm.topi.{name}" for name in ["repeat", "tile", "trilu", "full", "full_like", "arange", "eye", "expand_like", "one_hot"]))
 def _filled() -> None:
     a = floats(3, 4)
     check(lambda x: topi.repeat(x, repeats=2, axis=1), a.repeat(2, 1), a)
@@ -229,7 +229,7 @@ def _sequences() -> None:
     check(lambda x, n: topi.sequence_mask(x, n, -1, axis=1), wanted, a, lengths)
 
 
-@example(*(f"tvm.topi.image.{name}" for name in "resize1d resize2d affine_grid grid_sample".split()))
+@example(*(f"tvm.topi.image.{name}" for name in ["resize1d", "resize2d", "affine_grid", "grid_sample"]))
 def _images() -> None:
     import torch
 
@@ -256,7 +256,9 @@ def _images() -> None:
         for padding in ("zeros", "border"):
             options = {"mode": method, "padding_mode": padding, "align_corners": True}
             sampled = torch.nn.functional.grid_sample(torch.from_numpy(a), grid, **options).numpy()
-            check(lambda x, g, m=method, p=padding: topi.image.grid_sample(x, g, m, "NCHW", p, True), sampled, a, places)
+            check(
+                lambda x, g, m=method, p=padding: topi.image.grid_sample(x, g, m, "NCHW", p, True), sampled, a, places
+            )
 
 
 @example("tvm.topi.image.dilation2d_nchw", "tvm.topi.image.dilation2d_nhwc")
@@ -287,7 +289,7 @@ def _functions() -> None:
     assert 'T.block("y")' in func.script() and isinstance(te.var("k", "int64"), tir.Var)
 
 
-@example(*(f"tvm.te.{name}" for name in "Tensor Tensor.shape Tensor.dtype Tensor.op Tensor.ndim".split()))
+@example(*(f"tvm.te.{name}" for name in ["Tensor", "Tensor.shape", "Tensor.dtype", "Tensor.op", "Tensor.ndim"]))
 @example("tvm.te.PlaceholderOp", "tvm.te.ComputeOp")
 def _tensors() -> None:
     x = te.placeholder((2, 3), "int32", name="x")

@@ -25,7 +25,9 @@ def _convolution(name: str, layout: str, kernel: str, groups: int) -> None:
     """A convolution in NC... and OI... by PyTorch, in its layouts by us."""
     rank = len(layout) - 2
     a, w = floats(2, 4, *(5, 6, 7)[:rank]), floats(4, 4 // groups, *(3,) * rank)
-    wanted = torch_of((functional.conv1d, functional.conv2d, functional.conv3d)[rank - 1], a, w, padding=1, groups=groups)
+    wanted = torch_of(
+        (functional.conv1d, functional.conv2d, functional.conv3d)[rank - 1], a, w, padding=1, groups=groups
+    )
     canonical, spatial = "NC" + "DHW"[-rank:], "DHW"[-rank:]
     data = a.transpose([canonical.index(x) for x in layout]).copy()
     weight = w.transpose([("OI" + spatial).index(x) for x in kernel]).copy()
@@ -110,7 +112,7 @@ def _activations() -> None:
     check(lambda x: nn.log_softmax(x, axis=1), torch_of(functional.log_softmax, a, dim=1), a)
 
 
-@example(*(f"tvm.topi.nn.{name}" for name in "batch_norm layer_norm group_norm instance_norm rms_norm lrn".split()))
+@example(*(f"tvm.topi.nn.{name}" for name in ["batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "lrn"]))
 def _norms() -> None:
     a, g, b, m, v = floats(2, 4, 3, 3), floats(4), floats(4), floats(4), floats(4)
     check(lambda *x: nn.batch_norm(*x)[0], torch_of(functional.batch_norm, a, m, v, g, b), a, g, b, m, v)
@@ -149,7 +151,9 @@ def _pools() -> None:
         lambda x: nn.adaptive_pool(x, (4, 3), "avg"), torch_of(functional.adaptive_avg_pool2d, a, output_size=(4, 3)), a
     )
     line, cube = floats(1, 2, 7), floats(1, 2, 4, 4, 4)
-    check(lambda x: nn.adaptive_pool1d(x, 3, "max"), torch_of(functional.adaptive_max_pool1d, line, output_size=3), line)
+    check(
+        lambda x: nn.adaptive_pool1d(x, 3, "max"), torch_of(functional.adaptive_max_pool1d, line, output_size=3), line
+    )
     check(
         lambda x: nn.adaptive_pool3d(x, (2, 2, 3), "avg"),
         torch_of(functional.adaptive_avg_pool3d, cube, output_size=(2, 2, 3)),
