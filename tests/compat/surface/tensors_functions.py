@@ -21,7 +21,24 @@ from eutectic.tir.interpret import run
 ERF = np.vectorize(math.erf)
 
 UNARY: dict[str, Callable[[Any], Any]] = {
-    **{name: getattr(np, name) for name in ["exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh"]},
+    **{
+        name: getattr(np, name)
+        for name in [
+            "exp",
+            "exp2",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "sqrt",
+            "sin",
+            "cos",
+            "tan",
+            "sinh",
+            "cosh",
+            "tanh",
+        ]
+    },
     **{name: getattr(np, name) for name in ["floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "abs", "fabs"]},
     **{f"a{name}": getattr(np, f"arc{name}") for name in ["sin", "cos", "tan", "sinh", "tanh"]},
     "acosh": np.arccosh,
@@ -188,7 +205,8 @@ def _bits() -> None:
     )
     buffer = tir.decl_buffer((4,), name="A")
     pointer = tir.address_of(obj=buffer[2])
-    assert pointer.dtype == "handle" and T.address_of(buffer[2]).dtype == "handle"
+    assert pointer.dtype == "handle"
+    assert T.address_of(buffer[2]).dtype == "handle"
     assert tir.isnullptr(pointer).dtype == "bool"
 
 
@@ -198,17 +216,21 @@ def _bits() -> None:
 )  # fmt: skip
 def _constants() -> None:
     for module in (tir, te):
-        assert module.const(3, "int64").value == 3 and module.const(3, "int64").dtype == "int64"
+        assert module.const(3, "int64").value == 3
+        assert module.const(3, "int64").dtype == "int64"
         assert module.const(1.5).dtype == "float32"
     for module in (tir, te, T):
-        assert module.max_value("int8").value == 127 and module.min_value("int8").value == -128
+        assert module.max_value("int8").value == 127
+        assert module.min_value("int8").value == -128
         assert module.max_value("float32").value == np.finfo("float32").max
     assert tir.infinity("float32").value == math.inf == T.infinity("float32").value
-    assert [item.value for item in tir.convert([1, 2])] == [1, 2] and tir.convert("text").value == "text"
+    assert [item.value for item in tir.convert([1, 2])] == [1, 2]
+    assert tir.convert("text").value == "text"
 
 
 @example(
-    "tvm.tir.call_intrin", "tvm.tir.call_extern", "tvm.tir.call_pure_extern", "tvm.tir.call_packed", "tvm.tir.tvm_tuple",
+    "tvm.tir.call_intrin", "tvm.tir.call_extern", "tvm.tir.call_pure_extern", "tvm.tir.call_packed",
+    "tvm.tir.tvm_tuple",
     "tvm.tir.undef", "tvm.tir.assume", "tvm.tir.ret",
 )  # fmt: skip
 def _calls() -> None:
@@ -217,8 +239,10 @@ def _calls() -> None:
     assert tir.call_extern("float32", "cosf", x).op.name == "tir.call_extern"
     assert [a.value for a in tir.call_pure_extern("int32", "f", 1).args] == ["f", 1]
     assert tir.call_packed("tvm.f", 1).dtype == "int32"
-    assert tir.tvm_tuple(x, 1).dtype == "handle" and tir.undef().op.name == "tir.undef"
-    assert tir.assume(x > 0.0).dtype == "bool" and tir.ret(val=x).dtype == "float32"
+    assert tir.tvm_tuple(x, 1).dtype == "handle"
+    assert tir.undef().op.name == "tir.undef"
+    assert tir.assume(x > 0.0).dtype == "bool"
+    assert tir.ret(val=x).dtype == "float32"
 
 
 @example(
@@ -269,7 +293,8 @@ def _reductions() -> None:
         product = module.comm_reducer(lambda a, b: a * b, lambda dtype: tir.const(1, dtype), name="product")
         total = te.compute((3,), lambda i, p=product, r=k: p(x[i, r], axis=r))
         close(total, {x: values}, values.prod(1))
-        assert isinstance(total.op.body[0], tir.Reduce) and isinstance(total.op.body[0].combiner, tir.CommReducer)
+        assert isinstance(total.op.body[0], tir.Reduce)
+        assert isinstance(total.op.body[0].combiner, tir.CommReducer)
         k = te.reduce_axis((0, 5), "k")
         high = te.compute((3,), lambda i, m=module, r=k: m.max(x[i, r], axis=r, where=r > 1))
         close(high, {x: values}, values[:, 2:].max(1))

@@ -40,72 +40,140 @@ def of_kind(root: Any, kind: type) -> list[Any]:
     return nodes
 
 
-@example(*(f"{HERE}.{name}" for name in ["Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min", "Max", "EQ", "NE", "LT", "LE", "GT", "GE"]))
 @example(
-    *(f"{HERE}.{name}" for name in ["And", "Or", "Not", "Select", "Cast", "PrimExpr", "Var", "SizeVar", "IntImm", "FloatImm", "StringImm"])
+    *(
+        f"{HERE}.{name}"
+        for name in [
+            "Add",
+            "Sub",
+            "Mul",
+            "Div",
+            "Mod",
+            "FloorDiv",
+            "FloorMod",
+            "Min",
+            "Max",
+            "EQ",
+            "NE",
+            "LT",
+            "LE",
+            "GT",
+            "GE",
+        ]
+    )
+)
+@example(
+    *(
+        f"{HERE}.{name}"
+        for name in [
+            "And",
+            "Or",
+            "Not",
+            "Select",
+            "Cast",
+            "PrimExpr",
+            "Var",
+            "SizeVar",
+            "IntImm",
+            "FloatImm",
+            "StringImm",
+        ]
+    )
 )
 @example(*(f"{HERE}.{name}" for name in ["Ramp", "Broadcast", "Shuffle", "Let", "Call", "IterVar", "ProducerLoad"]))
 def _expressions() -> None:
     for name in ["Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min", "Max"]:
         node = getattr(tir, name)(a=X, b=Y)
-        assert isinstance(node, tir.PrimExpr) and node.a is X and node.dtype == "int32"
+        assert isinstance(node, tir.PrimExpr)
+        assert node.a is X
+        assert node.dtype == "int32"
     for name in ["EQ", "NE", "LT", "LE", "GT", "GE"]:
         assert getattr(tir, name)(X, Y).dtype == "bool"
-    assert ir.structural_equal(tir.Add(X, Y), X + Y) and ir.structural_equal(tir.FloorDiv(X, Y), X // Y)
+    assert ir.structural_equal(tir.Add(X, Y), X + Y)
+    assert ir.structural_equal(tir.FloorDiv(X, Y), X // Y)
     both = tir.And(X < Y, tir.Not(X > 3))
-    assert isinstance(both.b, tir.Not) and tir.Or(X < Y, both).dtype == "bool"
+    assert isinstance(both.b, tir.Not)
+    assert tir.Or(X < Y, both).dtype == "bool"
     choice = tir.Select(condition=both, true_value=X, false_value=Y)
-    assert choice.true_value is X and tir.Cast("int64", X).dtype == "int64"
-    assert tir.IntImm("int32", 3).value == 3 and tir.FloatImm("float32", 0.5).value == 0.5
-    assert tir.StringImm("text").value == "text" and tir.SizeVar("n", "int64").dtype == "int64"
+    assert choice.true_value is X
+    assert tir.Cast("int64", X).dtype == "int64"
+    assert tir.IntImm("int32", 3).value == 3
+    assert tir.FloatImm("float32", 0.5).value == 0.5
+    assert tir.StringImm("text").value == "text"
+    assert tir.SizeVar("n", "int64").dtype == "int64"
     lanes = tir.Ramp(X, tir.const(1), 4)
-    assert lanes.dtype == "int32x4" and tir.Broadcast(X, 2).lanes == 2
+    assert lanes.dtype == "int32x4"
+    assert tir.Broadcast(X, 2).lanes == 2
     assert tir.Shuffle([lanes], [tir.const(2)]).dtype == "int32"
     bound = tir.Let(X, Y + 1, X * 2)
-    assert bound.var is X and tir.Call("int32", "tir.popcount", [X]).args[0] is X
+    assert bound.var is X
+    assert tir.Call("int32", "tir.popcount", [X]).args[0] is X
     axis = tir.IterVar(tir.Range(0, 4), "i", tir.IterVar.DataPar)
-    assert axis.var.name == "i" and axis.dom.extent.value == 4
+    assert axis.var.name == "i"
+    assert axis.dom.extent.value == 4
     tensor = te.placeholder((4,), name="t")
-    assert isinstance(tensor[X], tir.ProducerLoad) and tensor[X].producer is tensor
+    assert isinstance(tensor[X], tir.ProducerLoad)
+    assert tensor[X].producer is tensor
 
 
 @example(*(f"{HERE}.{name}" for name in ["Buffer", "BufferLoad", "BufferRegion", "MatchBufferRegion", "decl_buffer"]))
 @example(*(f"{HERE}.Buffer.{name}" for name in ["vload", "vstore", "scope", "offset_of", "get_flattened_buffer"]))
 def _buffers() -> None:
     buffer = tir.decl_buffer((4, 8), "float16", name="A", scope="shared", strides=None, data_alignment=128)
-    assert isinstance(buffer, tir.Buffer) and buffer.scope() == "shared" and buffer.data_alignment == 128
+    assert isinstance(buffer, tir.Buffer)
+    assert buffer.scope() == "shared"
+    assert buffer.data_alignment == 128
     load, store = buffer.vload([X, 0]), buffer.vstore([X, 0], 1.0)
-    assert isinstance(load, tir.BufferLoad) and load.dtype == "float16" and store.value.dtype == "float16"
-    assert ir.structural_equal(load, tir.BufferLoad(buffer, [X, 0])) and isinstance(store, tir.BufferStore)
+    assert isinstance(load, tir.BufferLoad)
+    assert load.dtype == "float16"
+    assert store.value.dtype == "float16"
+    assert ir.structural_equal(load, tir.BufferLoad(buffer, [X, 0]))
+    assert isinstance(store, tir.BufferStore)
     (offset,) = buffer.offset_of([X, Y])
     assert tvm.arith.Analyzer().can_prove_equal(offset, X * 8 + Y)
     flat = buffer.get_flattened_buffer()
-    assert flat.shape[0].value == 32 and flat.data is buffer.data
+    assert flat.shape[0].value == 32
+    assert flat.data is buffer.data
     region = tir.BufferRegion(buffer, [tir.Range(0, 2), tir.Range(0, 8)])
     match = tir.MatchBufferRegion(tir.decl_buffer((2, 8), "float16", scope="shared"), region)
-    assert match.source.buffer is buffer and match.source.region[0].extent.value == 2
+    assert match.source.buffer is buffer
+    assert match.source.region[0].extent.value == 2
 
 
-@example(*(f"{HERE}.{name}" for name in ["Stmt", "SeqStmt", "stmt_seq", "stmt_list", "For", "ForKind", "While", "IfThenElse", "LetStmt"]))
-@example(*(f"{HERE}.{name}" for name in ["Evaluate", "BufferStore", "Allocate", "DeclBuffer", "AttrStmt", "AssertStmt"]))
+@example(
+    *(
+        f"{HERE}.{name}"
+        for name in ["Stmt", "SeqStmt", "stmt_seq", "stmt_list", "For", "ForKind", "While", "IfThenElse", "LetStmt"]
+    )
+)
+@example(
+    *(f"{HERE}.{name}" for name in ["Evaluate", "BufferStore", "Allocate", "DeclBuffer", "AttrStmt", "AssertStmt"])
+)
 def _statements() -> None:
     buffer = tir.decl_buffer((8,), name="A")
     store = tir.BufferStore(buffer, value=1.0, indices=[X])
     nothing = tir.Evaluate(0)
-    assert isinstance(store, tir.Stmt) and store.value.dtype == "float32"
+    assert isinstance(store, tir.Stmt)
+    assert store.value.dtype == "float32"
     both = tir.stmt_seq(store, nothing)
-    assert isinstance(both, tir.SeqStmt) and len(tir.stmt_list(both)) == 2 and tir.stmt_list(store) == [store]
+    assert isinstance(both, tir.SeqStmt)
+    assert len(tir.stmt_list(both)) == 2
+    assert tir.stmt_list(store) == [store]
     loop = tir.For(X, 0, 8, tir.ForKind.PARALLEL, store, annotations={"mine": 1})
-    assert loop.kind == tir.ForKind.PARALLEL and loop.extent.value == 8 and loop.body is store
+    assert loop.kind == tir.ForKind.PARALLEL
+    assert loop.extent.value == 8
+    assert loop.body is store
     func = tir.PrimFunc([buffer], loop)
     array = np.zeros(8, "float32")
     run(func, array)
     assert array.sum() == 8
-    assert tir.While(Y < 3, store).body is store and tir.IfThenElse(Y < 3, store, nothing).else_case is nothing
+    assert tir.While(Y < 3, store).body is store
+    assert tir.IfThenElse(Y < 3, store, nothing).else_case is nothing
     assert tir.LetStmt(Y, X + 1, store).var is Y
     pointer = buffer.data
     allocation = tir.Allocate(pointer, "float32", [8], tir.const(True), tir.DeclBuffer(buffer, store))
-    assert isinstance(allocation.body, tir.DeclBuffer) and allocation.extents[0].value == 8
+    assert isinstance(allocation.body, tir.DeclBuffer)
+    assert allocation.extents[0].value == 8
     assert tir.AttrStmt(pointer, "mine", 1, store).attr_key == "mine"
     assert tir.AssertStmt(Y > 0, "positive", nothing).message.value == "positive"
 
@@ -117,11 +185,15 @@ def _statements() -> None:
 @example(f"{HERE}.build")
 def _functions() -> None:
     (total, copied) = [block for block in of_kind(product.body, tir.BlockRealize) if block.block.iter_vars]
-    assert isinstance(total.block, tir.Block) and total.block.name_hint == "sum" and copied.block.init is None
+    assert isinstance(total.block, tir.Block)
+    assert total.block.name_hint == "sum"
+    assert copied.block.init is None
     block = tir.Block([], [], [], "mine", tir.Evaluate(0))
     func = tir.PrimFunc([X], tir.BlockRealize([], tir.const(True), block), ret_type=None, attrs={"key": 1})
-    assert func.attrs["key"] == 1 and "key" not in func.without_attr("key").attrs
-    assert func.with_attr("key", 2).attrs["key"] == 2 and isinstance(func.with_body(tir.Evaluate(X)).body, tir.Evaluate)
+    assert func.attrs["key"] == 1
+    assert "key" not in func.without_attr("key").attrs
+    assert func.with_attr("key", 2).attrs["key"] == 2
+    assert isinstance(func.with_body(tir.Evaluate(X)).body, tir.Evaluate)
     func.show()
     assert "def main" in func.script() or "prim_func" in func.script()
 
@@ -136,7 +208,8 @@ def _functions() -> None:
     result = np.zeros(4, "float32")
     run(special, np.arange(4, dtype="float32"), result)
     np.testing.assert_array_equal(result, [0, 2, 4, 6])
-    assert len(special.params) == 2 and special.buffer_map[special.params[1]].shape[0].value == 4
+    assert len(special.params) == 2
+    assert special.buffer_map[special.params[1]].shape[0].value == 4
     with pytest.raises(ValueError, match="is no parameter"):
         doubled.specialize({X: 1})
     executable = tir.build(doubled, target="llvm")
@@ -153,7 +226,8 @@ def _index_maps() -> None:
     blocked = tir.IndexMap.from_func(
         lambda i, j: (i // 4, j, i % 4), ndim=2, inverse_index_map=None, index_dtype="int32"
     )
-    assert isinstance(blocked, tir.IndexMap) and [x.value for x in blocked.map_shape([8, 3])] == [2, 3, 4]
+    assert isinstance(blocked, tir.IndexMap)
+    assert [x.value for x in blocked.map_shape([8, 3])] == [2, 3, 4]
     analyzer = tvm.arith.Analyzer()
     assert [analyzer.simplify(x).value for x in blocked.map_indices([5, 2])] == [1, 2, 1]
     array = np.arange(24).reshape(8, 3)
@@ -163,7 +237,8 @@ def _index_maps() -> None:
     _, outside = blocked.non_surjective_inverse([6, 3])
     assert outside.dtype == "bool"
     apart, places = tir.IndexMap.from_func_with_separators(lambda i: (i // 4, tir.IndexMap.AXIS_SEPARATOR, i % 4))
-    assert len(apart.final_indices) == 2 and places == [1]
+    assert len(apart.final_indices) == 2
+    assert places == [1]
 
 
 @example(*(f"tvm.tir.stmt_functor.{name}" for name in ("post_order_visit", "pre_order_visit", "ir_transform")))
@@ -191,7 +266,8 @@ def _walks() -> None:
     fresh = stmt_functor.renew_defs(product)
     assert ir.structural_equal(fresh, product)
     before, after = ({*of_kind(func.body, tir.Var)} for func in (product, fresh))
-    assert before and not before & after
+    assert before
+    assert not before & after
     assert not {*product.buffer_map.values()} & {*fresh.buffer_map.values()}
 
 
@@ -222,19 +298,24 @@ def _classes() -> None:
 @example(*(f"tvm.tir.analysis.{name}" for name in ("expr_deep_equal", "undefined_vars", "verify_ssa")))
 @example(*(f"tvm.tir.analysis.{name}" for name in ("verify_well_formed", "is_pure_function", "assert_pure_function")))
 def _analysis() -> None:
-    assert analysis.expr_deep_equal(X + 1, X + 1) and not analysis.expr_deep_equal(X + 1, Y + 1)
+    assert analysis.expr_deep_equal(X + 1, X + 1)
+    assert not analysis.expr_deep_equal(X + 1, Y + 1)
     store = tir.BufferStore(buffer := tir.decl_buffer((8,)), 1.0, [X + Y])
     assert analysis.undefined_vars(tir.For(X, 0, 8, 0, store), [buffer.data]) == [Y]
-    assert analysis.undefined_vars(X + Y) == [X, Y] and analysis.undefined_vars(X + Y, [X]) == [Y]
+    assert analysis.undefined_vars(X + Y) == [X, Y]
+    assert analysis.undefined_vars(X + Y, [X]) == [Y]
     loop, again = (tir.For(X, 0, 8, 0, tir.Evaluate(X)) for _ in range(2))
-    assert analysis.verify_ssa(product) and not analysis.verify_ssa(tir.PrimFunc([], tir.stmt_seq(loop, again)))
-    assert analysis.verify_well_formed(product) and analysis.verify_well_formed(obj=tvm.IRModule({"main": product}))
+    assert analysis.verify_ssa(product)
+    assert not analysis.verify_ssa(tir.PrimFunc([], tir.stmt_seq(loop, again)))
+    assert analysis.verify_well_formed(product)
+    assert analysis.verify_well_formed(obj=tvm.IRModule({"main": product}))
     wrong = tir.PrimFunc([], tir.Evaluate(Y))
     assert not analysis.verify_well_formed(wrong, assert_mode=False)
     with pytest.raises(tvm.TVMError):
         analysis.verify_well_formed(wrong, assert_mode=True)
     assert not analysis.is_pure_function(product)
-    assert analysis.is_pure_function(tir.PrimFunc([X], loop)) and analysis.assert_pure_function(tir.PrimFunc([X], loop))
+    assert analysis.is_pure_function(tir.PrimFunc([X], loop))
+    assert analysis.assert_pure_function(tir.PrimFunc([X], loop))
     with pytest.raises(ValueError, match="writes to B"):
         analysis.assert_pure_function(product)
 
@@ -250,9 +331,12 @@ def _measures() -> None:
     assert analysis.find_anchor_block(module).name_hint == "sum"
     blocks = {item.name_hint: item for item in of_kind(product.body, tir.Block)}
     lca = {buffer.name: stmt for buffer, stmt in analysis.detect_buffer_access_lca(product).items()}
-    assert lca["C"] is blocks["root"] and lca["A"] is blocks["sum"] and lca["B"] is blocks["copy"]
+    assert lca["C"] is blocks["root"]
+    assert lca["A"] is blocks["sum"]
+    assert lca["B"] is blocks["copy"]
     reads, writes = analysis.get_block_read_write_region(blocks["copy"], {})
-    assert [r.buffer.name for r in reads] == ["C"] and [w.buffer.name for w in writes] == ["B"]
+    assert [r.buffer.name for r in reads] == ["C"]
+    assert [w.buffer.name for w in writes] == ["B"]
 
 
 @example(*(f"tvm.tir.transform.{name}" for name in ("Simplify", "RemoveNoOp", "UnrollLoop", "VectorizeLoop")))
@@ -307,12 +391,15 @@ def _own_passes() -> None:
         return func.with_attr("mine", 1)
 
     module = tvm.IRModule({"main": product, "other": product.with_attr("global_symbol", "other")})
-    assert isinstance(marked, passes.PrimFuncPass) and marked(module)["other"].attrs["mine"] == 1
+    assert isinstance(marked, passes.PrimFuncPass)
+    assert marked(module)["other"].attrs["mine"] == 1
     assert passes.Apply(lambda func: func.with_attr("mine", 2))(module)["main"].attrs["mine"] == 2
     only = passes.Filter(lambda func: func.attrs["global_symbol"] == "other")(module)
     assert [name.name_hint for name in only.functions] == ["other"]
     target = tvm.target.Target("llvm")
     bound = passes.BindTarget(target)(module)
-    assert bound["main"].attrs["target"] is target and "target" not in module["main"].attrs
+    assert bound["main"].attrs["target"] is target
+    assert "target" not in module["main"].attrs
     entries = passes.AnnotateEntryFunc()(module)
-    assert entries["main"].attrs["tir.is_entry_func"] and "tir.is_entry_func" not in entries["other"].attrs
+    assert entries["main"].attrs["tir.is_entry_func"]
+    assert "tir.is_entry_func" not in entries["other"].attrs

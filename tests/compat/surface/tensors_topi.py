@@ -83,7 +83,8 @@ def _elements() -> None:
     check(lambda x: topi.bitwise_not(data=x), ~(n := whole(5)), n)
     check(lambda x: topi.logical_not(data=x), ~(t := whole(5, high=3) == 1), t)
     check(topi.ceil_log2, [0, 1, 2, 2, 3], np.array([1, 2, 3, 4, 5], "int32"))
-    assert topi.ceil_log2(9) == 4 and topi.ceil_log2(8) == 3
+    assert topi.ceil_log2(9) == 4
+    assert topi.ceil_log2(8) == 3
     check(lambda x: topi.cast(x, "int32"), [1, 2], np.array([1.5, 2.5], "float32"))
 
 
@@ -115,7 +116,11 @@ def _reductions() -> None:
         check(lambda x, n=name: getattr(topi, n)(x, select_last_index=True), 5, same.reshape(2, 3))
 
 
-@example(*(f"tvm.topi.{name}" for name in ["transpose", "reshape", "expand_dims", "squeeze", "concatenate", "stack", "split", "flip"]))
+TURNED = ("transpose", "reshape", "expand_dims", "squeeze", "concatenate", "stack", "split", "flip")
+FILLED = ("repeat", "tile", "trilu", "full", "full_like", "arange", "eye", "expand_like", "one_hot")
+
+
+@example(*(f"tvm.topi.{name}" for name in TURNED))
 def _shapes() -> None:
     a = floats(2, 1, 6)
     check(lambda x: topi.transpose(x, (2, 0, 1)), a.transpose(2, 0, 1), a)
@@ -129,7 +134,7 @@ def _shapes() -> None:
     check(lambda x: topi.flip(x, axis=2), a[:, :, ::-1], a)
 
 
-@example(*(f"tvm.topi.{name}" for name in ["repeat", "tile", "trilu", "full", "full_like", "arange", "eye", "expand_like", "one_hot"]))
+@example(*(f"tvm.topi.{name}" for name in FILLED))
 def _filled() -> None:
     a = floats(3, 4)
     check(lambda x: topi.repeat(x, repeats=2, axis=1), a.repeat(2, 1), a)
@@ -286,7 +291,8 @@ def _functions() -> None:
     func = te.create_prim_func([x, y])
     assert func.attrs["global_symbol"] == "main"
     assert [buffer.name for buffer in func.buffer_map.values()] == ["x", "y"]
-    assert 'T.block("y")' in func.script() and isinstance(te.var("k", "int64"), tir.Var)
+    assert 'T.block("y")' in func.script()
+    assert isinstance(te.var("k", "int64"), tir.Var)
 
 
 @example(*(f"tvm.te.{name}" for name in ["Tensor", "Tensor.shape", "Tensor.dtype", "Tensor.op", "Tensor.ndim"]))
@@ -294,7 +300,11 @@ def _functions() -> None:
 def _tensors() -> None:
     x = te.placeholder((2, 3), "int32", name="x")
     y = te.compute((2, 3), lambda i, j: x[i, j] + 1, name="y", tag="mine", attrs={"key": 1})
-    assert isinstance(x, te.Tensor) and isinstance(x.op, te.PlaceholderOp) and isinstance(y.op, te.ComputeOp)
-    assert (y.op.name, y.op.tag, y.dtype, y.ndim) == ("y", "mine", "int32", 2) and list(y.op.input_tensors) == [x]
-    assert [int(size) for size in y.shape] == [2, 3] and len(y.op.axis) == 2
+    assert isinstance(x, te.Tensor)
+    assert isinstance(x.op, te.PlaceholderOp)
+    assert isinstance(y.op, te.ComputeOp)
+    assert (y.op.name, y.op.tag, y.dtype, y.ndim) == ("y", "mine", "int32", 2)
+    assert list(y.op.input_tensors) == [x]
+    assert [int(size) for size in y.shape] == [2, 3]
+    assert len(y.op.axis) == 2
     np.testing.assert_array_equal(evaluated(y, {x: np.ones((2, 3), "int32")}), 2)

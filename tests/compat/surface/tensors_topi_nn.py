@@ -112,7 +112,8 @@ def _activations() -> None:
     check(lambda x: nn.log_softmax(x, axis=1), torch_of(functional.log_softmax, a, dim=1), a)
 
 
-@example(*(f"tvm.topi.nn.{name}" for name in ["batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "lrn"]))
+@example(*(f"tvm.topi.nn.{name}" for name in ("batch_norm", "layer_norm", "group_norm")))
+@example(*(f"tvm.topi.nn.{name}" for name in ("instance_norm", "rms_norm", "lrn")))
 def _norms() -> None:
     a, g, b, m, v = floats(2, 4, 3, 3), floats(4), floats(4), floats(4), floats(4)
     check(lambda *x: nn.batch_norm(*x)[0], torch_of(functional.batch_norm, a, m, v, g, b), a, g, b, m, v)
@@ -223,5 +224,7 @@ def _channels() -> None:
     blocks = wanted.reshape(1, 2, 2, 2, 3).transpose(0, 1, 3, 4, 2)
     check(nn.scale_shift_nchwc, blocks, packed, scale.reshape(2, 2), shift.reshape(2, 2))
     check(lambda x: nn.unpack_NCHWc_to_nchw(x, "float32"), a, packed)
-    assert nn.get_pad_tuple((1, 2), (3, 3)) == (1, 2, 1, 2) and nn.get_pad_tuple("SAME", (3, 4)) == (1, 2, 1, 1)
-    assert nn.get_pad_tuple1d(1, (3,)) == (1, 1) and nn.get_pad_tuple1d("VALID", (3,)) == (0, 0)
+    assert nn.get_pad_tuple((1, 2), (3, 3)) == (1, 2, 1, 2)
+    assert nn.get_pad_tuple("SAME", (3, 4)) == (1, 2, 1, 1)
+    assert nn.get_pad_tuple1d(1, (3,)) == (1, 1)
+    assert nn.get_pad_tuple1d("VALID", (3,)) == (0, 0)
