@@ -23,7 +23,8 @@ def _dtype(name: str) -> None:
     """A variable, a constant, a conversion, and an annotation of a parameter."""
     constructor = getattr(T, name)
     dtype = {"boolean": "bool"}.get(name, name)
-    assert constructor().dtype == dtype and isinstance(constructor(), tir.Var)
+    assert constructor().dtype == dtype
+    assert isinstance(constructor(), tir.Var)
     assert isinstance(constructor(is_size_var=True), tir.SizeVar)
     assert constructor(expr=1).dtype == dtype
     assert constructor(tir.Var("x", dtype.split("x")[0])).dtype == dtype
@@ -38,10 +39,12 @@ for _name in LISTED & {*dir(T)}:
 
 @example(f"{HERE}.handle", f"{HERE}.void", f"{HERE}.ptr", f"{HERE}.var")
 def _pointers() -> None:
-    assert T.handle().dtype == T.ptr("float32").dtype == "handle" and T.void().dtype == "void"
+    assert T.handle().dtype == T.ptr("float32").dtype == "handle"
+    assert T.void().dtype == "void"
     pointer = T.handle("float16", "shared", is_size_var=False)
     assert pointer.type_annotation.storage_scope == "shared"
-    assert T.var("int64", "k").name == "k" and T.var(T.int8).dtype == "int8"
+    assert T.var("int64", "k").name == "k"
+    assert T.var(T.int8).dtype == "int8"
 
 
 @example(*(f"{HERE}.{name}" for name in LISTED & {
@@ -70,17 +73,24 @@ def _nodes() -> None:
         "GE",
     ):
         node = getattr(T, name)(x, y)
-        assert type(node) is getattr(tir, name) and node.a is x and node.b is y
-    assert isinstance(T.And(x < y, x > 1), tir.And) and isinstance(T.Or(x < y, x > 1), tir.Or)
-    assert isinstance(T.Not(x < y), tir.Not) and isinstance(T.Select(x < y, x, y), tir.Select)
+        assert type(node) is getattr(tir, name)
+        assert node.a is x
+        assert node.b is y
+    assert isinstance(T.And(x < y, x > 1), tir.And)
+    assert isinstance(T.Or(x < y, x > 1), tir.Or)
+    assert isinstance(T.Not(x < y), tir.Not)
+    assert isinstance(T.Select(x < y, x, y), tir.Select)
     assert T.Cast("int64", x).dtype == T.cast(x, "int64").dtype == "int64"
     assert T.Ramp(x, T.int32(2), 4).dtype == T.ramp(x, 2, 4).dtype == "int32x4"
     assert T.Broadcast(x, 4).dtype == T.broadcast(x, 4).dtype == "int32x4"
-    assert ir.structural_equal(T.IntImm("int32", 3), T.int32(3)) and T.FloatImm("float32", 0.5).value == 0.5
-    assert T.StringImm("text").value == "text" and T.Call("float32", "tir.exp", (T.float32(1),)).op.name == "tir.exp"
+    assert ir.structural_equal(T.IntImm("int32", 3), T.int32(3))
+    assert T.FloatImm("float32", 0.5).value == 0.5
+    assert T.StringImm("text").value == "text"
+    assert T.Call("float32", "tir.exp", (T.float32(1),)).op.name == "tir.exp"
     assert T.IterVar(T.Range(0, 4), x, 0).dom.extent.value == 4
     load = T.BufferLoad(tir.decl_buffer((4,)), [x])
-    assert load.dtype == "float32" and T.Shuffle([T.broadcast(x, 2)], [T.int32(1)]).dtype == "int32"
+    assert load.dtype == "float32"
+    assert T.Shuffle([T.broadcast(x, 2)], [T.int32(1)]).dtype == "int32"
     assert ir.structural_equal(T.Let(x + 1, where={x: y}), ours.Let(x, y, x + 1), map_free_vars=True)
     assert [i.value for i in T.index_map(lambda i, j: (j, i)).map_indices([1, 2])] == [2, 1]
 
@@ -112,7 +122,9 @@ def _blocks() -> None:
     values, result = np.arange(32, dtype="float32").reshape(4, 8), np.zeros(4, "float32")
     run(product, values, result)
     np.testing.assert_array_equal(result, values.sum(1))
-    assert product.attrs["tir.noalias"] and "T.where" in product.script() and '"mine": 1' in product.script()
+    assert product.attrs["tir.noalias"]
+    assert "T.where" in product.script()
+    assert '"mine": 1' in product.script()
     assert ir.structural_equal(from_source(product.script()), product)
 
 
@@ -127,7 +139,8 @@ def _other_axes() -> None:
                 A[v] = T.Cast("float32", w)
 
     text = f.script()
-    assert "T.axis.scan(4, i)" in text and "T.axis.opaque(1, 0)" in text
+    assert "T.axis.scan(4, i)" in text
+    assert "T.axis.opaque(1, 0)" in text
 
 
 @example(*(f"{HERE}.{name}" for name in ("serial", "parallel", "vectorized", "unroll", "thread_binding")))
@@ -145,8 +158,10 @@ def _loops() -> None:
     loops = []
     tir.stmt_functor.post_order_visit(f.body, lambda item: loops.append(item) if isinstance(item, tir.For) else None)
     assert [loop.kind for loop in loops] == ["vectorized", "unrolled", "parallel", "serial", "thread_binding"]
-    assert loops[3].annotations["mine"] == 1 and loops[4].thread_binding.thread_tag == "threadIdx.x"
-    assert loops[1].min.value == 1 and loops[1].extent.value == 2
+    assert loops[3].annotations["mine"] == 1
+    assert loops[4].thread_binding.thread_tag == "threadIdx.x"
+    assert loops[1].min.value == 1
+    assert loops[1].extent.value == 2
 
 
 @example(*(f"{HERE}.{name}" for name in ("attr", "allocate", "decl_buffer", "LetStmt", "Assert", "While", "evaluate")))
@@ -169,8 +184,10 @@ def _statements() -> None:
     text = f.script()
     for part in ("T.launch_thread", "T.allocate", "T.decl_buffer", "while A[0] < T.float32(3.0)", '"mine"'):
         assert part in text, text
-    assert '"must be positive"' in text and ir.structural_equal(from_source(text), f)
-    assert f.buffer_map[f.params[0]].strides[0].value == 1 and T.While is tir.While
+    assert '"must be positive"' in text
+    assert ir.structural_equal(from_source(text), f)
+    assert f.buffer_map[f.params[0]].strides[0].value == 1
+    assert T.While is tir.While
 
 
 @example("tvm.script.from_source", "tvm.script.ir_module", "tvm.script.ir", "tvm.script.tir", "tvm.script.relax")
@@ -187,7 +204,9 @@ class Module:
 """
     module = from_source(source, extra_vars={"VALUE": T.float32(3)}, check_well_formed=True)
     assert ir.structural_equal(from_source(module.script()), module)
-    assert script.ir_module is not None and script.ir.ir_module is script.ir_module
-    assert script.tir.prim_func is T.prim_func and callable(script.relax.function)
+    assert script.ir_module is not None
+    assert script.ir.ir_module is script.ir_module
+    assert script.tir.prim_func is T.prim_func
+    assert callable(script.relax.function)
     with pytest.raises(AttributeError, match=r"has no tvm\.script\.parse; from_source"):
         _ = script.parse
