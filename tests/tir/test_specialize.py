@@ -61,7 +61,7 @@ def test_a_buffer_of_another_kind_is_refused(value: tir.Buffer, message: str):
 
 def test_one_size_cannot_be_two_numbers():
     a, b, _ = scaled_sums.params
-    with pytest.raises(ValueError, match="m of buffer B is both .*3.* and .*5"):
+    with pytest.raises(ValueError, match=r"m of buffer B is both .*3.* and .*5"):
         scaled_sums.specialize({a: tir.decl_buffer((3, 4)), b: tir.decl_buffer((5,))})
 
 

@@ -33,9 +33,11 @@ def parts(item: Node) -> list[Node]:
     return below
 
 
+@deep
 def map_parts(item: Node, change: Callable[[Node], Node]) -> Node:
     """`item` with each statement and expression directly below it changed; itself when none was."""
 
+    @deep
     def changed(value: Any) -> Any:
         if isinstance(value, Stmt | PrimExpr):
             return change(value)

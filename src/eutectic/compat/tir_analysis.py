@@ -174,14 +174,12 @@ def find_anchor_block(mod: IRModule) -> Block | None:
     return None if best is None else best[1]
 
 
-def _reductions(item: Node, times: int) -> Iterator[tuple[Block, float]]:
+@deep
+def _reductions(item: Node, times: int) -> list[tuple[Block, float]]:
     extent = item.extent.value if isinstance(item, For) and isinstance(item.extent, IntImm) else 1
     if isinstance(item, Block) and item.init is not None:
-        yield item, times * estimate_tir_flops(item.body)
-        return
-    for part in parts(item):
-        if isinstance(part, Stmt):
-            yield from _reductions(part, times * extent)
+        return [(item, times * estimate_tir_flops(item.body))]
+    return [pair for part in parts(item) if isinstance(part, Stmt) for pair in _reductions(part, times * extent)]
 
 
 def get_block_read_write_region(

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from eutectic.compat.stmt_functor import map_parts, parts
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import PrimExpr
+from eutectic.support.deep import deep
 from eutectic.tir.stmt import Stmt
 
 __all__ = ["PyStmtExprMutator", "PyStmtExprVisitor", "mutator", "visitor"]
@@ -40,17 +41,21 @@ class PyStmtExprVisitor:
     An overriding method goes on below its node with `super().visit_for_(op)`.
     """
 
+    @deep
     def visit_stmt(self, stmt: Stmt) -> None:
         """A statement, by the method of its kind."""
         self._visit(stmt)
 
+    @deep
     def visit_expr(self, expr: PrimExpr) -> None:
         """An expression, by the method of its kind."""
         self._visit(expr)
 
+    @deep
     def _visit(self, item: Node) -> None:
         getattr(self, _method(item), self._below)(item)
 
+    @deep
     def _below(self, item: Node) -> None:
         for part in parts(item):
             if isinstance(part, Stmt):
@@ -62,17 +67,21 @@ class PyStmtExprVisitor:
 class PyStmtExprMutator:
     """A rewriting walk over statements and expressions; each method returns what takes the place of its node."""
 
+    @deep
     def visit_stmt(self, stmt: Stmt) -> Any:
         """What takes the place of a statement."""
         return self._visit(stmt)
 
+    @deep
     def visit_expr(self, expr: PrimExpr) -> Any:
         """What takes the place of an expression."""
         return self._visit(expr)
 
+    @deep
     def _visit(self, item: Node) -> Any:
         return getattr(self, _method(item), self._below)(item)
 
+    @deep
     def _below(self, item: Node) -> Any:
         return map_parts(item, lambda part: self.visit_stmt(part) if isinstance(part, Stmt) else self.visit_expr(part))  # type: ignore[arg-type]  # parts are statements and expressions
 

@@ -8,6 +8,7 @@ from eutectic.ir.prim_expr import Operand, PrimExpr, StringImm, as_prim
 from eutectic.ir.prim_expr import add as _sum_of
 from eutectic.ir.prim_expr import mul as _product_of
 from eutectic.ir.prim_expr import sub as _difference_of
+from eutectic.support.deep import deep
 from eutectic.te.reduction import CommReducer, Reduce, comm_reducer, max, min, sum
 from eutectic.te.tensor import ProducerLoad
 from eutectic.tir import op as _op
@@ -57,6 +58,7 @@ def isnullptr(x: PrimExpr) -> PrimExpr:
     return as_prim(_op.reinterpret("uint64", x), "uint64").equal(as_prim(0, "uint64"))
 
 
+@deep
 def convert(expr: Any) -> Any:
     """A Python value as an expression, element by element of lists and tuples; nodes are returned as they are.
 

@@ -117,7 +117,11 @@ def ceil_log2(x: Any) -> Any:
     if isinstance(x, int):
         return (x - 1).bit_length()
     if isinstance(x, Tensor):
-        return _elementwise(x, lambda e: ceil_log2(e))
+        return _elementwise(x, _ceil_log2)
+    return _ceil_log2(x)
+
+
+def _ceil_log2(x: PrimExpr) -> PrimExpr:
     if not is_integer(x.dtype):
         return _op.ceil(_op.log2(x))
     bits = int(x.dtype.lstrip("uint"))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from eutectic.ir.extent import checked_extent
-from eutectic.ir.node import Node, field, init_field, node
+from eutectic.ir.node import Node, field, init_field, node, node_class
 from eutectic.ir.prim_expr import (
     IntImm,
     PrimExpr,
@@ -130,9 +130,8 @@ class Buffer(Node):
 
     def vstore(self, begin: Any, value: Any, predicate: PrimExpr | None = None) -> Any:
         """A statement that stores the element, or the vector, at `begin`."""
-        from eutectic.tir.stmt import BufferStore  # statements are above buffers
-
-        return BufferStore(self, value, indices_of(begin), predicate)
+        store: Any = node_class("tir.BufferStore")  # statements are above buffers
+        return store(self, value, indices_of(begin), predicate)
 
     def offset_of(self, indices: Any) -> list[PrimExpr]:
         """Where the element at `indices` lies behind the first, in elements."""

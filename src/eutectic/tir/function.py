@@ -66,6 +66,14 @@ def set_signature_maker(maker: Callable[[PrimFunc], Any]) -> None:
     _SIGNATURES[:] = [maker]
 
 
+_SPECIALIZERS: list[Callable[[PrimFunc, Mapping[Var, Any]], PrimFunc]] = []
+
+
+def set_specializer(specializer: Callable[[PrimFunc, Mapping[Var, Any]], PrimFunc]) -> None:
+    """Let `func.specialize` rewrite functions, which needs this module."""
+    _SPECIALIZERS[:] = [specializer]
+
+
 @node("tir.PrimFunc")
 class PrimFunc(BaseFunc):
     """A function on scalars and buffers.
@@ -128,6 +136,4 @@ class PrimFunc(BaseFunc):
 
     def specialize(self, param_map: Mapping[Var, Any]) -> PrimFunc:
         """The function for some of its arguments; see `tir.specialize.specialize`."""
-        from eutectic.tir.specialize import specialize  # rewriting needs this class
-
-        return specialize(self, param_map)
+        return _SPECIALIZERS[0](self, param_map)

@@ -10,7 +10,7 @@ from eutectic.ir.prim_expr import PrimExpr, Var, as_prim
 from eutectic.ir.structural import structural_equal
 from eutectic.tir.block import Block
 from eutectic.tir.buffer import Buffer, MatchBufferRegion
-from eutectic.tir.function import PrimFunc
+from eutectic.tir.function import PrimFunc, set_specializer
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.statement_mutator import updated
 from eutectic.tir.substitute import Substituter
@@ -73,6 +73,9 @@ def specialize(func: PrimFunc, param_map: Mapping[Var, Any]) -> PrimFunc:
     kept = tuple(param for param in func.params if param not in values)
     described = {param: buffers.get(buffer) or remaker.remade(buffer) for param, buffer in func.buffer_map.items()}
     return PrimFunc(kept, remaker.stmt(func.body), func.ret_type, described, func.attrs)  # type: ignore[arg-type]  # the node converts what it is given
+
+
+set_specializer(specialize)
 
 
 def _unify(old: Buffer, new: Buffer, values: dict[Var, PrimExpr]) -> None:
