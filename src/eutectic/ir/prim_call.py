@@ -113,24 +113,24 @@ def _both_conditions(a: Any, b: Any) -> bool:
     )
 
 
-def bitwise_and(a: Operand, b: Operand) -> PrimExpr:
-    """`a & b`; of conditions it is `a and b`."""
-    return logical_and(a, b) if _both_conditions(a, b) else _bitwise("bitwise_and", a, b)
+def bitwise_and(x: Operand, y: Operand) -> PrimExpr:
+    """`x & y`; of conditions it is `x and y`."""
+    return logical_and(x, y) if _both_conditions(x, y) else _bitwise("bitwise_and", x, y)
 
 
-def bitwise_or(a: Operand, b: Operand) -> PrimExpr:
-    """`a | b`; of conditions it is `a or b`."""
-    return logical_or(a, b) if _both_conditions(a, b) else _bitwise("bitwise_or", a, b)
+def bitwise_or(x: Operand, y: Operand) -> PrimExpr:
+    """`x | y`; of conditions it is `x or y`."""
+    return logical_or(x, y) if _both_conditions(x, y) else _bitwise("bitwise_or", x, y)
 
 
-def bitwise_xor(a: Operand, b: Operand) -> PrimExpr:
-    """`a ^ b`; of conditions it is `a != b`."""
-    return compare(NE, a, b) if _both_conditions(a, b) else _bitwise("bitwise_xor", a, b)
+def bitwise_xor(x: Operand, y: Operand) -> PrimExpr:
+    """`x ^ y`; of conditions it is `x != y`."""
+    return compare(NE, x, y) if _both_conditions(x, y) else _bitwise("bitwise_xor", x, y)
 
 
-def bitwise_not(a: Operand) -> PrimExpr:
-    """`~a`; of a condition it is `not a`."""
-    value = as_prim(a, "int32")
+def bitwise_not(x: Operand) -> PrimExpr:
+    """`~x`; of a condition it is `not x`."""
+    value = as_prim(x, "int32")
     if element_dtype(value.dtype) == "bool":
         return logical_not(value)
     _need_integer(value, "bitwise_not")
@@ -141,14 +141,14 @@ def bitwise_not(a: Operand) -> PrimExpr:
     )
 
 
-def shift_left(a: Operand, b: Operand) -> PrimExpr:
-    """`a << b`."""
-    return _bitwise("shift_left", a, b)
+def shift_left(x: Operand, y: Operand) -> PrimExpr:
+    """`x << y`."""
+    return _bitwise("shift_left", x, y)
 
 
-def shift_right(a: Operand, b: Operand) -> PrimExpr:
-    """`a >> b`; arithmetic for signed integers."""
-    return _bitwise("shift_right", a, b)
+def shift_right(x: Operand, y: Operand) -> PrimExpr:
+    """`x >> y`; arithmetic for signed integers."""
+    return _bitwise("shift_right", x, y)
 
 
 OPERATORS.update(

@@ -20,20 +20,20 @@ class DType:
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype
 
-    def __call__(self, value: Any = None, *, is_size_var: bool = False) -> PrimExpr:
-        """A variable that the assignment names, or `value` in this dtype."""
-        if value is None:
+    def __call__(self, expr: Any = None, *, is_size_var: bool = False) -> PrimExpr:
+        """A variable that the assignment names, or `expr` in this dtype."""
+        if expr is None:
             return SizeVar("", self.dtype) if is_size_var else Var("", self.dtype)
-        if isinstance(value, str):
-            value = float(value)  # "inf", "-inf", "nan"
-        if isinstance(value, PrimExpr):
-            return cast(self.dtype, value)
+        if isinstance(expr, str):
+            expr = float(expr)  # "inf", "-inf", "nan"
+        if isinstance(expr, PrimExpr):
+            return cast(self.dtype, expr)
         is_float = "float" in self.dtype
-        if isinstance(value, (int, float)) and "x" not in self.dtype:
-            if not is_float and value != int(value):
-                raise TypeError(f"{value} is not an integer, which {self.dtype} needs")
-            return FloatImm(self.dtype, float(value)) if is_float else IntImm(self.dtype, _fit(self.dtype, int(value)))
-        return cast(self.dtype, as_prim(value, "float32" if is_float else "int32"))
+        if isinstance(expr, (int, float)) and "x" not in self.dtype:
+            if not is_float and expr != int(expr):
+                raise TypeError(f"{expr} is not an integer, which {self.dtype} needs")
+            return FloatImm(self.dtype, float(expr)) if is_float else IntImm(self.dtype, _fit(self.dtype, int(expr)))
+        return cast(self.dtype, as_prim(expr, "float32" if is_float else "int32"))
 
     def __repr__(self) -> str:
         return f"T.{self.dtype}"
@@ -52,7 +52,7 @@ def _fit(dtype: str, value: int) -> int:
 class _Handle(DType):
     """`T.handle`: a pointer, of a known element type when called with one."""
 
-    def __call__(self, dtype: Any = None, storage_scope: str = "global", **_: Any) -> PrimExpr:  # type: ignore[override]  # other arguments than numbers take
+    def __call__(self, dtype: Any = None, storage_scope: str = "global", *, is_size_var: bool = False) -> PrimExpr:
         """A variable that the assignment names."""
         if dtype is None:
             return Var("", "handle")

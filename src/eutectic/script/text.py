@@ -20,7 +20,7 @@ _IMPORTS: Final = {"tvm.script", "eutectic.script", "tvm", "eutectic", "__future
 
 
 def from_source(
-    text: str,
+    program: str,
     extra_vars: Mapping[str, Any] | None = None,
     check_well_formed: bool = True,
     *,
@@ -33,7 +33,7 @@ def from_source(
     `extra_vars`, and nothing else: no other Python names, no attributes of Python objects.
 
     Args:
-        text: One class under `@I.ir_module`, or one function under `@R.function` or `@T.prim_func`.
+        program: One class under `@I.ir_module`, or one function under `@R.function` or `@T.prim_func`.
         extra_vars: Further names the text may use, with their values.
         check_well_formed: Whether the result is verified.
         metadata: Constants that the text refers to as `metadata["relax.expr.Constant"][0]`,
@@ -48,9 +48,9 @@ def from_source(
         TypeInferenceError: an operator refuses its arguments; has the place.
         WellFormedError: the program breaks an invariant of the IR.
     """
-    if not isinstance(text, str):
-        raise TypeError(f"from_source takes text, got {type(text).__name__}")
-    source, tree = parse_text(text, file)
+    if not isinstance(program, str):
+        raise TypeError(f"from_source takes text, got {type(program).__name__}")
+    source, tree = parse_text(program, file)
     names = {**_namespaces(), "metadata": metadata if metadata is not None else Metadata(), **(extra_vars or {})}
     node = _definition(source, tree)
     return parse_definition(source, node, Environment(names, trusted=False), check_well_formed=check_well_formed)

@@ -13,6 +13,7 @@ from eutectic.ir.prim_logic import Cast as _expr_cast
 from eutectic.script.dtypes import DTYPES, DType
 from eutectic.script.parser.entry import prim_func
 from eutectic.script.statements import FuncAttrs
+from eutectic.script.tir_functions import as_written
 from eutectic.script.tir_statements import (
     AllocateOf,
     AssertOf,
@@ -165,9 +166,9 @@ def launch_thread(thread: str, extent: Any) -> LaunchOf:
     return LaunchOf(thread, extent)
 
 
-def iter_var(var: Any, dom: Any = None, iter_type: str = "data_par", thread_tag: str = "") -> IterVar:
+def iter_var(v: Any, dom: Any = None, iter_type: str = "data_par", thread_tag: str = "") -> IterVar:
     """An axis with a variable that exists already."""
-    return IterVar(dom, var, iter_type, thread_tag)
+    return IterVar(dom, v, iter_type, thread_tag)
 
 
 # ---- blocks
@@ -291,6 +292,39 @@ def Cast(dtype: Any, value: Any) -> PrimExpr:
     return _expr_cast(dtype.dtype if isinstance(dtype, DType) else dtype, as_prim(value, "int32"))
 
 
+def cast(src: Any, dtype: Any) -> PrimExpr:
+    """`src` converted to a dtype; `Cast` with the operand first."""
+    return Cast(dtype, src)
+
+
+def broadcast(value: Any, lanes: int) -> PrimExpr:
+    """A vector of `lanes` equal elements."""
+    return _expr.Broadcast(as_prim(value, "int32"), lanes)
+
+
+def ramp(base: Any, stride: Any, lanes: int) -> PrimExpr:
+    """A vector of `base`, `base + stride`, ..."""
+    first = as_prim(base, "int32")
+    return _expr.Ramp(first, as_prim(stride, first.dtype), lanes)
+
+
+def var(dtype: Any, name: str = "") -> Var:
+    """A variable; without a name that of what it is assigned to."""
+    return Var(name, dtype.dtype if isinstance(dtype, DType) else dtype)
+
+
+def ptr(dtype: Any, storage_scope: str = "global", is_size_var: builtins.bool = False) -> PrimExpr:
+    """A pointer to elements of a dtype, as `T.handle(dtype, storage_scope)`."""
+    handle: Any = DTYPES["handle"]
+    pointer: PrimExpr = handle(dtype, storage_scope)
+    return pointer
+
+
+def index_map(mapping: Any, *, inverse_index_map: Any = None, index_dtype: str = "int64") -> Any:
+    """An index map of a Python function, as `tir.IndexMap.from_func`."""
+    return _tir.IndexMap.from_func(mapping, inverse_index_map=inverse_index_map, index_dtype=index_dtype)
+
+
 def Assert(condition: Any, message: str) -> AssertOf:
     """`with T.Assert(condition, message):` checks before its body."""
     return AssertOf(condition, message)
@@ -321,10 +355,13 @@ __all__ = [
     "axis",
     "block",
     "block_attr",
+    "broadcast",
+    "cast",
     "decl_buffer",
     "evaluate",
     "func_attr",
     "grid",
+    "index_map",
     "init",
     "iter_var",
     "launch_thread",
@@ -332,6 +369,8 @@ __all__ = [
     "meta_var",
     "parallel",
     "prim_func",
+    "ptr",
+    "ramp",
     "reads",
     "sblock",
     "sblock_alloc_buffer",
@@ -339,6 +378,7 @@ __all__ = [
     "serial",
     "thread_binding",
     "unroll",
+    "var",
     "vectorized",
     "where",
     "writes",
@@ -351,7 +391,7 @@ def __getattr__(name: str) -> Any:
     if name in DTYPES:
         return DTYPES[name]
     if name in _tir.__all__:
-        return getattr(_tir, name)
+        return as_written(getattr(_tir, name))
     raise AttributeError(f"T has no {name!r}; {did_you_mean(name, __all__) or ''}".rstrip("; "))
 
 

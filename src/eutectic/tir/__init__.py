@@ -130,6 +130,7 @@ from eutectic.tir.op import (
 )
 from eutectic.tir.schedule import Schedule, ScheduleError
 from eutectic.tir.schedule.tensor_intrin import TensorIntrin
+from eutectic.tir.specialize import renew_defs as renew_defs
 from eutectic.tir.stmt import (
     Allocate,
     AssertStmt,

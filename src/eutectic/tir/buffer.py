@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from eutectic.ir.extent import checked_extent
-from eutectic.ir.node import Node, field, init_field, node
+from eutectic.ir.node import Node, field, init_field, node, node_class
 from eutectic.ir.prim_expr import (
+    IntImm,
     PrimExpr,
     Ramp,
     TypedExpr,
@@ -126,6 +127,34 @@ class Buffer(Node):
     def vload(self, begin: Any, dtype: str | None = None, predicate: PrimExpr | None = None) -> BufferLoad:
         """The elements at `begin`; with a vector dtype those that follow along the last axis too."""
         return BufferLoad(self, _vector_indices(self, begin, dtype), predicate)
+
+    def vstore(self, begin: Any, value: Any, predicate: PrimExpr | None = None) -> Any:
+        """A statement that stores the element, or the vector, at `begin`."""
+        store: Any = node_class("tir.BufferStore")  # statements are above buffers
+        return store(self, value, indices_of(begin), predicate)
+
+    def offset_of(self, indices: Any) -> list[PrimExpr]:
+        """Where the element at `indices` lies behind the first, in elements."""
+        at = indices_of(indices)
+        place: PrimExpr = IntImm(at[0].dtype if at else "int32", 0)
+        for axis, index in enumerate(at):
+            place = place + index * self.strides[axis] if self.strides else place * self.shape[axis] + index
+        return [place if self.elem_offset is None else place + self.elem_offset]
+
+    def get_flattened_buffer(self) -> Buffer:
+        """A buffer of one axis over the same memory; itself where it has one axis already.
+
+        Raises:
+            ValueError: it has strides of its own, so that its elements are not one behind the other.
+        """
+        if len(self.shape) == 1:
+            return self
+        if self.strides:
+            raise ValueError(f"buffer {self.name} has strides, so that it is not one row of elements")
+        size: PrimExpr = IntImm(self.shape[0].dtype if self.shape else "int32", 1)
+        for extent in self.shape:
+            size = size * extent
+        return Buffer(self.name, (size,), self.dtype, self.data, (), self.elem_offset, None, self.data_alignment)
 
     def full_region(self) -> BufferRegion:
         """All elements."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from eutectic.ir.attrs import DictAttrs, make_attrs
@@ -66,6 +66,14 @@ def set_signature_maker(maker: Callable[[PrimFunc], Any]) -> None:
     _SIGNATURES[:] = [maker]
 
 
+_SPECIALIZERS: list[Callable[[PrimFunc, Mapping[Var, Any]], PrimFunc]] = []
+
+
+def set_specializer(specializer: Callable[[PrimFunc, Mapping[Var, Any]], PrimFunc]) -> None:
+    """Let `func.specialize` rewrite functions, which needs this module."""
+    _SPECIALIZERS[:] = [specializer]
+
+
 @node("tir.PrimFunc")
 class PrimFunc(BaseFunc):
     """A function on scalars and buffers.
@@ -122,6 +130,10 @@ class PrimFunc(BaseFunc):
         """What each parameter stands for: its buffer, or itself."""
         return tuple(self.buffer_map.get(param) or param for param in self.params)
 
-    def with_body(self, body: Stmt) -> PrimFunc:
-        """A copy with another body."""
-        return replace(self, body=body)
+    def with_body(self, new_body: Stmt, span: Span | None = None) -> PrimFunc:
+        """A copy with another body; `span` is accepted as TVM does."""
+        return replace(self, body=new_body)
+
+    def specialize(self, param_map: Mapping[Var, Any]) -> PrimFunc:
+        """The function for some of its arguments; see `tir.specialize.specialize`."""
+        return _SPECIALIZERS[0](self, param_map)

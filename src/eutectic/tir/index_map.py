@@ -187,16 +187,16 @@ class IndexMap(Node):
             raise ValueError(f"{self.script()} maps {_said(shape)} to indices that are negative, or have no bound")
         return list(space.extents)
 
-    def map_ndarray(self, array: Any) -> np.ndarray[Any, Any]:
+    def map_ndarray(self, arr_src: Any) -> np.ndarray[Any, Any]:
         """An array in the other layout.
 
         Args:
-            array: An array, or what NumPy can make one of.
+            arr_src: An array, or what NumPy can make one of.
 
         Raises:
             ValueError: the map is not bijective on the shape of the array, so that places would be left over.
         """
-        source = np.asarray(array)
+        source = np.asarray(arr_src)
         space = self.on(source.shape)
         if space.extents is None or not space.is_bijective:
             raise ValueError(f"{self.script()} is not bijective on {_said(source.shape)}")

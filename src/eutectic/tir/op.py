@@ -104,6 +104,17 @@ def _binary(name: str) -> Callable[[Operand, Operand], PrimExpr]:
     return apply
 
 
+def _of_two(name: str) -> Callable[[Operand, Operand], PrimExpr]:
+    """As `_binary`, for those whose operands TVM calls `x1` and `x2`."""
+    binary = _binary(name)
+
+    def apply(x1: Operand, x2: Operand) -> PrimExpr:
+        return binary(x1, x2)
+
+    _describe(apply, name, f"`{name}` of two floats of one dtype.")
+    return apply
+
+
 def _rounding(name: str, meaning: str) -> Callable[[Operand], PrimExpr]:
     op = intrinsic(f"tir.{name}")
 
@@ -146,7 +157,7 @@ asin, acos, atan = _unary("asin"), _unary("acos"), _unary("atan")
 sinh, cosh, tanh = _unary("sinh"), _unary("cosh"), _unary("tanh")
 asinh, acosh, atanh = _unary("asinh"), _unary("acosh"), _unary("atanh")
 fabs = _unary("fabs")
-atan2, hypot, copysign, nextafter = _binary("atan2"), _binary("hypot"), _binary("copysign"), _binary("nextafter")
+atan2, hypot, copysign, nextafter = _of_two("atan2"), _of_two("hypot"), _of_two("copysign"), _of_two("nextafter")
 fmod, pow = _binary("fmod"), _binary("pow")
 power = pow
 floor, ceil = _rounding("floor", "towards minus infinity"), _rounding("ceil", "towards plus infinity")
@@ -189,15 +200,15 @@ def abs(x: Operand) -> PrimExpr:
     return Select(value >= 0, value, sub(as_prim(0, value.dtype), value))
 
 
-def ceildiv(a: Operand, b: Operand) -> PrimExpr:
-    """`a / b` of integers, rounded up."""
-    return floordiv(sub(add(a, b), 1), b)
+def ceildiv(lhs: Operand, rhs: Operand) -> PrimExpr:
+    """`lhs / rhs` of integers, rounded up."""
+    return floordiv(sub(add(lhs, rhs), 1), rhs)
 
 
-def ldexp(x: Operand, exponent: Operand) -> PrimExpr:
-    """`x * 2 ** exponent`, with an int32 exponent."""
-    value = _float_arguments("ldexp", (x,))[0]
-    return Call(value.dtype, _LDEXP, (value, as_prim(exponent, "int32")))
+def ldexp(x1: Operand, x2: Operand) -> PrimExpr:
+    """`x1 * 2 ** x2`, with an int32 exponent."""
+    value = _float_arguments("ldexp", (x1,))[0]
+    return Call(value.dtype, _LDEXP, (value, as_prim(x2, "int32")))
 
 
 def fma(x: Operand, y: Operand, z: Operand) -> PrimExpr:
@@ -357,15 +368,15 @@ def tvm_storage_sync(storage_scope: str) -> PrimExpr:
     return Call("int32", _SYNC, (StringImm(storage_scope),))
 
 
-def ret(value: Operand) -> PrimExpr:
-    """Return `value` from the function."""
-    returned = as_prim(value, "int32")
+def ret(val: Operand) -> PrimExpr:
+    """Return `val` from the function."""
+    returned = as_prim(val, "int32")
     return Call(returned.dtype, _RET, (returned,))
 
 
-def address_of(element: BufferLoad | Any) -> PrimExpr:
+def address_of(obj: BufferLoad | Any) -> PrimExpr:
     """Pointer to an element; a buffer stands for its first."""
-    load = element if isinstance(element, Node) and isinstance(element, TypedExpr) else _first_element(element)
+    load = obj if isinstance(obj, Node) and isinstance(obj, TypedExpr) else _first_element(obj)
     return Call("handle", _ADDRESS_OF, (load,))
 
 

@@ -39,7 +39,7 @@ _AXES: Final = ("data_par", "comm_reduce", "ordered", "opaque")
 _Todo: TypeAlias = "Stmt | Callable[[], None]"
 
 
-def verify_well_formed(program: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
+def verify_well_formed(obj: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
     """Whether a function, or each tensor function of a module, keeps the rules.
 
     Variables and buffers are defined once, before their use; accesses have one
@@ -47,13 +47,13 @@ def verify_well_formed(program: PrimFunc | IRModule, assert_mode: bool = True) -
     uses these, not the loops around it; conditions are bool; threads are known.
 
     Args:
-        program: What to check; graph functions of a module are passed over.
+        obj: What to check; graph functions of a module are passed over.
         assert_mode: Raise rather than return False.
 
     Raises:
         WellFormedError: a rule is broken, in `assert_mode`; a note shows the statement.
     """
-    functions = program.functions.values() if isinstance(program, IRModule) else (program,)
+    functions = obj.functions.values() if isinstance(obj, IRModule) else (obj,)
     for function in functions:
         if isinstance(function, PrimFunc):
             try:

@@ -11,6 +11,11 @@ WHOLE: Final = "*"  # stands for the module itself
 _ENTRY: Final = re.compile(r"([\w.]+)(?:\(([^)]*)\))?")
 
 
+def each(names: str, reason: str) -> dict[str, str]:
+    """One reason for several names, apart by white space."""
+    return dict.fromkeys(names.split(), reason)
+
+
 @dataclass(frozen=True)
 class PublicName:
     """A public name of TVM.

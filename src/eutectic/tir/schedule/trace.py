@@ -22,6 +22,7 @@ from eutectic.tir.schedule.primitive import PRIMITIVES, Performs, Primitive
 _PREFIX: Final[dict[type, str]] = {BlockRV: "b", LoopRV: "l", ExprRV: "v"}
 _HANDLES: Final[dict[str, Callable[[], Handle]]] = {"b": BlockRV, "l": LoopRV, "v": ExprRV}
 _NAME: Final = re.compile(r"[blv]\d+\Z")
+_WITHOUT_EFFECT: Final = ("get_", "sample_")
 _INDEX_MAP: Final = ("lambda", "tir.IndexMap")
 DecisionProvider: TypeAlias = "Callable[[Instruction, dict[str, Any], Any], Any]"
 
@@ -74,9 +75,25 @@ class Trace:
     def __iter__(self) -> Iterator[Instruction]:
         return iter(self.insts)
 
-    def append(self, inst: Instruction) -> None:
-        """Add what was done last."""
+    def append(self, inst: Instruction, decision: Any = None) -> None:
+        """Add what was done last; a decision takes the place of the instruction's own."""
+        if decision is not None:
+            inst = Instruction(inst.kind, inst.arguments, inst.outputs, decision)
         self.insts.append(inst)
+
+    def get_decision(self, inst: Instruction) -> Any:
+        """What a sampling instruction of the trace chose; None for others."""
+        return self.decisions.get(inst)
+
+    def simplified(self, remove_postproc: bool = False) -> Trace:
+        """A trace without the look-ups and choices whose results nothing uses, which does the same."""
+        kept: list[Instruction] = []
+        used: set[Handle] = set()
+        for inst in reversed(self._wanted(remove_postproc)):
+            if not inst.kind.startswith(_WITHOUT_EFFECT) or used & set(inst.outputs):
+                used.update(inst.inputs)
+                kept.append(inst)
+        return Trace(kept[::-1])
 
     def pop(self) -> Instruction | None:
         """Take the last instruction away; what it did stays done."""
