@@ -8,6 +8,7 @@ made with `module_pass`. Every run leaves a `PassRecord` in the current
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,11 +40,26 @@ def _check_option(key: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """What a pass says about itself."""
+    """What a pass says about itself.
+
+    Attributes:
+        name: Its name in records and messages.
+        opt_level: A `Sequential` leaves it out below this level.
+        required: Names of passes that must have run.
+        traceable: Whether a search may apply it; accepted as TVM does.
+    """
 
     name: str
     opt_level: int = 0
     required: tuple[str, ...] = ()
+    traceable: bool = False
+
+    def __str__(self) -> str:
+        required = ", ".join(self.required)
+        return (
+            f'PassInfo(opt_level={self.opt_level}, name="{self.name}", required=({required}), '
+            f"traceable={self.traceable})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,22 +233,24 @@ class Sequential(Pass):
         opt_level: Level of the whole.
         name: Name in records.
         required: Names of passes that must have run; kept for reference.
+        traceable: Kept for reference.
     """
 
     def __init__(
         self,
-        passes: Sequence[Pass],
+        passes: Sequence[Pass] | None = None,
         opt_level: int = 0,
         name: str = "sequential",
         required: Sequence[str] | None = None,
+        traceable: bool = False,
     ) -> None:
-        self.passes = list(passes)
+        self.passes = list(passes or ())
         for member in self.passes:
             if not isinstance(member, Pass):
                 raise PassError(
                     f"Sequential takes passes, got {type(member).__name__}", help="call the pass class first"
                 )
-        self._info = PassInfo(name, opt_level, tuple(required or ()))
+        self._info = PassInfo(name, opt_level, tuple(required or ()), traceable)
 
     @property
     def info(self) -> PassInfo:
@@ -246,6 +264,22 @@ class Sequential(Pass):
             if name in ctx.disabled_pass or (level > ctx.opt_level and name not in ctx.required_pass):
                 continue
             mod = run_pass(member, mod, ctx)
+        return mod
+
+
+class PrintIR(Pass):
+    """Write the module to the standard error stream, and give it back as it is.
+
+    Args:
+        header: Stands before it.
+    """
+
+    def __init__(self, header: str = "") -> None:
+        self.header = header
+
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Write the module."""
+        print(f"PrintIR({self.header}):\n{mod.script()}", file=sys.stderr)
         return mod
 
 

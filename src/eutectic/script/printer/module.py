@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eutectic.ir.global_info import DummyGlobalInfo
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import PrimExpr
@@ -15,6 +16,7 @@ from eutectic.ir.printer import register_printer
 from eutectic.ir.visit import post_order
 from eutectic.relax.base import Expr, StructInfo
 from eutectic.relax.expr import BindingBlock, Constant, Function, MatchCast, VarBinding
+from eutectic.relax.vdevice import VDevice
 from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.names import identifier
 from eutectic.script.printer.plain import plain
@@ -113,13 +115,14 @@ def _tir(printer: RelaxPrinter) -> TirPrinter:
 
 def _module(mod: IRModule, printer: RelaxPrinter) -> list[str]:
     body: list[str] = []
+    printer.infos = mod.global_infos
     names = [gv.name_hint for gv in mod.get_global_vars()]
     for name in sorted(names, key=lambda name: (identifier(name) != name, name)):
         printer.function_name(name)  # what is an identifier already keeps its name
     if len(mod.attrs):
         body.append(f"I.module_attrs({printer.attr(mod.attrs)})")
     if mod.global_infos:
-        body.append(f"I.module_global_infos({printer.attr(mod.global_infos)})")
+        body.append(f"I.module_global_infos({_infos(mod, printer)})")
     for gv, function in mod.functions_items():
         if body:
             body.append("")
@@ -132,6 +135,19 @@ def _module(mod: IRModule, printer: RelaxPrinter) -> list[str]:
     always = "IR" if not mod.functions or any(isinstance(f, Function) for f in mod.functions.values()) else "IT"
     lines = ["@I.ir_module", "class Module:", *(INDENT + line if line else line for line in body or ["pass"])]
     return [*_imports(lines, always), "", *lines]
+
+
+def _infos(mod: IRModule, printer: RelaxPrinter) -> str:
+    """The lists of global information, by kind."""
+    lists = (f'{printer.attr(kind)}: [{", ".join(_info(i, printer) for i in infos)}]' for kind, infos in mod.global_infos.items())
+    return "{" + ", ".join(lists) + "}"
+
+
+def _info(info: Any, printer: RelaxPrinter) -> str:
+    if isinstance(info, VDevice):
+        described = {"kind": info.target.kind.name, **info.target.as_options()}
+        return f'I.vdevice({printer.attr(described)}, {info.vdevice_id}, {printer.attr(info.memory_scope)})'
+    return "I.dummy_global_info()" if isinstance(info, DummyGlobalInfo) else printer.attr(info)
 
 
 def _imports(lines: list[str], always: str) -> list[str]:

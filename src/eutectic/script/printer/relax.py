@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ from eutectic.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from eutectic.relax.vdevice import VDevice, device_text
 from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.names import Names
 from eutectic.script.printer.prim import float_text, prim_text
@@ -66,6 +67,7 @@ class RelaxPrinter:
         self.names = Names(self._reserved)
         self.functions = Names(self._reserved)
         self.uses_module = False
+        self.infos: Mapping[str, Any] = {}  # of the module being printed
         self._symbols: dict[int, ScalarVar] = {}  # symbolic sizes met in the present function
         self._in_signature = False
 
@@ -295,6 +297,8 @@ class RelaxPrinter:
                 return self.info(value)
             case Op() | GlobalVar() | Expr():
                 return self.expr(value)
+            case VDevice():
+                return quoted(device_text(value, self.infos))
             case None | bool() | int():
                 return repr(value)
             case _:
@@ -337,7 +341,7 @@ class RelaxPrinter:
         if info.dtype:
             parts.append(f"dtype={quoted(info.dtype)}")
         if info.vdevice is not None:
-            parts.append(f"vdevice={quoted(str(info.vdevice))}")
+            parts.append(f"vdevice={quoted(device_text(info.vdevice, self.infos))}")
         if info.shape is None and info.ndim >= 0:
             parts.append(f"ndim={info.ndim}")
         return f"R.Tensor({', '.join(parts)})" if parts else "R.Tensor"
