@@ -137,7 +137,9 @@ class DumpIR(PassInstrument):
         self.dump_dir.mkdir(parents=True, exist_ok=True)
         old = sorted(self.dump_dir.glob("[0-9][0-9][0-9]_*.py"))
         if old and not self.refresh:
-            raise FileExistsError(f"{self.dump_dir} has {old[0].name} of an earlier run; pass refresh=True to remove it")
+            raise FileExistsError(
+                f"{self.dump_dir} has {old[0].name} of an earlier run; pass refresh=True to remove it"
+            )
         for file in old:
             file.unlink()
         self.counter = 0

@@ -11,6 +11,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -130,6 +131,12 @@ class PassContext:
         stack = getattr(cls._local, "stack", None)
         return stack[-1] if stack else PassContext()
 
+    @staticmethod
+    def list_configs() -> dict[str, dict[str, str]]:
+        """The type of each option by its key, as `{"relax.FuseOps.max_depth": {"type": "int"}}`."""
+        load_providers("options of passes")
+        return {key: {"type": type(default).__name__} for key, default in sorted(_KEYS.items())}
+
     def option(self, key: str) -> Any:
         """Value of a declared option.
 
@@ -152,14 +159,20 @@ class PassContext:
         if stack is None:
             stack = self._local.stack = []
         stack.append(self)
-        for instrument in self.instruments:
-            instrument.enter_pass_ctx()
+        with ExitStack() as entered:
+            entered.callback(stack.pop)  # an instrument that cannot be entered leaves no context behind
+            for instrument in self.instruments:
+                instrument.enter_pass_ctx()
+                entered.callback(instrument.exit_pass_ctx)
+            entered.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for instrument in self.instruments:
-            instrument.exit_pass_ctx()
-        self._local.stack.pop()
+        try:
+            for instrument in self.instruments:
+                instrument.exit_pass_ctx()
+        finally:
+            self._local.stack.pop()
 
 
 class Pass:
@@ -332,6 +345,7 @@ def make_pass_decorator(
     opt_level: int | None,
     name: str | None,
     required: Sequence[str] | None,
+    traceable: bool = False,
 ) -> Any:
     """The decorator behind `module_pass`, `function_pass` and `dataflowblock_pass`.
 
@@ -342,6 +356,7 @@ def make_pass_decorator(
         opt_level: Level; required.
         name: Name; None takes the function's or class's.
         required: Names of passes that must have run.
+        traceable: Kept for reference.
 
     Raises:
         ValueError: `opt_level` is missing.
@@ -350,7 +365,7 @@ def make_pass_decorator(
         raise ValueError("opt_level must be given to a pass decorator")
 
     def decorate(subject: Any) -> Any:
-        info = PassInfo(name or subject.__name__, opt_level, tuple(required or ()))
+        info = PassInfo(name or subject.__name__, opt_level, tuple(required or ()), traceable)
         if not inspect.isclass(subject):
             return build(subject, info, None)
         if not hasattr(subject, method):
@@ -374,4 +389,4 @@ def module_pass(
     traceable: bool = False,
 ) -> Any:
     """Make a pass of a function `(mod, ctx) -> mod` or of a class with `transform_module`."""
-    return make_pass_decorator("transform_module", ModulePass, pass_func, opt_level, name, required)
+    return make_pass_decorator("transform_module", ModulePass, pass_func, opt_level, name, required, traceable)

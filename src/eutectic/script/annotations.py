@@ -119,7 +119,9 @@ def _tensor(shape: Any = None, dtype: str | None = None, vdevice: Any = None, nd
     if isinstance(vdevice, str):  # which devices there are is known while the module is parsed
         texts = [size for size in shape if isinstance(size, str)] if isinstance(shape, (list, tuple)) else []
         device = vdevice
-        return Deferred(texts, lambda resolver: resolve_type(_tensor(shape, dtype, find_vdevice(device), ndim), resolver))
+        return Deferred(
+            texts, lambda resolver: resolve_type(_tensor(shape, dtype, find_vdevice(device), ndim), resolver)
+        )
     if shape is None or isinstance(shape, Expr):
         return TensorStructInfo(shape, dtype or "", vdevice, ndim)
     if not isinstance(shape, (list, tuple)):

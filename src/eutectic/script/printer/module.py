@@ -158,14 +158,17 @@ def _module(mod: IRModule, shown: str, printer: RelaxPrinter) -> list[str]:
 
 def _infos(mod: IRModule, printer: RelaxPrinter) -> str:
     """The lists of global information, by kind."""
-    lists = (f'{printer.attr(kind)}: [{", ".join(_info(i, printer) for i in infos)}]' for kind, infos in mod.global_infos.items())
+    lists = (
+        f"{printer.attr(kind)}: [{', '.join(_info(i, printer) for i in infos)}]"
+        for kind, infos in mod.global_infos.items()
+    )
     return "{" + ", ".join(lists) + "}"
 
 
 def _info(info: Any, printer: RelaxPrinter) -> str:
     if isinstance(info, VDevice):
         described = {"kind": info.target.kind.name, **info.target.as_options()}
-        return f'I.vdevice({printer.attr(described)}, {info.vdevice_id}, {printer.attr(info.memory_scope)})'
+        return f"I.vdevice({printer.attr(described)}, {info.vdevice_id}, {printer.attr(info.memory_scope)})"
     return "I.dummy_global_info()" if isinstance(info, DummyGlobalInfo) else printer.attr(info)
 
 

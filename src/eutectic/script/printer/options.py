@@ -136,7 +136,9 @@ def print_options(
     """
     unknown = sorted(set(options) - set(_PUBLIC))
     if unknown:
-        raise TypeError(f"script() has no option {unknown[0]!r}; {did_you_mean(unknown[0], _PUBLIC) or ''}".rstrip("; "))
+        raise TypeError(
+            f"script() has no option {unknown[0]!r}; {did_you_mean(unknown[0], _PUBLIC) or ''}".rstrip("; ")
+        )
     if options.get("indent_spaces", 4) < 1:
         raise ValueError(f"indent_spaces must be at least 1, got {options['indent_spaces']}")
     shown = [*(obj_to_underline or ()), *(at_path(root, path) for path in path_to_underline or ())]

@@ -36,9 +36,7 @@ class TirExprPrinter(PrimPrinter):
         options: How it is printed.
     """
 
-    def __init__(
-        self, metadata: Metadata, functions: Names, alias: str, options: PrintOptions | None = None
-    ) -> None:
+    def __init__(self, metadata: Metadata, functions: Names, alias: str, options: PrintOptions | None = None) -> None:
         self.options = options or PrintOptions()
         self.plain_dtype = self.options.int_dtype
         self.metadata, self.functions, self.alias = metadata, functions, alias
