@@ -75,13 +75,15 @@ def find_vdevice(text: str | VDevice) -> VDevice:
     return device
 
 
-def device_text(device: VDevice, infos: Mapping[str, Sequence[Any]]) -> str:
+def device_text(device: VDevice | str, infos: Mapping[str, Sequence[Any]]) -> str:
     """How types refer to a device of a module: `cuda:1:global`.
 
     Args:
         device: It.
         infos: `global_infos` of the module; without it there, its own number stands for that among its kind.
     """
+    if isinstance(device, str):  # a text that was never looked up
+        return device
     of_kind = [other for other in infos.get(KEY, ()) if getattr(other, "target", None) is not None]
     same = [other for other in of_kind if other.target.kind == device.target.kind]
     places = [place for place, other in enumerate(same) if other is device]

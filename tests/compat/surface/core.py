@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import platform
 import tempfile
 from pathlib import Path
@@ -667,6 +668,7 @@ def tests_of_a_script():
             capture_output=True,
             text=True,
             timeout=120,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")},
             check=False,
         )
     assert "23 passed, 2 skipped, 1 xfailed" in done.stdout, done.stdout + done.stderr
