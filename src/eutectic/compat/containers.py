@@ -45,6 +45,7 @@ class Array(tuple[Any, ...], metaclass=_Tuples):
     """A sequence that does not change; every tuple of a node counts as one."""
 
     def __new__(cls, input_list: Iterable[Any] = ()) -> Array:
+        """A sequence of these."""
         return super().__new__(cls, input_list)
 
     def same_as(self, other: object) -> bool:
@@ -63,6 +64,7 @@ class ShapeTuple(Array):
     """
 
     def __new__(cls, content: Iterable[int] = ()) -> ShapeTuple:
+        """These sizes."""
         sizes = tuple(content)
         wrong = [size for size in sizes if isinstance(size, bool) or not isinstance(size, (int, np.integer))]
         if wrong:
@@ -148,6 +150,7 @@ class DataType(str):
     lanes: int
 
     def __new__(cls, content: Any) -> DataType:
+        """The dtype that a text or a dtype of NumPy means."""
         text = content if isinstance(content, str) else np.dtype(content).name
         element, _, lanes = ("", "", "") if text in ("handle", "void") else text.partition("x")
         if text not in ("handle", "void") and (element not in KNOWN or (lanes and not lanes.isdigit())):
@@ -206,6 +209,7 @@ class EnvFunc:
         return self._func if self._func is not None else get_global_func(self.name)
 
     def __call__(self, *args: Any) -> Any:
+        """Call the function."""
         return self.func(*args)
 
 

@@ -155,8 +155,10 @@ def check_numerical_grads(
         AssertionError: a gradient differs by more.
     """
     named = isinstance(input_values, Mapping)
-    keys = list(input_values) if isinstance(input_values, Mapping) else list(range(len(input_values)))
-    inputs: dict[Any, Any] = {key: np.array(_plain(input_values[key]), dtype="float64") for key in keys}
+    values: Any = input_values
+    keys: list[Any] = list(values) if named else list(range(len(values)))
+    inputs = {key: np.array(_plain(values[key]), dtype="float64") for key in keys}
+    gradients: Any = grad_values
 
     def value() -> float:
         return float(_plain(function(**inputs) if named else function(*inputs.values())))
@@ -164,7 +166,7 @@ def check_numerical_grads(
     assert np.isfinite(value() if function_value is None else float(_plain(function_value)))
     for key in keys:
         numeric = _central_differences(value, inputs[key], delta)
-        error = np.abs(numeric - np.asarray(_plain(grad_values[key])))
+        error = np.abs(numeric - np.asarray(_plain(gradients[key])))
         allowed = atol + rtol * np.max(np.abs(numeric), initial=0.0)
         assert error.max(initial=0.0) <= allowed, f"the gradient of {key} differs by {error.max()} from {numeric}"
 
@@ -186,10 +188,9 @@ def generate_random_array(dtype: str, shape: Sequence[int]) -> Any:
     generator = np.random.default_rng()
     if is_float(dtype):
         return generator.uniform(-1, 1, tuple(shape)).astype(to_numpy(dtype))
-    low, high = get_dtype_range(dtype)
-    return generator.integers(low, high, tuple(shape), np.int64 if low < 0 else np.uint64, endpoint=True).astype(
-        to_numpy(dtype)
-    )
+    low, high = map(int, get_dtype_range(dtype))
+    wide: Any = np.int64 if low < 0 else np.uint64
+    return generator.integers(low, high, tuple(shape), wide, endpoint=True).astype(to_numpy(dtype))
 
 
 def get_dtype_range(dtype: str) -> tuple[int, int] | tuple[float, float]:
@@ -197,7 +198,7 @@ def get_dtype_range(dtype: str) -> tuple[int, int] | tuple[float, float]:
     if dtype == "bool":
         return 0, 1
     if is_float(dtype):
-        limits = ml_dtypes.finfo(to_numpy(dtype))
+        limits: Any = ml_dtypes.finfo(to_numpy(dtype))  # type: ignore[no-untyped-call]
         return float(limits.min), float(limits.max)
     whole = np.iinfo(to_numpy(dtype))
     return int(whole.min), int(whole.max)

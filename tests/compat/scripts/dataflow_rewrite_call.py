@@ -1,7 +1,7 @@
 """rewrite_call: multiplication by a sum becomes a sum of products."""
 
-from tvm.relax.dpl import is_op, rewrite_call, wildcard
 from tvm import relax
+from tvm.relax.dpl import is_op, rewrite_call, wildcard
 from tvm.script import relax as R
 
 

@@ -1,6 +1,5 @@
 """FuseOpsByPattern with a check and attributes taken from the match."""
 
-import tvm
 from tvm import relax
 from tvm.relax.dpl import is_op, wildcard
 from tvm.script import ir as I

@@ -1,7 +1,6 @@
 """The parts of a tensor program: parameters, buffers, loops, blocks."""
 
 import tvm
-from tvm import tir
 from tvm.script import tir as T
 
 
@@ -15,11 +14,10 @@ def add(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32"), C: T.Buf
 
 
 print([buffer.name for buffer in add.buffer_map.values()], bool(add.attrs["tir.noalias"]))
-found = []
-tir.stmt_functor.post_order_visit(add.body, lambda node: found.append(type(node).__name__))
-print("BufferStore" in found, "For" in found)
 root = add.body.block
 loop = root.body
+inner = loop.body.body
+print(type(loop).__name__, type(inner.block.body).__name__, inner.block.name_hint)
 print(root.name_hint, int(loop.extent), loop.loop_var.name, int(loop.body.extent))
 tvm.ir.assert_structural_equal(add, tvm.script.from_source(add.script()))
 print("done")

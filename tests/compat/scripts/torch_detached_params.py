@@ -12,7 +12,8 @@ example = torch.randn(2, 4)
 with torch.no_grad():
     program = torch.export.export(model, (example,))
 mod = from_exported_program(program, keep_params_as_input=True, unwrap_unit_return_tuple=True)
-params = [tvm.runtime.tensor(array.numpy()) for array in mod["main"].attrs["params"]]
+params = [tvm.runtime.tensor(array.numpy()) for array in model.state_dict().values()]
+assert len(mod["main"].attrs["params"]) == len(params)
 mod = tvm.IRModule({"main": mod["main"].without_attr("params")})
 print([tuple(array.shape) for array in params], int(mod["main"].attrs["num_input"]))
 vm = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())

@@ -33,7 +33,7 @@ def module() -> tvm.IRModule:
         def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
             cls = Module
             with R.dataflow():
-                unused = R.exp(x)
+                _ = R.exp(x)
                 y = R.call_tir(cls.double, (x,), out_sinfo=R.Tensor((4,), "float32"))
                 R.output(y)
             return y
@@ -684,5 +684,18 @@ def requirement(name: str):
 
 
 available = ["llvm", {"x86_64": "x86", "AMD64": "x86", "arm64": "aarch64"}.get(platform.machine(), platform.machine())]
-for each in ("cuda gpu llvm cublas cudnn cutlass vulkan opencl metal rocm x86 aarch64").split():
+for each in [
+    "cuda",
+    "gpu",
+    "llvm",
+    "cublas",
+    "cudnn",
+    "cutlass",
+    "vulkan",
+    "opencl",
+    "metal",
+    "rocm",
+    "x86",
+    "aarch64",
+]:
     requirement(each)

@@ -9,7 +9,7 @@ from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.transform import register_verifier
 from eutectic.relax.analysis.unused import contains_impure_call
-from eutectic.relax.base import ShapeExpr
+from eutectic.relax.base import ShapeExpr, StructInfo
 from eutectic.relax.expr import (
     Binding,
     BindingBlock,
@@ -177,9 +177,8 @@ class _Checker:
         stated, actual = binding.var.struct_info, binding.value.struct_info
         if isinstance(binding, MatchCast):
             self.symbols |= set(defined_symbolic_vars([binding.struct_info]))
-        elif self.check_struct_info and stated is not None and actual is not None:
-            if struct_info_base_check(stated, actual) in (BaseCheckResult.FAIL_L0, BaseCheckResult.FAIL_L1):
-                self.say(f"{name} has type {describe_info(stated)}, its value {describe_info(actual)}")
+        elif self.check_struct_info and stated is not None and actual is not None and _contradict(stated, actual):
+            self.say(f"{name} has type {describe_info(stated)}, its value {describe_info(actual)}")
         if not isinstance(stated, (FuncStructInfo, PrimStructInfo)):
             self.sizes(stated, f"the type of {name}")
 
@@ -203,6 +202,10 @@ class _Checker:
                     self.argument(item, what)
             case _ if not isinstance(arg, _LITERALS):
                 self.say(f"{what} is a nested {type(arg).__name__}")
+
+
+def _contradict(stated: StructInfo, actual: StructInfo) -> bool:
+    return struct_info_base_check(stated, actual) in (BaseCheckResult.FAIL_L0, BaseCheckResult.FAIL_L1)
 
 
 register_verifier(verify)

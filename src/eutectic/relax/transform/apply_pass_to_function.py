@@ -67,6 +67,7 @@ def _hidden(function: Any, name: str) -> Any:
     if not isinstance(function, Function):
         return function
     result = function.ret_struct_info
+    assert result is not None
     code = ExternFunc(name)
     pure = Call(Op.get("relax.call_pure_packed"), (code, *function.params), None, (result,), struct_info=result)
     call = pure if function.is_pure else Call(code, function.params, None, (result,), struct_info=result)

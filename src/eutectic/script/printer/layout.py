@@ -8,7 +8,7 @@ from typing import Final
 from eutectic.script.printer.options import BEGIN, END, REMARK, PrintOptions
 
 _INDENT: Final = 4
-_NAMESPACE: Final = re.compile(r"""("(?:[^"\\]|\\.)*"|#.*)|(?<![\w.])([IRT])\.""")  # outside of strings and comments
+_NAMESPACE: Final = re.compile(r"""("(?:[^"\\]|\\.)*")|(?<![\w.])([IRT])\.""")  # outside of strings
 _IMPORT: Final = re.compile(r"^(# from tvm\.script import \w+ as )([IRT])$")
 _REMARK: Final = re.compile(f"{REMARK}(\\d+){REMARK}")
 

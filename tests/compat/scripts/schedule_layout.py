@@ -1,4 +1,4 @@
-"""Annotations of blocks, loops of one iteration, layouts of buffers."""
+"""Loops of one iteration, layouts of buffers."""
 
 import tvm
 from tvm.script import tir as T
@@ -14,11 +14,6 @@ def double(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
 
 sch = tvm.tir.Schedule(double)
 block = sch.get_block("B")
-sch.storage_align(block, 0, axis=0, factor=16, offset=4)
-key = "buffer_dim_align"
-print(key in sch.get(block).annotations)
-sch.unannotate(block, key)
-print(key in sch.get(block).annotations)
 unit = sch.add_unit_loop(block)
 print(int(sch.get(unit).extent), len(sch.get_loops(block)))
 sch.transform_layout(block, ("write", 0), lambda a, b: (b, a))
