@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib import import_module
@@ -13,6 +14,7 @@ from eutectic.compat.table import MODULES
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.py"))
+ALONE = {"bias_patterns_from_torch", "conv2d_relu_orders", "graph_rewriting", "mlp_to_machine_code", "own_fusion_pass"}
 ENV = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "HOME": "/nonexistent"}
 
 
@@ -20,7 +22,23 @@ def python(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[s
     return subprocess.run([sys.executable, *args], cwd=cwd, env=ENV, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, dict[str, str]]:
+    """What the scripts that need no process of their own print: they run in one, as in a notebook."""
+    together = [str(script) for script in SCRIPTS if script.stem not in ALONE]
+    done = python(str(Path(__file__).parent / "one_process.py"), *together)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {Path(line["script"]).stem: line for line in lines}
+
+
+@pytest.mark.parametrize("script", [path for path in SCRIPTS if path.stem not in ALONE], ids=lambda path: path.stem)
+def test_scripts_run_together(script: Path, outcomes: dict[str, dict[str, str]]):
+    assert not outcomes[script.stem]["error"], outcomes[script.stem]["error"][-3000:]
+    assert outcomes[script.stem]["out"].splitlines()[-1] == "done"
+
+
+@pytest.mark.parametrize("script", [path for path in SCRIPTS if path.stem in ALONE], ids=lambda path: path.stem)
 def test_scripts_run(script: Path):
     # The order table warns that a pattern hides another one; everything else is an error.
     done = python("-W", "error", "-W", "default:pattern dnnl", "-m", "eutectic.compat", str(script))
@@ -30,7 +48,7 @@ def test_scripts_run(script: Path):
 
 
 def test_there_are_scripts():
-    assert len(SCRIPTS) >= 4
+    assert len(SCRIPTS) >= 50
 
 
 def test_arguments_reach_the_script(tmp_path: Path):

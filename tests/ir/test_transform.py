@@ -109,7 +109,7 @@ def test_timing_and_printing_instruments():
     with PassContext(instruments=[timing, PrintAfterAll(lines.append)]):
         mark(relu())
     assert timing.render().startswith("Mark: ")
-    assert lines[0].startswith("# after Mark\n")
+    assert lines[0].startswith('After Running Pass: PassInfo(opt_level=0, name="Mark"')
 
 
 def test_function_and_block_passes():

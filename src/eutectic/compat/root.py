@@ -7,12 +7,13 @@ from typing import Any
 from eutectic.ir.module import IRModule
 from eutectic.relax.expr import Function
 from eutectic.runtime.tensor import cpu, cuda, device, gpu
+from eutectic.support.registry import register_global_func as register_func
 from eutectic.tir.function import PrimFunc
 
 # In TVM v0.23 `tvm.TVMError` is Python's own Exception: tests catch everything with it.
 TVMError = Exception
 
-__all__ = ["IRModule", "TVMError", "build", "compile", "cpu", "cuda", "device", "gpu"]
+__all__ = ["IRModule", "TVMError", "build", "compile", "cpu", "cuda", "device", "gpu", "register_func"]
 
 
 def compile(mod: IRModule | Function | PrimFunc, target: Any = None, *args: Any, **options: Any) -> Any:

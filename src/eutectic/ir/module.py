@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from eutectic.ir.attrs import DictAttrs, drop_attr, make_attrs, merge_attrs
 from eutectic.ir.node import Node, field, node, replace
 from eutectic.ir.printer import render, show
+from eutectic.ir.visit import rewrite
 from eutectic.support.registry import load_providers
 from eutectic.support.spelling import did_you_mean
 
@@ -149,6 +150,29 @@ class IRModule:
         """Add or replace one function."""
         self[key] = function
 
+    def update_global_info(self, name: str, global_info: Sequence[Any]) -> None:
+        """Replace a list of global information, such as that of the virtual devices."""
+        self.global_infos[name] = list(global_info)
+
+    def replace_global_vars(self, replacements: Mapping[GlobalVar | str, GlobalVar | str]) -> IRModule:
+        """A copy in which functions have other names, at their definitions and wherever they are called.
+
+        Args:
+            replacements: New names, or their `GlobalVar`s, by the present ones.
+
+        Raises:
+            ValueError: there is no such function, or a new name is taken.
+        """
+        new_vars: dict[str, GlobalVar] = {}
+        for old, new in replacements.items():
+            var = self.get_global_var(_name(old))
+            new_vars[var.name_hint] = new if isinstance(new, GlobalVar) else GlobalVar(new, struct_info=var.struct_info)
+        names = [new_vars[name].name_hint if name in new_vars else name for name in self._functions]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two functions would have one name: {', '.join(sorted(names))}")
+        functions = {new_vars.get(gv.name_hint, gv): _renamed(f, gv, new_vars) for gv, f in self.functions.items()}
+        return IRModule(functions, self.attrs, self.global_infos)
+
     def clone(self) -> IRModule:
         """A copy that shares the (immutable) functions."""
         return IRModule(self.functions, self.attrs, self.global_infos)
@@ -189,3 +213,14 @@ class IRModule:
 
 def _name(key: GlobalVar | str) -> str:
     return key.name_hint if isinstance(key, GlobalVar) else key
+
+
+def _renamed(function: BaseFunc, gv: GlobalVar, new_vars: Mapping[str, GlobalVar]) -> Any:
+    """A function that calls others by their new names, and has its own as its symbol."""
+
+    def change(item: Node) -> Node | None:
+        return new_vars.get(item.name_hint) if isinstance(item, GlobalVar) else None
+
+    out: Any = rewrite(function, change)
+    is_public = isinstance(out, BaseFunc) and gv.name_hint in new_vars and out.attr("global_symbol") == gv.name_hint
+    return out.with_attr("global_symbol", new_vars[gv.name_hint].name_hint) if is_public else out

@@ -57,6 +57,10 @@ class Op(Node):
         """Set attribute `key`."""
         _ATTRS[self.name, key] = value
 
+    def reset_attr(self, key: str) -> None:
+        """Take attribute `key` away; no error when it is not set."""
+        _ATTRS.pop((self.name, key), None)
+
     def __repr__(self) -> str:
         return f"Op({self.name})"
 
@@ -68,19 +72,19 @@ def register_op(name: str) -> Op:
     return _OPS[name]
 
 
-def register_op_attr(op_name: str, key: str, value: Any = None, level: int = 10) -> Any:
+def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
     """Set an attribute of an operator; without `value` it is a decorator.
 
     Args:
         op_name: Operator; it is created when missing.
-        key: Attribute name.
+        attr_key: Attribute name.
         value: Attribute value.
         level: Accepted as TVM does; the last registration wins.
     """
     op = register_op(op_name)
 
     def set_to(attribute: Callable[..., Any]) -> Callable[..., Any]:
-        op.set_attr(key, attribute)
+        op.set_attr(attr_key, attribute)
         return attribute
 
     return set_to if value is None else set_to(value)

@@ -27,25 +27,25 @@ def is_variable(item: object) -> bool:
     return isinstance(item, Node) and item.is_variable
 
 
-def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
+def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
     """Whether two nodes, modules or containers of them are the same program."""
-    return structural_mismatch(a, b, map_free_vars) is None
+    return structural_mismatch(lhs, rhs, map_free_vars) is None
 
 
-def assert_structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> None:
+def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
     """Raise when two programs differ.
 
     Raises:
         ValueError: they differ; the message has the access path and both values.
     """
-    mismatch = structural_mismatch(a, b, map_free_vars)
+    mismatch = structural_mismatch(lhs, rhs, map_free_vars)
     if mismatch is not None:
-        raise ValueError(f"structures differ at {mismatch}\n--- left\n{_text(a)}\n--- right\n{_text(b)}")
+        raise ValueError(f"structures differ at {mismatch}\n--- left\n{_text(lhs)}\n--- right\n{_text(rhs)}")
 
 
-def structural_mismatch(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
+def structural_mismatch(lhs: Any, rhs: Any, map_free_vars: bool = False) -> str | None:
     """Path of the first difference with both values, or None when there is none."""
-    return _Comparison(map_free_vars).run(a, b)
+    return _Comparison(map_free_vars).run(lhs, rhs)
 
 
 get_first_structural_mismatch = structural_mismatch

@@ -8,8 +8,10 @@ made with `module_pass`. Every run leaves a `PassRecord` in the current
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -39,11 +41,26 @@ def _check_option(key: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """What a pass says about itself."""
+    """What a pass says about itself.
+
+    Attributes:
+        name: Its name in records and messages.
+        opt_level: A `Sequential` leaves it out below this level.
+        required: Names of passes that must have run.
+        traceable: Whether a search may apply it; accepted as TVM does.
+    """
 
     name: str
     opt_level: int = 0
     required: tuple[str, ...] = ()
+    traceable: bool = False
+
+    def __str__(self) -> str:
+        required = ", ".join(self.required)
+        return (
+            f'PassInfo(opt_level={self.opt_level}, name="{self.name}", required=({required}), '
+            f"traceable={self.traceable})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +131,12 @@ class PassContext:
         stack = getattr(cls._local, "stack", None)
         return stack[-1] if stack else PassContext()
 
+    @staticmethod
+    def list_configs() -> dict[str, dict[str, str]]:
+        """The type of each option by its key, as `{"relax.FuseOps.max_depth": {"type": "int"}}`."""
+        load_providers("options of passes")
+        return {key: {"type": type(default).__name__} for key, default in sorted(_KEYS.items())}
+
     def option(self, key: str) -> Any:
         """Value of a declared option.
 
@@ -136,14 +159,20 @@ class PassContext:
         if stack is None:
             stack = self._local.stack = []
         stack.append(self)
-        for instrument in self.instruments:
-            instrument.enter_pass_ctx()
+        with ExitStack() as entered:
+            entered.callback(stack.pop)  # an instrument that cannot be entered leaves no context behind
+            for instrument in self.instruments:
+                instrument.enter_pass_ctx()
+                entered.callback(instrument.exit_pass_ctx)
+            entered.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for instrument in self.instruments:
-            instrument.exit_pass_ctx()
-        self._local.stack.pop()
+        try:
+            for instrument in self.instruments:
+                instrument.exit_pass_ctx()
+        finally:
+            self._local.stack.pop()
 
 
 class Pass:
@@ -217,22 +246,24 @@ class Sequential(Pass):
         opt_level: Level of the whole.
         name: Name in records.
         required: Names of passes that must have run; kept for reference.
+        traceable: Kept for reference.
     """
 
     def __init__(
         self,
-        passes: Sequence[Pass],
+        passes: Sequence[Pass] | None = None,
         opt_level: int = 0,
         name: str = "sequential",
         required: Sequence[str] | None = None,
+        traceable: bool = False,
     ) -> None:
-        self.passes = list(passes)
+        self.passes = list(passes or ())
         for member in self.passes:
             if not isinstance(member, Pass):
                 raise PassError(
                     f"Sequential takes passes, got {type(member).__name__}", help="call the pass class first"
                 )
-        self._info = PassInfo(name, opt_level, tuple(required or ()))
+        self._info = PassInfo(name, opt_level, tuple(required or ()), traceable)
 
     @property
     def info(self) -> PassInfo:
@@ -246,6 +277,22 @@ class Sequential(Pass):
             if name in ctx.disabled_pass or (level > ctx.opt_level and name not in ctx.required_pass):
                 continue
             mod = run_pass(member, mod, ctx)
+        return mod
+
+
+class PrintIR(Pass):
+    """Write the module to the standard error stream, and give it back as it is.
+
+    Args:
+        header: Stands before it.
+    """
+
+    def __init__(self, header: str = "") -> None:
+        self.header = header
+
+    def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Write the module."""
+        print(f"PrintIR({self.header}):\n{mod.script()}", file=sys.stderr)
         return mod
 
 
@@ -298,6 +345,7 @@ def make_pass_decorator(
     opt_level: int | None,
     name: str | None,
     required: Sequence[str] | None,
+    traceable: bool = False,
 ) -> Any:
     """The decorator behind `module_pass`, `function_pass` and `dataflowblock_pass`.
 
@@ -308,6 +356,7 @@ def make_pass_decorator(
         opt_level: Level; required.
         name: Name; None takes the function's or class's.
         required: Names of passes that must have run.
+        traceable: Kept for reference.
 
     Raises:
         ValueError: `opt_level` is missing.
@@ -316,7 +365,7 @@ def make_pass_decorator(
         raise ValueError("opt_level must be given to a pass decorator")
 
     def decorate(subject: Any) -> Any:
-        info = PassInfo(name or subject.__name__, opt_level, tuple(required or ()))
+        info = PassInfo(name or subject.__name__, opt_level, tuple(required or ()), traceable)
         if not inspect.isclass(subject):
             return build(subject, info, None)
         if not hasattr(subject, method):
@@ -340,4 +389,4 @@ def module_pass(
     traceable: bool = False,
 ) -> Any:
     """Make a pass of a function `(mod, ctx) -> mod` or of a class with `transform_module`."""
-    return make_pass_decorator("transform_module", ModulePass, pass_func, opt_level, name, required)
+    return make_pass_decorator("transform_module", ModulePass, pass_func, opt_level, name, required, traceable)

@@ -37,26 +37,26 @@ class Device:
         return f"{self.type}:{self.index}"
 
 
-def device(name: str, index: int = 0) -> Device:
+def device(device_type: str, index: int = 0) -> Device:
     """A device by name, such as `cpu`, `llvm`, `cuda` or `cuda:1`.
 
     Raises:
         ValueError: there is no such kind of device.
     """
-    kind, _, number = name.partition(":")
+    kind, _, number = device_type.partition(":")
     if kind not in _DLPACK:
-        raise ValueError(f"unknown device {name!r}; known are {', '.join(_DLPACK)}")
+        raise ValueError(f"unknown device {device_type!r}; known are {', '.join(_DLPACK)}")
     return Device("cuda" if _DLPACK[kind] == 2 else "cpu", int(number or index))
 
 
-def cpu(index: int = 0) -> Device:
+def cpu(dev_id: int = 0) -> Device:
     """The CPU."""
-    return Device("cpu", index)
+    return Device("cpu", dev_id)
 
 
-def cuda(index: int = 0) -> Device:
+def cuda(dev_id: int = 0) -> Device:
     """A CUDA device; it can be named, tensors cannot be placed there yet."""
-    return Device("cuda", index)
+    return Device("cuda", dev_id)
 
 
 gpu = cuda
@@ -120,27 +120,27 @@ class Tensor:
         return f"Tensor(shape={self.shape}, dtype={self.dtype}, device={self.device})\n{self._data!r}"
 
 
-def tensor(data: Any, device: Device | None = None, mem_scope: str | None = None) -> Tensor:
+def tensor(arr: Any, device: Device | None = None, mem_scope: str | None = None) -> Tensor:
     """A tensor with the elements of an array, copied.
 
     Args:
-        data: Array, tensor or nested sequence; Python floats become float32 as in TVM.
+        arr: Array, tensor or nested sequence; Python floats become float32 as in TVM.
         device: Where to place it; the CPU when None.
         mem_scope: None or `global`.
 
     Raises:
         ValueError: the device or the scope is not available.
-        CallError: `data` is not plain dense memory: masked, sparse, on another device, of a class of its own.
+        CallError: `arr` is not plain dense memory: masked, sparse, on another device, of a class of its own.
     """
     place = device or cpu()
     if not place.exist:
         raise ValueError(f"tensors cannot be placed on {place} yet")
     if mem_scope not in (None, "global"):
         raise ValueError(f"unknown memory scope {mem_scope!r}")
-    if isinstance(data, np.ndarray) or is_torch(data):
-        elements: Any = as_array(data.detach() if is_torch(data) else data, "the data")
+    if isinstance(arr, np.ndarray) or is_torch(arr):
+        elements: Any = as_array(arr.detach() if is_torch(arr) else arr, "the data")
     else:
-        elements = data.numpy() if hasattr(data, "numpy") else data
+        elements = arr.numpy() if hasattr(arr, "numpy") else arr
     array = np.array(elements) if hasattr(elements, "dtype") else np.array(elements, dtype="float32")
     return Tensor(array, place)
 
@@ -148,6 +148,8 @@ def tensor(data: Any, device: Device | None = None, mem_scope: str | None = None
 array = tensor
 
 
-def empty(shape: Sequence[int], dtype: str = "float32", device: Device | None = None) -> Tensor:
+def empty(
+    shape: Sequence[int], dtype: str = "float32", device: Device | None = None, mem_scope: str | None = None
+) -> Tensor:
     """A tensor whose elements are zero until they are written."""
-    return tensor(np.zeros(tuple(shape), np.dtype(dtype)), device)
+    return tensor(np.zeros(tuple(shape), np.dtype(dtype)), device, mem_scope)

@@ -19,6 +19,7 @@ from eutectic.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from eutectic.relax.vdevice import find_vdevice
 
 Resolver = Callable[[str], PrimExpr]  # a size in quotes as an expression
 Sized = Any  # int, PrimExpr or str
@@ -97,7 +98,7 @@ def _nested(parts: Sequence[Any], build: Callable[[list[StructInfo]], StructInfo
         return build([resolve_type(part, resolver) for part in parts])
 
     texts = [text for part in parts for text in texts_in(part)]
-    return Deferred(texts, all_of) if texts else all_of(_no_symbol)
+    return Deferred(texts, all_of) if any(isinstance(part, Deferred) for part in parts) else all_of(_no_symbol)
 
 
 def _no_symbol(text: str) -> PrimExpr:
@@ -110,11 +111,17 @@ def _tensor(shape: Any = None, dtype: str | None = None, vdevice: Any = None, nd
     Args:
         shape: Its sizes, each an integer, a symbol or a name in quotes; None when unknown. A string is the dtype.
         dtype: Element type; None when unknown.
-        vdevice: Virtual device.
+        vdevice: Virtual device, or how the module's list has it: `cuda:1` is the second with target `cuda`.
         ndim: Rank, when the sizes are not known.
     """
     if isinstance(shape, str) and dtype is None:
         shape, dtype = None, shape
+    if isinstance(vdevice, str):  # which devices there are is known while the module is parsed
+        texts = [size for size in shape if isinstance(size, str)] if isinstance(shape, (list, tuple)) else []
+        device = vdevice
+        return Deferred(
+            texts, lambda resolver: resolve_type(_tensor(shape, dtype, find_vdevice(device), ndim), resolver)
+        )
     if shape is None or isinstance(shape, Expr):
         return TensorStructInfo(shape, dtype or "", vdevice, ndim)
     if not isinstance(shape, (list, tuple)):

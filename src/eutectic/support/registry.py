@@ -36,12 +36,18 @@ def load_providers(registry: str) -> None:
     _PROVIDERS.pop(registry, None)
 
 
-def register_global_func(name: str, function: Callable[..., Any] | None = None, override: bool = False) -> Any:
-    """Register a function under a name; without `function` it is a decorator.
+def register_global_func(
+    func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
+) -> Any:
+    """Register a function under a name; without `f` it is a decorator, and without a name it takes the function's.
 
     Raises:
         ValueError: the name is taken and `override` is False.
     """
+
+    if not isinstance(func_name, str):
+        return register_global_func(func_name.__name__, func_name, override)
+    name = func_name
 
     def register(registered: Callable[..., Any]) -> Callable[..., Any]:
         load_providers(_FUNCTION + name)
@@ -50,7 +56,7 @@ def register_global_func(name: str, function: Callable[..., Any] | None = None, 
         _FUNCTIONS[name] = registered
         return registered
 
-    return register if function is None else register(function)
+    return register if f is None else register(f)
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any] | None:

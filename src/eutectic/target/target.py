@@ -61,7 +61,7 @@ class Target:
             host: Accepted for the sake of scripts; a CPU target is its own host.
         """
         if isinstance(target, Target):
-            kind, options = target.kind.name, target._as_options()
+            kind, options = target.kind.name, target.as_options()
         elif isinstance(target, Mapping):
             options = {str(key): _text(value) for key, value in target.items() if key != "kind"}
             kind = str(target.get("kind", "llvm"))
@@ -97,17 +97,18 @@ class Target:
         """Libraries whose kernels are used where they take an operator: `-libs=dnnl`."""
         return tuple(name for name in dict(self.options).get("libs", "").split(",") if name)
 
-    def _as_options(self) -> dict[str, str]:
+    def as_options(self) -> dict[str, str]:
+        """What describes it beside its kind, by name."""
         named = {"mcpu": self.mcpu, "mattr": ",".join(self.mattr), "mtriple": self.mtriple}
         return {**{name: value for name, value in named.items() if value}, **dict(self.options)}
 
     def with_options(self, **options: str) -> Target:
         """The same target with other options, by name; an empty text takes one away."""
-        known = {**self._as_options(), **options}
+        known = {**self.as_options(), **options}
         return Target({"kind": self.kind.name, **{name: value for name, value in known.items() if value}})
 
     def __str__(self) -> str:
-        return " ".join([self.kind.name, *(f"-{name}={value}" for name, value in self._as_options().items())])
+        return " ".join([self.kind.name, *(f"-{name}={value}" for name, value in self.as_options().items())])
 
     def __enter__(self) -> Target:
         _stack().append(self)

@@ -80,7 +80,7 @@ ILL_FORMED = {
     "nested call": (main(plain((A, op.exp(op.sin(X))))), "an argument of a is a nested Call"),
     "nested in tuple": (main(result=Tuple((op.exp(X),))), "the result is a nested Call"),
     "nested result": (main(result=op.exp(X)), "the result is a nested Call"),
-    "nested function": (main(plain((A, op.concat([X, X])), (B, Tuple((op.sin(X),))))), "b is a nested Call"),
+    "nested function": (main(plain((A, op.exp(X)), (B, op.add(X, op.sin(X))))), "an argument of b is a nested Call"),
     "sequence": (main(plain((A, SeqExpr((), X)))), "a is bound to a SeqExpr"),
     "condition": (
         main(plain((B, branches(SeqExpr((), X), SeqExpr((), X))))),

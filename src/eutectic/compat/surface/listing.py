@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from eutectic.compat.surface import SURFACES, PublicName, Surface
 
@@ -85,6 +85,23 @@ def _lacking(value: Any, parameters: tuple[str, ...]) -> list[str]:
         return []
     known = {parameter.name for parameter in ours}
     return [name for name in parameters if name not in known and not name.startswith("*") and name != "span"]
+
+
+BEGIN: Final = "<!-- the table of names: python -m eutectic.compat --table docs/compat.md -->"
+END: Final = "<!-- end of the table -->"
+
+
+def with_table(text: str) -> str:
+    """A page with the table as it is now between the two comments that mark its place.
+
+    Raises:
+        ValueError: the page has no such place.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no place for the table: a line {BEGIN}, and below it {END}")
+    return "\n".join([before + BEGIN, "", *markdown(), "", END + after])
 
 
 def markdown() -> Iterator[str]:

@@ -9,7 +9,7 @@ from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.transform import register_verifier
 from eutectic.relax.analysis.unused import contains_impure_call
-from eutectic.relax.base import ShapeExpr
+from eutectic.relax.base import ShapeExpr, StructInfo
 from eutectic.relax.expr import (
     Binding,
     BindingBlock,
@@ -21,12 +21,21 @@ from eutectic.relax.expr import (
     ExternFunc,
     Function,
     If,
+    MatchCast,
     PrimValue,
     SeqExpr,
     StringImm,
     Tuple,
     TupleGetItem,
     Var,
+    describe_info,
+)
+from eutectic.relax.struct_info import FuncStructInfo, PrimStructInfo
+from eutectic.relax.struct_info_relations import (
+    BaseCheckResult,
+    defined_symbolic_vars,
+    free_symbolic_vars,
+    struct_info_base_check,
 )
 from eutectic.support.deep import deep
 from eutectic.support.errors import WellFormedError
@@ -70,6 +79,7 @@ class _Checker:
     problems: list[str] = field(default_factory=list)
     defined: set[Var] = field(default_factory=set)
     visible: set[Var] = field(default_factory=set)
+    symbols: set[Any] = field(default_factory=set)
     where: str = ""
 
     def say(self, text: str) -> None:
@@ -78,14 +88,31 @@ class _Checker:
     def function(self, function: Function, name: str) -> None:
         outer_where, outer_visible = self.where, set(self.visible)
         self.where = f"{self.where}.{name}" if self.where else name
+        self.visible = {var for var in self.visible if not isinstance(var, DataflowVar)}  # they end with their block
+        outer_symbols = set(self.symbols)
+        self.symbols |= set(defined_symbolic_vars(param.struct_info for param in function.params))
         for param in function.params:
+            self.sizes(param.struct_info, f"the type of {param.name_hint}")
             self.define(param)
             if isinstance(param, DataflowVar):
                 self.say(f"parameter {param.name_hint} is a dataflow variable")
         self.seq(function.body)
-        if function.is_pure and self.where.count(".") == 0 and contains_impure_call(function.body):
+        self.purity(function)
+        self.where, self.visible, self.symbols = outer_where, outer_visible, outer_symbols
+
+    def purity(self, function: Function) -> None:
+        forced = bool(function.attr("relax.force_pure", False))
+        if forced and not function.is_pure:
+            self.say("has the attribute relax.force_pure, and is not marked pure")
+        if function.is_pure and not forced and self.where.count(".") == 0 and contains_impure_call(function.body):
             self.say("is marked pure but calls something with side effects")
-        self.where, self.visible = outer_where, outer_visible
+
+    def sizes(self, item: Any, what: str) -> None:
+        """Symbolic sizes must be defined: by a parameter that has them as a size, or by a match_cast."""
+        if self.check_struct_info and item is not None:
+            unknown = [symbol.name for symbol in free_symbolic_vars(item) if symbol not in self.symbols]
+            if unknown:
+                self.say(f"{what} has the symbolic size {unknown[0]}, which is not defined there")
 
     def define(self, var: Var) -> None:
         if var in self.defined:
@@ -132,6 +159,7 @@ class _Checker:
                     self.seq(branch)
                     self.visible = outer
             case Function():
+                self.visible.add(binding.var)  # it may call itself
                 self.function(value, name)
             case TupleGetItem():
                 self.argument(value.tuple_value, name)
@@ -141,7 +169,18 @@ class _Checker:
                 self.argument(value, name)
         if self.check_struct_info and value.struct_info is None:
             self.say(f"the value of {name} has no struct info")
+        self.types(binding, name)
         self.define(binding.var)
+
+    def types(self, binding: Binding, name: str) -> None:
+        """The type of a variable holds for its value, and its sizes are defined."""
+        stated, actual = binding.var.struct_info, binding.value.struct_info
+        if isinstance(binding, MatchCast):
+            self.symbols |= set(defined_symbolic_vars([binding.struct_info]))
+        elif self.check_struct_info and stated is not None and actual is not None and _contradict(stated, actual):
+            self.say(f"{name} has type {describe_info(stated)}, its value {describe_info(actual)}")
+        if not isinstance(stated, (FuncStructInfo, PrimStructInfo)):
+            self.sizes(stated, f"the type of {name}")
 
     def callee(self, call: Call, name: str) -> None:
         if isinstance(call.op, GlobalVar):
@@ -163,6 +202,10 @@ class _Checker:
                     self.argument(item, what)
             case _ if not isinstance(arg, _LITERALS):
                 self.say(f"{what} is a nested {type(arg).__name__}")
+
+
+def _contradict(stated: StructInfo, actual: StructInfo) -> bool:
+    return struct_info_base_check(stated, actual) in (BaseCheckResult.FAIL_L0, BaseCheckResult.FAIL_L1)
 
 
 register_verifier(verify)

@@ -4,6 +4,7 @@ from eutectic.relax.dpl.checks import has_leaking_intermediate_variables
 from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.transform.allocate_workspace import AllocateWorkspace
 from eutectic.relax.transform.annotate_tir_op_pattern import AnnotateTIROpPattern
+from eutectic.relax.transform.apply_pass_to_function import ApplyPassToFunction
 from eutectic.relax.transform.batchnorm_to_scale_shift import BatchnormToScaleShift
 from eutectic.relax.transform.bind_params import BindParams, bind_params, bind_symbolic_vars
 from eutectic.relax.transform.bind_region_constants import BindRegionConstants
@@ -40,6 +41,7 @@ from eutectic.support.lazy import lazy
 __all__ = [
     "AllocateWorkspace",
     "AnnotateTIROpPattern",
+    "ApplyPassToFunction",
     "AssignLayouts",
     "BatchnormToScaleShift",
     "BindParams",

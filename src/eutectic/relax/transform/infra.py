@@ -78,7 +78,7 @@ def function_pass(
     traceable: bool = False,
 ) -> Any:
     """Make a pass of a function `(func, mod, ctx) -> func` or of a class with `transform_function`."""
-    return make_pass_decorator("transform_function", _UserFunctionPass, pass_func, opt_level, name, required)
+    return make_pass_decorator("transform_function", _UserFunctionPass, pass_func, opt_level, name, required, traceable)
 
 
 def dataflowblock_pass(
@@ -89,4 +89,6 @@ def dataflowblock_pass(
     traceable: bool = False,
 ) -> Any:
     """Make a pass of a function `(block, mod, ctx) -> block` or of a class with `transform_dataflowblock`."""
-    return make_pass_decorator("transform_dataflowblock", _UserBlockPass, pass_func, opt_level, name, required)
+    return make_pass_decorator(
+        "transform_dataflowblock", _UserBlockPass, pass_func, opt_level, name, required, traceable
+    )

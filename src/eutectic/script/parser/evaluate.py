@@ -395,7 +395,7 @@ def _signature_takes_span(function: Callable[..., Any]) -> bool:
 
 def takes_span(function: Any) -> bool:
     """Whether a constructor can be told where its call stands."""
-    if isinstance(function, (Node, GlobalVar)) or not getattr(function, "__module__", "").startswith("eutectic."):
+    if isinstance(function, (Node, GlobalVar)) or not str(getattr(function, "__module__", "")).startswith("eutectic."):
         return False
     try:
         return _signature_takes_span(function)

@@ -7,6 +7,7 @@ from typing import Any
 
 from eutectic.ir.module import BaseFunc, GlobalVar, IRModule
 from eutectic.relax.struct_info import ObjectStructInfo
+from eutectic.relax.vdevice import KEY, declared
 from eutectic.script.parser.decorators import decorator_of
 from eutectic.script.parser.environment import Environment, Scopes
 from eutectic.script.parser.evaluate import Evaluator
@@ -48,8 +49,9 @@ class ModuleParser:
         """
         for statement in self._node.body:
             self._declare(statement)
-        for name in self._definitions:
-            self._function(name)
+        with declared(self._infos.get(KEY, ())):
+            for name in self._definitions:
+                self._function(name)
         functions = {self._vars[name]: self._functions[name] for name in self._definitions}
         return IRModule(functions, self._attrs, self._infos)
 

@@ -225,7 +225,7 @@ class RelaxParser:
             case ast.Return():
                 message = "return inside a branch"
                 help = "let both branches bind the same variable and return it after the if"
-            case ast.ClassDef() | ast.Import() | ast.ImportFrom() | ast.Global() | ast.Nonlocal() | ast.Try():
+            case ast.ClassDef() | ast.Import() | ast.ImportFrom() | ast.Try():
                 message = f"a {type(statement).__name__} statement in a graph function"
             case _:
                 message = f"{type(statement).__name__} statements are not part of graph functions"
@@ -233,6 +233,8 @@ class RelaxParser:
 
     def _Pass(self, _: ast.Pass, __: dict[str, Any]) -> None:
         return
+
+    _Nonlocal = _Global = _Pass  # names of the code around are seen, and nothing here changes them
 
     def _Expr(self, node: ast.Expr, attrs: dict[str, Any]) -> None:
         value = self.evaluator.value(node.value)

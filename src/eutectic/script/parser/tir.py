@@ -185,7 +185,7 @@ class TirParser:
                 value = self.evaluator.value(node.value) if node.value is not None else None
                 if value is not None:
                     done.append(Evaluate(self.guard(node, lambda: ret(value))))
-            case ast.Pass():
+            case ast.Pass() | ast.Nonlocal() | ast.Global():
                 return None
             case _:
                 kind = type(node).__name__

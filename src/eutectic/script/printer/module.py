@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eutectic.ir.global_info import DummyGlobalInfo
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import PrimExpr
@@ -15,8 +16,11 @@ from eutectic.ir.printer import register_printer
 from eutectic.ir.visit import post_order
 from eutectic.relax.base import Expr, StructInfo
 from eutectic.relax.expr import BindingBlock, Constant, Function, MatchCast, VarBinding
+from eutectic.relax.vdevice import VDevice
+from eutectic.script.printer.layout import laid_out
 from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.names import identifier
+from eutectic.script.printer.options import print_options
 from eutectic.script.printer.plain import plain
 from eutectic.script.printer.prim import prim_text
 from eutectic.script.printer.relax import INDENT, RelaxPrinter
@@ -37,6 +41,8 @@ def print_text(
     show_meta: bool = False,
     module_alias: str = "cls",
     declare: bool = True,
+    verbose_expr: bool = False,
+    **options: Any,
 ) -> str:
     """Text of a module, function, expression, struct info or scalar.
 
@@ -46,11 +52,24 @@ def print_text(
         show_meta: List dtype and shape of the constants that are only referred to.
         module_alias: What calls of the module's functions are written on.
         declare: Write declarations of free variables and buffers before a statement printed alone.
+        verbose_expr: Accepted as TVM does; expressions are always written in full.
+        options: Further options, by the names of TVM's `script()`: see `PrintOptions` and `print_options`.
+
+    Raises:
+        TypeError: there is no such option.
+        ValueError: an option has a value that it cannot have.
     """
     metadata = Metadata()
-    printer = RelaxPrinter(metadata, module_alias)
-    lines = _statement(item, printer, declare) if isinstance(item, Stmt) else _lines(item, name, printer)
-    return "\n".join([*lines, *_trailer(metadata, show_meta)])
+    if not options:  # the common case is not slowed down
+        lines = _printed(item, name, RelaxPrinter(metadata, module_alias), declare)
+        return "\n".join([*lines, *_trailer(metadata, show_meta)])
+    wanted = print_options(item, **options)
+    lines = _printed(item, name, RelaxPrinter(metadata, module_alias, wanted), declare)
+    return "\n".join(laid_out([*lines, *_trailer(metadata, show_meta)], wanted))
+
+
+def _printed(item: Any, name: str | None, printer: RelaxPrinter, declare: bool) -> list[str]:
+    return _statement(item, printer, declare) if isinstance(item, Stmt) else _lines(item, name, printer)
 
 
 def print_with_metadata(item: Any, *, name: str | None = None) -> tuple[str, Metadata]:
@@ -67,7 +86,7 @@ def print_with_metadata(item: Any, *, name: str | None = None) -> tuple[str, Met
 def _lines(item: Any, name: str | None, printer: RelaxPrinter) -> list[str]:
     match item:
         case IRModule():
-            lines = _module(item, printer)
+            lines = _module(item, name or "Module", printer)
         case Function():
             lines = printer.function(item, name or str(item.attr("global_symbol", "main")))
             lines = [*_imports(lines, "R"), "", *lines]
@@ -106,20 +125,23 @@ def _statement(item: Stmt, printer: RelaxPrinter, declare: bool) -> list[str]:
 
 def _tir(printer: RelaxPrinter) -> TirPrinter:
     """A printer of tensor programs that shares the module's names and metadata."""
-    tir_printer = TirPrinter(printer.metadata, printer.functions, printer.alias)
+    tir_printer = TirPrinter(printer.metadata, printer.functions, printer.alias, printer.options)
+    tir_printer.module = printer.module
     tir_printer.begin()
     return tir_printer
 
 
-def _module(mod: IRModule, printer: RelaxPrinter) -> list[str]:
+def _module(mod: IRModule, shown: str, printer: RelaxPrinter) -> list[str]:
+    printer.module = shown
     body: list[str] = []
+    printer.infos = mod.global_infos
     names = [gv.name_hint for gv in mod.get_global_vars()]
     for name in sorted(names, key=lambda name: (identifier(name) != name, name)):
         printer.function_name(name)  # what is an identifier already keeps its name
     if len(mod.attrs):
         body.append(f"I.module_attrs({printer.attr(mod.attrs)})")
     if mod.global_infos:
-        body.append(f"I.module_global_infos({printer.attr(mod.global_infos)})")
+        body.append(f"I.module_global_infos({_infos(mod, printer)})")
     for gv, function in mod.functions_items():
         if body:
             body.append("")
@@ -130,8 +152,24 @@ def _module(mod: IRModule, printer: RelaxPrinter) -> list[str]:
         else:
             body.append(f"{printer.function_name(gv.name_hint)} = {plain(function)}")
     always = "IR" if not mod.functions or any(isinstance(f, Function) for f in mod.functions.values()) else "IT"
-    lines = ["@I.ir_module", "class Module:", *(INDENT + line if line else line for line in body or ["pass"])]
+    lines = ["@I.ir_module", f"class {shown}:", *(INDENT + line if line else line for line in body or ["pass"])]
     return [*_imports(lines, always), "", *lines]
+
+
+def _infos(mod: IRModule, printer: RelaxPrinter) -> str:
+    """The lists of global information, by kind."""
+    lists = (
+        f"{printer.attr(kind)}: [{', '.join(_info(i, printer) for i in infos)}]"
+        for kind, infos in mod.global_infos.items()
+    )
+    return "{" + ", ".join(lists) + "}"
+
+
+def _info(info: Any, printer: RelaxPrinter) -> str:
+    if isinstance(info, VDevice):
+        described = {"kind": info.target.kind.name, **info.target.as_options()}
+        return f"I.vdevice({printer.attr(described)}, {info.vdevice_id}, {printer.attr(info.memory_scope)})"
+    return "I.dummy_global_info()" if isinstance(info, DummyGlobalInfo) else printer.attr(info)
 
 
 def _imports(lines: list[str], always: str) -> list[str]:

@@ -24,7 +24,8 @@ class Names:
     `close`, after which the name is free again.
     """
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
+    def __init__(self, taken: Iterable[str] = (), *, addresses: bool = False) -> None:
+        self._addresses = addresses  # whether names end with where their objects lie in memory
         self._taken = set(taken)
         self._given: dict[int, str] = {}
         self._keep: list[object] = []  # ids stay valid only while their objects live
@@ -34,7 +35,8 @@ class Names:
     def of(self, item: object, hint: str) -> str:
         """The name of `item`, chosen at its first use."""
         if id(item) not in self._given:
-            self._given[id(item)] = self._fresh(identifier(hint))
+            address = f"_{id(item):#x}" if self._addresses else ""
+            self._given[id(item)] = self._fresh(identifier(hint) + address)
             self._keep.append(item)
             if self._scopes:
                 self._scopes[-1].append(id(item))

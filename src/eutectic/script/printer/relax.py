@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,8 +42,10 @@ from eutectic.relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from eutectic.relax.vdevice import VDevice, device_text
 from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.names import Names
+from eutectic.script.printer.options import PrintOptions
 from eutectic.script.printer.prim import float_text, prim_text
 from eutectic.support.deep import deep
 
@@ -58,20 +60,29 @@ class RelaxPrinter:
     Args:
         metadata: Values without a text of their own met so far; shared by the functions of a module.
         module_alias: What calls of the module's functions are written on.
+        options: How it is printed.
     """
 
-    def __init__(self, metadata: Metadata | None = None, module_alias: str = "cls") -> None:
+    def __init__(
+        self, metadata: Metadata | None = None, module_alias: str = "cls", options: PrintOptions | None = None
+    ) -> None:
         self.metadata = metadata if metadata is not None else Metadata()
-        self.alias = module_alias
-        self.names = Names(self._reserved)
+        self.alias, self.module = module_alias, "Module"
+        self.options = options or PrintOptions()
+        self.names = self._fresh_names()
         self.functions = Names(self._reserved)
         self.uses_module = False
+        self.infos: Mapping[str, Any] = {}  # of the module being printed
         self._symbols: dict[int, ScalarVar] = {}  # symbolic sizes met in the present function
         self._in_signature = False
 
     @property
-    def _reserved(self) -> tuple[str, str]:
-        return ("Module", self.alias)
+    def _reserved(self) -> tuple[str, ...]:
+        options = self.options
+        return (self.module, self.alias, options.ir_prefix, options.tir_prefix, options.relax_prefix)
+
+    def _fresh_names(self) -> Names:
+        return Names(self._reserved, addresses=self.options.show_object_address)
 
     # ---- functions and statements
 
@@ -79,7 +90,7 @@ class RelaxPrinter:
         """Lines of a function definition."""
         outer = self.names
         if not local:
-            self.names, self._symbols, self.uses_module = Names(self._reserved), {}, False
+            self.names, self._symbols, self.uses_module = self._fresh_names(), {}, False
         self._in_signature = True
         params = ", ".join(f"{self.var(p)}: {self.info(p.struct_info)}" for p in function.params)
         ret = self.info(function.ret_struct_info)
@@ -87,14 +98,14 @@ class RelaxPrinter:
         shown = name if local else self.function_name(name)
         lines = [self._decorator(function, name, shown, local), f"def {shown}({params}) -> {ret}:"]
         attrs, body = self._attrs(function, shown), self.body(function.body)
-        if not local and self.uses_module and self.alias != "Module":
-            attrs.append(f"{self.alias} = Module")
+        if not local and self.uses_module and self.alias != self.module:
+            attrs.append(f"{self.alias} = {self.module}")
         if not local:
             attrs = [*(f"{self.scalar_var(v)} = T.{v.dtype}()" for v in self._symbols.values()), *attrs]
         body = [*attrs, *body]
         lines += [INDENT + line for line in body]
         self.names = outer
-        return lines
+        return self.options.marked_lines(function, lines)
 
     def _decorator(self, function: Function, name: str, shown: str, local: bool) -> str:
         options = []
@@ -122,13 +133,17 @@ class RelaxPrinter:
         """Lines of a block."""
         lines = [line for binding in block.bindings for line in self.binding(binding)]
         if not isinstance(block, DataflowBlock):
-            return lines
+            return self.options.marked_lines(block, lines)
         outputs = [self.var(b.var) for b in block.bindings if not isinstance(b.var, DataflowVar)]
-        return ["with R.dataflow():", *(INDENT + line for line in [*lines, f"R.output({', '.join(outputs)})"])]
+        lines = ["with R.dataflow():", *(INDENT + line for line in [*lines, f"R.output({', '.join(outputs)})"])]
+        return self.options.marked_lines(block, lines)
 
     @deep
     def binding(self, binding: Binding) -> list[str]:
         """Lines of one binding."""
+        return self.options.marked_lines(binding, self._binding(binding))
+
+    def _binding(self, binding: Binding) -> list[str]:
         value = binding.value
         if isinstance(binding, MatchCast):
             cast = f"R.match_cast({self.expr(value)}, {self.info(binding.struct_info)})"
@@ -138,8 +153,14 @@ class RelaxPrinter:
         if isinstance(value, If):
             return self._if(value, binding.var)
         text = self.expr(value)
-        info = f": {self.info(binding.var.struct_info)}" if binding.var.struct_info is not None else ""
-        return [f"{self.var(binding.var)}{info} = {text}"]
+        return [f"{self.var(binding.var)}{self._stated(binding.var, value)} = {text}"]
+
+    def _stated(self, var: Var, value: Any) -> str:
+        """The type of a variable, where it is to be written."""
+        info = var.struct_info
+        if info is None or (not self.options.show_all_struct_info and info == value.struct_info):
+            return ""
+        return f": {self.info(info)}"
 
     def _if(self, value: If, var: Var) -> list[str]:
         lines = [f"if {self.expr(value.cond)}:"]
@@ -156,7 +177,7 @@ class RelaxPrinter:
 
     def var(self, var: Var) -> str:
         """Name of a variable."""
-        return self.names.of(var, var.name_hint)
+        return self.options.marked(var, self.names.of(var, var.name_hint))
 
     def function_name(self, name: str) -> str:
         """Identifier of a function of the module."""
@@ -170,9 +191,10 @@ class RelaxPrinter:
     @deep
     def expr(self, expr: Any) -> str:
         """An expression in one line."""
+        return self.var(expr) if isinstance(expr, Var) else self.options.marked(expr, self._expr(expr))
+
+    def _expr(self, expr: Any) -> str:
         match expr:
-            case Var():
-                return self.var(expr)
             case Call():
                 return self.call(expr)
             case Constant():
@@ -295,6 +317,8 @@ class RelaxPrinter:
                 return self.info(value)
             case Op() | GlobalVar() | Expr():
                 return self.expr(value)
+            case VDevice():
+                return quoted(device_text(value, self.infos))
             case None | bool() | int():
                 return repr(value)
             case _:
@@ -337,7 +361,7 @@ class RelaxPrinter:
         if info.dtype:
             parts.append(f"dtype={quoted(info.dtype)}")
         if info.vdevice is not None:
-            parts.append(f"vdevice={quoted(str(info.vdevice))}")
+            parts.append(f"vdevice={quoted(device_text(info.vdevice, self.infos))}")
         if info.shape is None and info.ndim >= 0:
             parts.append(f"ndim={info.ndim}")
         return f"R.Tensor({', '.join(parts)})" if parts else "R.Tensor"

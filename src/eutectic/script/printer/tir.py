@@ -85,13 +85,13 @@ class TirPrinter(TirExprPrinter):
                 arguments = self.declaration(buffer, data=known)
                 head.append(f"{self.bind_buffer(buffer)} = T.match_buffer({self.variable(param)}, {arguments})")
         body = self.body_of(func)
-        if self.uses_module and self.alias != "Module":
-            head.append(f"{self.alias} = Module")
-        return [*lines, *(INDENT + line for line in [*head, *body])]
+        if self.uses_module and self.alias != self.module:
+            head.append(f"{self.alias} = {self.module}")
+        return self.options.marked_lines(func, [*lines, *(INDENT + line for line in [*head, *body])])
 
     def begin(self) -> None:
         """Start a new function: nothing has a name."""
-        self.names = type(self.names)(("Module", self.alias))
+        self.names = self.fresh_names()
         self.pointers = {}
         self.loops: dict[Var, For] = {}
         self.lines: list[str] = []
@@ -104,6 +104,8 @@ class TirPrinter(TirExprPrinter):
 
     def _inline_buffers(self, func: PrimFunc) -> dict[Var, Buffer]:
         """Buffers that the signature can declare: nothing in them is symbolic, and the handle itself is not used."""
+        if not self.options.syntax_sugar:
+            return {}
         used = {item for item in post_order(func.body) if isinstance(item, Var)}
         seen: set[Var] = set()
         out: dict[Var, Buffer] = {}
@@ -143,7 +145,7 @@ class TirPrinter(TirExprPrinter):
 
     def body_of(self, func: PrimFunc) -> list[str]:
         """Lines of the body; a root block that parsing adds again is a comment."""
-        root = implicit_root(func)
+        root = implicit_root(func) if self.options.syntax_sugar else None
         if root is None:
             return self.run(func.body)
         self.lines.append('# with T.block("root"):')
@@ -159,10 +161,20 @@ class TirPrinter(TirExprPrinter):
         while todo:
             item = todo.pop()
             if isinstance(item, tuple):
-                todo.extend(reversed(self.statement(*item)))
+                todo.extend(reversed(self._marked(*item)))
             else:
                 item()
         return self.lines
+
+    def _marked(self, stmt: Stmt, depth: int, last: bool) -> list[_Todo]:
+        """Print the head of a statement, and mark all lines of it at its end if that is wanted."""
+        first = len(self.lines)
+
+        def mark() -> None:
+            self.lines[first:] = self.options.marked_lines(stmt, self.lines[first:])
+
+        rest = self.statement(stmt, depth, last)
+        return [*rest, mark] if self.options.shows(stmt) else rest
 
     def emit(self, depth: int, text: str) -> None:
         """Add a line."""
@@ -231,7 +243,7 @@ class TirPrinter(TirExprPrinter):
     def loop(self, stmt: For, depth: int) -> list[_Todo]:
         """A loop, or a nest of plain loops as one grid."""
         nest = [stmt]
-        while is_plain_loop(nest[-1]):
+        while self.options.syntax_sugar and is_plain_loop(nest[-1]):
             inner = nest[-1].body
             if not isinstance(inner, For) or not is_plain_loop(inner):
                 break
@@ -347,7 +359,8 @@ class TirPrinter(TirExprPrinter):
         """Whether an axis is a loop's variable over the loop's whole range."""
         loop = self.loops.get(value) if isinstance(value, Var) else None
         return (
-            loop is not None
+            self.options.syntax_sugar
+            and loop is not None
             and axis.dom is not None
             and axis.iter_type in ("data_par", "comm_reduce")
             and axis.var.dtype == loop.loop_var.dtype

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from eutectic.ir.attrs import DictAttrs
@@ -13,6 +14,7 @@ from eutectic.ir.prim_type import PointerType, PrimType, Type
 from eutectic.ir.structural import structural_equal
 from eutectic.script.printer.metadata import Metadata
 from eutectic.script.printer.names import Names
+from eutectic.script.printer.options import PrintOptions
 from eutectic.script.printer.prim import PrimPrinter, float_text, quoted
 from eutectic.support.deep import deep
 from eutectic.tir import op as intrinsics
@@ -31,16 +33,29 @@ class TirExprPrinter(PrimPrinter):
         metadata: Values without a text of their own.
         functions: Names of the module's functions.
         alias: What calls of the module's functions are written on.
+        options: How it is printed.
     """
 
-    def __init__(self, metadata: Metadata, functions: Names, alias: str) -> None:
-        self.plain_dtype = "int32"
+    def __init__(self, metadata: Metadata, functions: Names, alias: str, options: PrintOptions | None = None) -> None:
+        self.options = options or PrintOptions()
+        self.plain_dtype = self.options.int_dtype
         self.metadata, self.functions, self.alias = metadata, functions, alias
-        self.names = Names(("Module", alias))
+        self.module = "Module"
+        self.names = self.fresh_names()
         self.pointers: dict[Var, Buffer] = {}  # the buffers whose data is meant by a pointer
         self.uses_module = False
 
+    def fresh_names(self) -> Names:
+        """Nothing has a name yet."""
+        options = self.options
+        taken = (self.module, self.alias, options.ir_prefix, options.tir_prefix, options.relax_prefix)
+        return Names(taken, addresses=options.show_object_address)
+
     # ---- expressions
+
+    def text(self, expr: Any, level: int = 0) -> str:
+        """An expression, in parentheses when it binds less tightly than `level`."""
+        return self.options.marked(expr, super().text(expr, level))
 
     def variable(self, var: Var) -> str:
         """Name of a variable; the pointer of a known buffer is an attribute of it."""
@@ -50,9 +65,11 @@ class TirExprPrinter(PrimPrinter):
         return self.names.of(var, var.name)
 
     def literal(self, expr: IntImm | FloatImm | StringImm) -> str:
-        """A constant; only int32 is written bare."""
+        """A constant; those of the dtypes that the options name are written bare."""
         if isinstance(expr, IntImm) and expr.dtype == "bool":
             return f"T.bool({bool(expr.value)})"
+        if isinstance(expr, FloatImm) and expr.dtype == self.options.float_dtype and math.isfinite(expr.value):
+            return float_text(expr.value)
         return super().literal(expr)
 
     def other(self, expr: Any) -> str:
@@ -129,9 +146,9 @@ class TirExprPrinter(PrimPrinter):
         return f"T.iter_var({self.variable(axis.var)}, {dom}, {quoted(axis.iter_type)}, {quoted(axis.thread_tag)})"
 
     def declaration(self, buffer: Buffer, *, always_dtype: bool = False, data: bool = False) -> str:
-        """Arguments that declare a buffer: shape, dtype unless it is float32, and what differs from the defaults."""
+        """Arguments that declare a buffer: shape, dtype unless it is understood, and what differs from the defaults."""
         parts = [self.display(buffer.shape)]
-        if always_dtype or buffer.dtype != "float32":
+        if always_dtype or buffer.dtype != self.options.buffer_dtype:
             parts.append(quoted(buffer.dtype))
         if data:
             parts.append(f"data={self.variable(buffer.data)}")
