@@ -25,6 +25,12 @@ _call_dps_packed = define_op("relax.call_dps_packed", arity=2, fusion="opaque", 
 _call_pure_packed = define_op("relax.call_pure_packed", fusion="opaque", traits=["calls"])
 
 
+@_call_pure_packed.reference
+@_call_inplace_packed.reference
+def _called(attrs: Any, function: Any, *args: Any) -> Any:
+    return function(*args)
+
+
 @node("relax.attrs.CallTIRInplaceAttrs")
 class CallTIRInplaceAttrs(Attrs):
     """For each output, the argument whose memory it takes, or -1 for new memory."""
