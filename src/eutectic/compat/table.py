@@ -69,6 +69,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "tvm.relax.op": ("eutectic.relax.op",),
     "tvm.relax.op.builtin": ("eutectic.relax.op.builtin",),
     "tvm.relax.op.image": ("eutectic.relax.op.image",),
+    "tvm.relax.op.memory": (),
     "tvm.relax.op.nn": ("eutectic.relax.op.nn",),
     "tvm.relax.struct_info": ("eutectic.relax.struct_info",),
     "tvm.relax.testing": ("eutectic.compat.relax_testing",),

@@ -117,7 +117,7 @@ RELAX: Final[Mapping[str, Surface]] = {
             ),
             "RemoveUnusedOutputs": ("use DeadCodeElimination, and return from a function what its callers read"),
             "ReorderPermuteDimsAfterConcat": "write the permutation after the concatenation in the model",
-            "SpecializePrimFuncBasedOnCallSite": "build the program for the sizes of the call, with te.create_prim_func",
+            "SpecializePrimFuncBasedOnCallSite": "build a program of the sizes of the call with te.create_prim_func",
             "SplitCallTIRByPattern": "take operators before LegalizeOps with FuseOpsByPattern",
             "TopologicalSort": (
                 "DeadCodeElimination and FuseOps keep bindings in an order in which each is defined before it is read"
