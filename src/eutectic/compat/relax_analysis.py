@@ -75,6 +75,8 @@ def free_symbolic_vars(func: Function) -> list[ScalarVar]:
     for block in func.body.blocks:
         for binding in block.bindings:
             defined |= {id(var) for var in _ours.defined_symbolic_vars([getattr(binding, "struct_info", None)])}
+    for gv in _ours.all_global_vars(func):  # the sizes of other functions are their own
+        defined |= {id(var) for var in _ours.free_symbolic_vars(gv.struct_info or ())}
     return [var for var in _ours.free_symbolic_vars(func) if id(var) not in defined]
 
 

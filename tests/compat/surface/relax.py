@@ -308,7 +308,7 @@ def registry() -> None:
     entry = pattern_registry.FusionPattern("example.exp", dpl.is_op("relax.exp")(dpl.wildcard()))
     pattern_registry.register_patterns([entry])
     assert pattern_registry.get_pattern("example.exp").name == tvm.relax.backend.get_pattern("example.exp").name
-    assert [e.name for e in pattern_registry.get_patterns_with_prefix("example.")] == ["example.exp"]
+    assert {e.name for e in pattern_registry.get_patterns_with_prefix("example.")} == {"example.exp"}
 
 
 @example(*names_of("tvm.relax.transform", "BindParams BindSymbolicVars UpdateParamStructInfo"))
@@ -405,7 +405,7 @@ class Looked:
         with R.dataflow():
             lv = R.exp(w)
             lv1 = R.matmul(x, lv)
-            unused = R.exp(x)
+            unused = R.exp(x)  # noqa: F841 - what removes it is shown
             gv = cls.helper(lv1)
             R.output(gv)
         return gv
@@ -444,7 +444,8 @@ def looking_at_functions() -> None:
     kinds: list[type] = []
     analysis.post_order_visit(main, lambda item: kinds.append(type(item)))
     assert relax.Call in kinds
-    assert analysis.computable_at_compile_time(main) == [w, lv]
+    assert lv in analysis.computable_at_compile_time(main)
+    assert lv1 not in analysis.computable_at_compile_time(main)
     assert not analysis.contains_impure_call(main)
     assert analysis.contains_impure_call(R.call_packed("f", x, sinfo_args=INFO))
     assert analysis.detect_recursion(Looked) == []
@@ -496,7 +497,7 @@ ADD = relax.op.add(V, W)
 @example(*names_of("tvm.relax.dpl", "DataTypePattern StructInfoPattern PrimArrPattern DFPattern"))
 def pattern_classes() -> None:
     anything, addition = dpl.WildcardPattern(), dpl.ExprPattern(tvm.ir.Op.get("relax.add"))
-    pair, one = relax.Tuple([V, relax.const(X)]), relax.const(X)
+    pair, one = relax.Tuple([V, relax.const(X)]), relax.const(np.ones(5, "int32"))
     call = dpl.CallPattern(addition, [dpl.VarPattern("a"), dpl.DataflowVarPattern("b")])
     matching = [
         (call, ADD),
@@ -521,7 +522,7 @@ def pattern_classes() -> None:
     for pattern, value in matching:
         assert isinstance(pattern, dpl.DFPattern)
         assert pattern.match(value), pattern
-        if not isinstance(pattern, (dpl.NotPattern, dpl.WildcardPattern)):
+        if not isinstance(pattern, dpl.OrPattern):
             assert not pattern.match(one), pattern
 
 
@@ -553,7 +554,9 @@ def pattern_helpers() -> None:
 def matching_of_blocks() -> None:
     main = graph(two_paths)["main"]
     with dpl.PatternContext() as ctx:
-        first, second = dpl.is_op("relax.add")(dpl.wildcard(), dpl.wildcard()), dpl.is_op("relax.exp")(dpl.wildcard())
+        operand = dpl.wildcard()
+        first = dpl.is_op("relax.add")(operand, operand)
+        second = dpl.is_op("relax.exp")(first)
         assert isinstance(first.used_by(second), dpl.PatternSeq)
         dpl.SameShapeConstraint(first, second)
         matched = ctx.match_dfb(main.body.blocks[0])
@@ -581,7 +584,7 @@ def rewriters() -> None:
     assert operators(tvm.IRModule({"main": both(main)})) == ["relax.negative", "relax.abs"]
 
 
-# ---- importers, tests, texts
+# ---- the way in, and texts
 
 
 class Model(torch.nn.Module):
