@@ -10,7 +10,7 @@ from eutectic.ir.transform import Pass
 from eutectic.relax.analysis.copying import copy_with_new_vars
 from eutectic.relax.base import Expr
 from eutectic.relax.binding_rewrite import DataflowBlockRewrite
-from eutectic.relax.dpl import DFPattern
+from eutectic.relax.dpl import DFPattern, wildcard
 from eutectic.relax.expr import Function, convert
 
 __all__ = [
@@ -60,6 +60,4 @@ def detach_params(mod: IRModule) -> tuple[IRModule, dict[str, list[Any]]]:
 
 def has_dtype(dtype: str, pattern: DFPattern | None = None) -> DFPattern:
     """A pattern of values of a dtype."""
-    from eutectic.relax.dpl import wildcard
-
     return (pattern if pattern is not None else wildcard()).has_dtype(dtype)

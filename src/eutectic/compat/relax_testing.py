@@ -9,6 +9,7 @@ from typing import Any
 from eutectic.ir.node import Node
 from eutectic.ir.op import Op
 from eutectic.relax.expr import Call, Constant, describe_info
+from eutectic.support.deep import deep
 
 _SKIPPED = ("span", "struct_info")
 
@@ -30,6 +31,7 @@ def dump_ast(
     Reference: TVM relax.testing.dump_ast.
     """
 
+    @deep
     def text(value: Any, level: int) -> str:
         if isinstance(value, Op):
             return f'Op(name="{value.name}")'
@@ -53,6 +55,7 @@ def dump_ast(
             listed.append(("struct_info", describe_info(info)))
         return listed
 
+    @deep
     def block(name: str, inner: list[tuple[str, Any]], level: int, marks: str = "()") -> str:
         if not inner:
             return name + marks

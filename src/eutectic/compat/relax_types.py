@@ -5,6 +5,7 @@ from __future__ import annotations
 from eutectic.ir.node import Node, node
 from eutectic.relax.base import ShapeStructInfo, StructInfo
 from eutectic.relax.struct_info import FuncStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
+from eutectic.support.deep import deep
 
 __all__ = [
     "FuncType",
@@ -77,6 +78,7 @@ class FuncType(Type):
         object.__setattr__(self, "arg_types", tuple(self.arg_types))
 
 
+@deep
 def get_static_type(sinfo: StructInfo) -> Type:
     """What struct info says without shapes.
 

@@ -25,6 +25,7 @@ from eutectic.relax.expr import (
     Var,
 )
 from eutectic.relax.transform.infra import FunctionPass
+from eutectic.support.deep import deep
 
 Split: TypeAlias = Callable[[BindingBlock], Sequence[BindingBlock]]
 
@@ -95,6 +96,7 @@ def _is_pure(binding: Binding) -> bool:
     return not isinstance(binding.value, (If, Function)) and not contains_impure_call(binding.value)
 
 
+@deep
 def _with_blocks(function: Function, split: Split) -> Function:
     """The function with each block replaced by those that `split` makes of it, in branches too."""
 
@@ -112,6 +114,7 @@ def _with_blocks(function: Function, split: Split) -> Function:
     return fresh
 
 
+@deep
 def _in_branches(block: BindingBlock, split: Split) -> BindingBlock:
     """A block whose conditionals and functions are rewritten as well, as what is replaced is not looked into."""
 
