@@ -92,7 +92,7 @@ def types() -> None:
 
 
 @example(*names_of("tvm.relax", "BlockBuilder VirtualMachine VMExecutable build get_default_pipeline get_pipeline"))
-@example("tvm.relax.register_pipeline", "tvm.relax.expr_functor.BlockBuilder")
+@example("tvm.relax.register_pipeline")
 def building() -> None:
     mod = graph(lambda bb, x: bb.emit(relax.op.add(x, x)))
     executable = relax.build(mod, "llvm")
