@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from eutectic.relax.expr import Call
 from eutectic.relax.interpret import apply_op
 from eutectic.runtime.host_operators import HOST_OPERATORS
 from eutectic.runtime.instructions import CallHost, HostCall, Operand
+from eutectic.runtime.tensor import Tensor, cpu
+from eutectic.support.deep import deep
+from eutectic.support.errors import CallError
+from eutectic.support.registry import get_global_func
 
 
 def operator_call(call: Call, operands: tuple[Operand, ...], slot: int) -> HostCall | CallHost:
@@ -49,3 +56,40 @@ def place_of(call: Call) -> tuple[str, str]:
 
 def _apply(call: Call, *args: Any) -> Any:
     return apply_op(call, args)
+
+
+def packed_function(name: str) -> Callable[..., Any]:
+    """A registered function as programs call it: with tensors of the runtime, and results as arrays again."""
+
+    def run(*args: Any) -> Any:
+        return _as_arrays(_registered(name)(*map(_as_tensors, args)))
+
+    return run
+
+
+def packed_results(name: str, sizes: tuple[tuple[tuple[int, ...], Any], ...], *args: Any) -> Any:
+    """The results of a registered function that writes them into memory that is given after its arguments."""
+    outputs = tuple(np.empty(shape, dtype) for shape, dtype in sizes)
+    _registered(name)(*map(_as_tensors, args), *map(_as_tensors, outputs))
+    return outputs
+
+
+def _registered(name: str) -> Callable[..., Any]:
+    function = get_global_func(name, allow_missing=True)
+    if function is None:
+        raise CallError(f"no global function is called {name!r}", help="register it with register_global_func")
+    return function
+
+
+@deep
+def _as_tensors(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_as_tensors, value))
+    return Tensor(value, cpu()) if isinstance(value, np.ndarray) else value
+
+
+@deep
+def _as_arrays(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_as_arrays, value))
+    return np.ascontiguousarray(value.view()) if isinstance(value, Tensor) else value

@@ -11,7 +11,7 @@ import numpy as np
 
 from eutectic.backend.plan import Bounds
 from eutectic.backend.size_data import size_data
-from eutectic.driver.host_calls import operator_call, place_of
+from eutectic.driver.host_calls import operator_call, packed_function, packed_results, place_of
 from eutectic.driver.libraries import Libraries
 from eutectic.driver.native import NativeBuilder, needed_outside, runs
 from eutectic.driver.parameters import Sizes, Unpacked, bound, parameter, unpack, value_check
@@ -62,6 +62,7 @@ from eutectic.runtime.program import Program
 from eutectic.runtime.sizes import Size
 from eutectic.support.deep import deep
 from eutectic.support.errors import CodegenError
+from eutectic.support.registry import get_global_func
 
 
 def link(
@@ -267,6 +268,10 @@ class _Linker:
                 return self.scalar(expr.value)
             case StringImm() | DataTypeImm():
                 return Literal(expr.value)
+            case GlobalVar() if expr in self.mod:
+                return Literal(partial(self.interpreter().run, expr.name_hint))
+            case ExternFunc():
+                return Literal(packed_function(expr.global_symbol))
             case _:
                 raise CodegenError(f"{type(expr).__name__} cannot be an operand")
 
@@ -321,6 +326,9 @@ class _Linker:
             self.shared.add(slot)  # it may return a constant
             run = partial(self.interpreter().run, op.name_hint)
             self.instructions.append(CallHost(op.name_hint, run, operands, slot, *place_of(call)))
+        elif isinstance(op, ExternFunc):
+            function = packed_function(op.global_symbol)
+            self.instructions.append(CallHost(op.global_symbol, function, operands, slot, *place_of(call)))
         else:
             raise CodegenError(f"{var.name_hint}: a call of a {type(op).__name__} cannot be linked")
 
@@ -335,19 +343,29 @@ class _Linker:
         target = call.args[0]
         assert isinstance(target, ExternFunc)
         symbol = target.global_symbol
-        kernel = self.libraries.kernel(symbol)
         inputs = self.operand(call.args[1])
         infos = tuple(self.output(info) for info in tensor_infos(call.sinfo_args))
         slots = tuple(self.new_slot() for _ in infos)
         operands = inputs if isinstance(inputs, tuple) else (inputs,)
-        if self.by_reference:
+        if symbol not in self.libraries and get_global_func(symbol, allow_missing=True) is not None:
+            self.registered(symbol, call, operands, slots)
+        elif self.by_reference:
             self.reference(symbol, operands, infos, slots)
         else:
+            kernel = self.libraries.kernel(symbol)
             self.instructions.append(RunLibrary(symbol, operands, infos, slots, kernel))
         if len(slots) == 1 and not isinstance(var.struct_info, TupleStructInfo):
             self.slots[var] = slots[0]
         else:
             self.tuples[var] = slots
+
+    def registered(self, symbol: str, call: Call, operands: tuple[Operand, ...], slots: tuple[int, ...]) -> None:
+        """Call a function that is registered under a name, with memory for its results."""
+        sizes = tuple((_static(info), to_numpy(info.dtype)) for info in tensor_infos(call.sinfo_args))
+        whole = self.new_slot()
+        run = partial(packed_results, symbol, sizes)
+        self.instructions.append(CallHost(symbol, run, operands, whole, *place_of(call)))
+        self.instructions.extend(Take(whole, index, slot) for index, slot in enumerate(slots))
 
     def reference(self, symbol: str, operands: tuple[Operand, ...], infos: Any, slots: tuple[int, ...]) -> None:
         """Compute what a library would compute, without it."""

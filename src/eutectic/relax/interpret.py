@@ -143,10 +143,10 @@ class Interpreter:
             args = self.evaluate(call.args[1], values, sizes)
             infos = [concrete(info, sizes) for info in call.sinfo_args]
             return self._destination_passing(target.global_symbol, args if isinstance(args, tuple) else (args,), infos)
-        if isinstance(op, Op) and op.name == "relax.call_tir":
+        if isinstance(op, Op) and op.name in ("relax.call_tir", "relax.call_tir_with_grad"):
             return self._tensor_program(call, values, sizes)
         args = [self.evaluate(arg, values, sizes) for arg in call.args]
-        if isinstance(op, Op) and op.name == "relax.call_pure_packed":
+        if isinstance(op, Op) and op.name in ("relax.call_pure_packed", "relax.call_inplace_packed"):
             return args[0](*args[1:])
         if isinstance(op, Op):
             return apply_op(call, args)

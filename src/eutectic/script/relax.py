@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable as CallableType
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from eutectic.script.annotations import Callable_ as Callable
 from eutectic.script.annotations import Object, Prim, Shape, Tensor, Tuple
 from eutectic.script.parser.entry import relax_function as function
 from eutectic.script.parser.entry import rewriter
-from eutectic.script.statements import Dataflow, FuncAttrs, MatchCastOf, Output
+from eutectic.script.statements import Dataflow, EmitTE, FuncAttrs, MatchCastOf, Output
 from eutectic.support.spelling import did_you_mean
 
 __all__ = [
@@ -41,6 +42,8 @@ __all__ = [
     "const",
     "dataflow",
     "dtype",
+    "emit_te",
+    "emit_with_sinfo",
     "func_attr",
     "function",
     "image",
@@ -78,9 +81,32 @@ def match_cast(value: Expr, struct_info: StructInfo) -> MatchCastOf:
 match_cast.keeps_types = True  # type: ignore[attr-defined]  # it may define symbols, which the parser does
 
 
-def shape(values: Sequence[int | PrimExpr]) -> ShapeExpr:
+def emit_te(func: CallableType[..., Any], *args: Any, **kwargs: Any) -> EmitTE:
+    """`x = R.emit_te(topi.add, a, b)` adds the tensor program that `func` defines to the module, and calls it.
+
+    Args:
+        func: Takes tensors, gives a tensor or several.
+        args: Its arguments; graph values become tensors.
+        kwargs: Its keyword arguments; `primfunc_name_hint` and `primfunc_attrs` are for the program.
+    """
+    return EmitTE(func, args, kwargs)
+
+
+def emit_with_sinfo(op: builtins.str, args: Sequence[Any], sinfo_args: StructInfo | Sequence[StructInfo]) -> Call:
+    """A call of an operator by its registered name, with types as arguments.
+
+    Args:
+        op: Full name, such as `relax.call_pure_packed`.
+        args: Its arguments.
+        sinfo_args: The types.
+    """
+    infos = (sinfo_args,) if isinstance(sinfo_args, StructInfo) else builtins.tuple(sinfo_args)
+    return call_op(op, *args, sinfo_args=infos)
+
+
+def shape(value: Sequence[int | PrimExpr]) -> ShapeExpr:
     """A shape literal."""
-    return ShapeExpr(builtins.tuple(values))  # type: ignore[arg-type]  # converted by the node
+    return ShapeExpr(builtins.tuple(value))  # type: ignore[arg-type]  # converted by the node
 
 
 def prim_value(value: int | float | PrimExpr) -> PrimValue:

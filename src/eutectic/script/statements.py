@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,3 +52,12 @@ class ModuleInfos:
     """`I.module_global_infos({...})`."""
 
     values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EmitTE:
+    """`R.emit_te(function, *args)`: a tensor program that a function of tensors defines, and the call of it."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    keywords: Mapping[str, Any]

@@ -5,6 +5,7 @@ from eutectic.support.lazy import lazy
 from eutectic.topi import image, nn
 from eutectic.topi.broadcast import (
     add,
+    atan2,
     bitwise_and,
     bitwise_or,
     bitwise_xor,
@@ -116,6 +117,7 @@ __all__ = [
     "asin",
     "asinh",
     "atan",
+    "atan2",
     "atanh",
     "bitwise_and",
     "bitwise_not",

@@ -206,6 +206,7 @@ mod = _binary("mod", _by_kind(op.fmod, _of_integers(op.truncmod)), "Remainder wi
 floor_mod = _binary("floor_mod", _by_kind(_floor_mod, _of_integers(op.floormod)), "Remainder with the sign of `rhs`.")
 power = _binary("power", _by_kind(op.pow, _integer_power), "`lhs` to the power `rhs`; integers wrap around.")
 log_add_exp = _binary("log_add_exp", _log_add_exp, "`log(exp(lhs) + exp(rhs))` without overflow.", takes="float")
+atan2 = _binary("atan2", op.atan2, "Angle of the point with height `lhs` and width `rhs`.", takes="float")
 maximum = _binary("maximum", nan_max, "The larger; NaN if either is.", takes="any")
 minimum = _binary("minimum", nan_min, "The smaller; NaN if either is.", takes="any")
 equal = _binary("equal", lambda a, b: a.equal(b), "Whether equal.", takes="any", result="bool")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tests.relax.op.cases_elementwise
 import tests.relax.op.cases_nn
+import tests.relax.op.cases_places
 import tests.relax.op.cases_quantized
 import tests.relax.op.cases_shape  # noqa: F401  # the modules register their cases when imported
 from hypothesis import given, settings
@@ -35,6 +36,21 @@ WITHOUT_PROGRAM = {
     "relax.call_eager": "is left to torch",
     "relax.shape_of": "gives a shape, which is no tensor",
     "relax.tensor_to_shape": "gives a shape, which is no tensor",
+    "relax.call_inplace_packed": _A_CALL,
+    **dict.fromkeys(
+        (
+            *("relax.sort", "relax.argsort", "relax.topk", "relax.median", "relax.nonzero", "relax.unique"),
+            *("relax.gather_nd", "relax.index_tensor", "relax.dynamic_strided_slice"),
+            *("relax.scatter_elements", "relax.scatter_nd", "relax.index_put", "relax.slice_scatter"),
+        ),
+        "is computed by the runtime in NumPy: its data decides where it reads or writes",
+    ),
+    "relax.to_vdevice": "is about where a value lives, which its type says",
+    **dict.fromkeys(("relax.print", "relax.assert_op"), "is there for what it does"),
+    **dict.fromkeys(
+        ("relax.make_closure", "relax.invoke_closure", "relax.invoke_pure_closure", "relax.null_value"),
+        "is about values that are no tensors",
+    ),
     "relax.builtin.alloc_tensor": "gives memory, whose contents nobody computes",
 }
 

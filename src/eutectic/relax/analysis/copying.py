@@ -8,13 +8,13 @@ from eutectic.relax.analysis.uses import bound_vars
 from eutectic.relax.expr import Function
 
 
-def copy_with_new_vars(function: Function) -> Function:
+def copy_with_new_vars(func: Function) -> Function:
     """An equal function whose parameters and bound variables are new objects of the same names."""
-    fresh = {id(var): type(var)(var.name_hint, var.struct_info, var.span) for var in bound_vars(function)}
+    fresh = {id(var): type(var)(var.name_hint, var.struct_info, var.span) for var in bound_vars(func)}
 
     def change(item: Node) -> Node | None:
         return fresh.get(id(item))
 
-    copied = rewrite(function, change)
+    copied = rewrite(func, change)
     assert isinstance(copied, Function)
     return copied

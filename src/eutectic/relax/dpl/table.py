@@ -141,13 +141,13 @@ def _load_sources(prefix: str) -> None:
             load()
 
 
-def register_patterns(entries: Iterable[FusionPattern | tuple[Any, ...]]) -> None:
+def register_patterns(patterns: Iterable[FusionPattern | tuple[Any, ...]]) -> None:
     """Add entries to the registry; entries registered later come first when asked for.
 
     Raises:
         TypeError: an entry is neither a `FusionPattern` nor a tuple.
     """
-    for entry in entries:
+    for entry in patterns:
         if not isinstance(entry, (FusionPattern, tuple)):
             raise TypeError(f"cannot register a {type(entry).__name__} as a pattern")
         pattern = as_fusion_pattern(entry)

@@ -3,6 +3,7 @@
 from eutectic.relax.op import builtin, image, nn
 from eutectic.relax.op.binary import (
     add,
+    atan2,
     bitwise_and,
     bitwise_or,
     bitwise_xor,
@@ -30,12 +31,23 @@ from eutectic.relax.op.binary import (
 )
 from eutectic.relax.op.call_packed import (
     call_dps_packed,
+    call_inplace_packed,
     call_pure_packed,
     call_tir,
     call_tir_inplace,
+    call_tir_with_grad,
 )
 from eutectic.relax.op.checked import (
     checked,
+)
+from eutectic.relax.op.closure import (
+    invoke_closure,
+    invoke_pure_closure,
+    make_closure,
+)
+from eutectic.relax.op.collapse import (
+    collapse_sum_like,
+    collapse_sum_to,
 )
 from eutectic.relax.op.create import (
     arange,
@@ -52,6 +64,10 @@ from eutectic.relax.op.datatype import (
     astype,
 )
 from eutectic.relax.op.eager import call_eager
+from eutectic.relax.op.effects import (
+    assert_op,
+    print,
+)
 from eutectic.relax.op.einsum import (
     einsum,
 )
@@ -74,8 +90,39 @@ from eutectic.relax.op.matmul import (
     linear,
     matmul,
 )
+from eutectic.relax.op.matrices import (
+    eye,
+    eye_like,
+    hamming_window,
+    masked_fill,
+    meshgrid,
+    one_hot,
+    outer,
+    size,
+    wrap_param,
+)
 from eutectic.relax.op.operators import (
     install_operators,
+)
+from eutectic.relax.op.ordering import (
+    argsort,
+    median,
+    sort,
+    topk,
+)
+from eutectic.relax.op.placement import (
+    hint_on_device,
+    null_value,
+    to_vdevice,
+)
+from eutectic.relax.op.points import (
+    dynamic_strided_slice,
+    gather_nd,
+    index_put,
+    index_tensor,
+    scatter_elements,
+    scatter_nd,
+    slice_scatter,
 )
 from eutectic.relax.op.quantize import (
     dequantize,
@@ -106,6 +153,12 @@ from eutectic.relax.op.reshape import (
 from eutectic.relax.op.scan import (
     cumprod,
     cumsum,
+)
+from eutectic.relax.op.search import (
+    bucketize,
+    multinomial_from_uniform,
+    nonzero,
+    unique,
 )
 from eutectic.relax.op.shape_value import (
     shape_of,
@@ -161,25 +214,33 @@ __all__ = [
     "arange",
     "argmax",
     "argmin",
+    "argsort",
     "asin",
     "asinh",
+    "assert_op",
     "astype",
     "atan",
+    "atan2",
     "atanh",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
     "bitwise_xor",
     "broadcast_to",
+    "bucketize",
     "builtin",
     "call_dps_packed",
     "call_eager",
+    "call_inplace_packed",
     "call_pure_packed",
     "call_tir",
     "call_tir_inplace",
+    "call_tir_with_grad",
     "ceil",
     "checked",
     "clip",
+    "collapse_sum_like",
+    "collapse_sum_to",
     "concat",
     "cos",
     "cosh",
@@ -187,12 +248,15 @@ __all__ = [
     "cumsum",
     "dequantize",
     "divide",
+    "dynamic_strided_slice",
     "einsum",
     "equal",
     "erf",
     "ewise_fma",
     "exp",
     "expand_dims",
+    "eye",
+    "eye_like",
     "flatten",
     "flip",
     "floor",
@@ -201,10 +265,17 @@ __all__ = [
     "full",
     "full_like",
     "gather_elements",
+    "gather_nd",
     "greater",
     "greater_equal",
+    "hamming_window",
+    "hint_on_device",
     "image",
+    "index_put",
+    "index_tensor",
     "install_operators",
+    "invoke_closure",
+    "invoke_pure_closure",
     "isfinite",
     "isinf",
     "isnan",
@@ -219,21 +290,31 @@ __all__ = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "make_closure",
+    "masked_fill",
     "matmul",
     "max",
     "maximum",
     "mean",
+    "median",
+    "meshgrid",
     "min",
     "minimum",
     "mod",
+    "multinomial_from_uniform",
     "multiply",
     "negative",
     "nn",
+    "nonzero",
     "not_equal",
+    "null_value",
+    "one_hot",
     "ones",
     "ones_like",
+    "outer",
     "permute_dims",
     "power",
+    "print",
     "prod",
     "quantize",
     "repeat",
@@ -241,12 +322,17 @@ __all__ = [
     "right_shift",
     "round",
     "rsqrt",
+    "scatter_elements",
+    "scatter_nd",
     "shape_of",
     "shape_to_tensor",
     "sigmoid",
     "sign",
     "sin",
     "sinh",
+    "size",
+    "slice_scatter",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -261,11 +347,15 @@ __all__ = [
     "tanh",
     "tensor_to_shape",
     "tile",
+    "to_vdevice",
+    "topk",
     "tril",
     "triu",
     "trunc",
+    "unique",
     "variance",
     "where",
+    "wrap_param",
     "zeros",
     "zeros_like",
 ]

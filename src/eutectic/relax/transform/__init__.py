@@ -8,6 +8,7 @@ from eutectic.relax.transform.apply_pass_to_function import ApplyPassToFunction
 from eutectic.relax.transform.batchnorm_to_scale_shift import BatchnormToScaleShift
 from eutectic.relax.transform.bind_params import BindParams, bind_params, bind_symbolic_vars
 from eutectic.relax.transform.bind_region_constants import BindRegionConstants
+from eutectic.relax.transform.call_tir_rewrite import CallTIRRewrite
 from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
 from eutectic.relax.transform.conv_transpose.decompose import DecomposeConvTranspose
 from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
@@ -23,16 +24,24 @@ from eutectic.relax.transform.fuse_conv2d_reshape_add_relu import FuseConv2dResh
 from eutectic.relax.transform.fuse_ops import FuseOps
 from eutectic.relax.transform.fuse_ops_by_pattern import FuseOpsByPattern
 from eutectic.relax.transform.fuse_tir import FuseTIR
+from eutectic.relax.transform.global_symbols import AttachGlobalSymbol, NormalizeGlobalVar
 from eutectic.relax.transform.infra import FunctionPass, dataflowblock_pass, function_pass
+from eutectic.relax.transform.inline_private_functions import InlinePrivateFunctions
 from eutectic.relax.transform.inverted_residual.fuse import FuseInvertedResidual
+from eutectic.relax.transform.lambda_lift import LambdaLift
 from eutectic.relax.transform.layouts.assign_layouts import AssignLayouts
 from eutectic.relax.transform.legalize_ops import LegalizeOps
 from eutectic.relax.transform.merge_composite_functions import MergeCompositeFunctions
 from eutectic.relax.transform.normalize import Normalize
 from eutectic.relax.transform.remove_identity_ops import RemoveIdentityOps
+from eutectic.relax.transform.remove_purity_checking import RemovePurityChecking
+from eutectic.relax.transform.remove_redundant_reshape import RemoveRedundantReshape
+from eutectic.relax.transform.remove_unused_parameters import ExpandTupleArguments, RemoveUnusedParameters
 from eutectic.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from eutectic.relax.transform.run_codegen import RunCodegen
 from eutectic.relax.transform.to_mixed_precision import ToMixedPrecision
+from eutectic.relax.transform.to_non_dataflow import ConvertToDataflow, ToNonDataflow
+from eutectic.relax.transform.update_param_struct_info import BindSymbolicVars, BundleModelParams, UpdateParamStructInfo
 from eutectic.relax.transform.winograd.convert import ConvertConv2DToWinograd
 from eutectic.relax.transform.winograd.direct import ConvertWinogradToConv2D
 from eutectic.support.door import open_doors
@@ -43,18 +52,24 @@ __all__ = [
     "AnnotateTIROpPattern",
     "ApplyPassToFunction",
     "AssignLayouts",
+    "AttachGlobalSymbol",
     "BatchnormToScaleShift",
     "BindParams",
     "BindRegionConstants",
+    "BindSymbolicVars",
+    "BundleModelParams",
+    "CallTIRRewrite",
     "CanonicalizeBindings",
     "ConvertConv2DToWinograd",
     "ConvertDensePackToMatmul",
     "ConvertMatmulToDensePack",
+    "ConvertToDataflow",
     "ConvertWinogradToConv2D",
     "DeadCodeElimination",
     "DecomposeConvTranspose",
     "DecomposeOpsForInference",
     "EliminateCommonSubexpr",
+    "ExpandTupleArguments",
     "FoldBatchnormToConv2D",
     "FoldConstant",
     "FoldPadIntoConv",
@@ -66,14 +81,22 @@ __all__ = [
     "FuseOpsByPattern",
     "FuseTIR",
     "FusionPattern",
+    "InlinePrivateFunctions",
+    "LambdaLift",
     "LegalizeOps",
     "MergeCompositeFunctions",
     "Normalize",
+    "NormalizeGlobalVar",
     "PatternCheckContext",
     "RemoveIdentityOps",
+    "RemovePurityChecking",
+    "RemoveRedundantReshape",
+    "RemoveUnusedParameters",
     "RewriteDataflowReshape",
     "RunCodegen",
     "ToMixedPrecision",
+    "ToNonDataflow",
+    "UpdateParamStructInfo",
     "bind_params",
     "bind_symbolic_vars",
     "dataflowblock_pass",

@@ -127,6 +127,8 @@ class _Rewriter(PyExprMutator):
             if not has_trait(visited, "calls"):
                 self._without_rule.setdefault(visited.op.name, self._binding)
             return visited
+        if has_trait(visited, "calls"):  # what is called has a program: nothing about sizes need be known
+            return rule(self.builder_, visited)
         if not _is_known(visited.struct_info) or not all(map(_is_lowerable, visited.args)):
             return visited
         return self._legalized(self._with_fields(visited), rule)

@@ -40,6 +40,7 @@ class ModuleParser:
         self._open: list[str] = []
         self._attrs: dict[str, Any] = {}
         self._infos: dict[str, Any] = {}
+        self._programs = IRModule()
 
     def parse(self) -> IRModule:
         """The module.
@@ -53,6 +54,12 @@ class ModuleParser:
             for name in self._definitions:
                 self._function(name)
         functions = {self._vars[name]: self._functions[name] for name in self._definitions}
+        taken = {gv.name_hint for gv in functions}
+        for gv, program in self._programs.functions.items():
+            if gv.name_hint in taken:
+                help = "pass primfunc_name_hint to R.emit_te"
+                self._source.refuse(self._node, f"R.emit_te makes a program {gv.name_hint}, which is there", help=help)
+            functions[gv] = program
         return IRModule(functions, self._attrs, self._infos)
 
     def script_attribute(self, name: str) -> GlobalVar:
@@ -112,7 +119,9 @@ class ModuleParser:
         self._open.append(name)
         function: BaseFunc
         if kind == "relax.function":
-            function = self._relax().function(node, FunctionOptions.of(options))
+            parser = self._relax()
+            function = parser.function(node, FunctionOptions.of(options))
+            self._programs = parser.builder.get()
         else:
             private = bool(options.get("private", False))
             function = TirParser(self._source, self._environment, self._scopes()).function(
@@ -126,7 +135,7 @@ class ModuleParser:
             )
 
     def _relax(self) -> RelaxParser:
-        return RelaxParser(self._source, self._environment, self._scopes())
+        return RelaxParser(self._source, self._environment, self._scopes(), self._programs)
 
     def _scopes(self) -> Scopes:
         scopes = Scopes()

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from eutectic.ir.module import IRModule
 from eutectic.ir.node import init_field
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.relax.base import Expr, StructInfo
@@ -45,7 +46,7 @@ from eutectic.script.parser.syntax import (
     parameters,
     without_docstring,
 )
-from eutectic.script.statements import Dataflow, FuncAttrs, MatchCastOf, Output
+from eutectic.script.statements import Dataflow, EmitTE, FuncAttrs, MatchCastOf, Output
 from eutectic.support.deep import deep
 
 _LOOPS: Final = "graph functions have no loops; write a @T.prim_func, or unroll in Python around BlockBuilder"
@@ -101,13 +102,21 @@ class RelaxParser:
         source: The text.
         environment: Names around the function.
         scopes: Variables of the surroundings, such as the module.
+        programs: Tensor programs that `R.emit_te` has added so far; None where there is no module.
     """
 
-    def __init__(self, source: Source, environment: Environment, scopes: Scopes | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        environment: Environment,
+        scopes: Scopes | None = None,
+        programs: IRModule | None = None,
+    ) -> None:
         self.source = source
         self.scopes = scopes or Scopes()
         self.evaluator = _Evaluator(source, self.scopes, environment, self)
-        self.builder = BlockBuilder()
+        self.builder = BlockBuilder(programs)
+        self.has_module = programs is not None
         self.symbols = Symbols(self.evaluator, None, {})
         self._block: _Block | None = None
 
@@ -266,7 +275,7 @@ class RelaxParser:
         self._assign(node.target, node.value, node, node.annotation)
 
     def _assign(self, target: ast.expr, value_node: ast.expr, node: ast.stmt, annotation: ast.expr | None) -> None:
-        value = self.evaluator.value(value_node)
+        value = self._program_called(self.evaluator.value(value_node), value_node)
         if isinstance(target, (ast.Tuple, ast.List)):
             self._assign_parts(target, value, node)
             return
@@ -290,6 +299,14 @@ class RelaxParser:
                 if annotation is not None:
                     self.source.refuse(value_node, f"a typed variable needs a graph value, got {kind_of(value)}")
                 self.scopes.define(target.id, value)  # known while parsing only: a list, a symbol, the module
+
+    def _program_called(self, value: Any, node: ast.expr) -> Any:
+        """The call of a tensor program that is defined where it is called; other values as they are."""
+        if not isinstance(value, EmitTE):
+            return value
+        if not self.has_module:
+            self.source.refuse(node, "R.emit_te outside of a module", help="put the function into an @I.ir_module")
+        return self._guarded(node, lambda: self.builder.call_te(value.function, *value.args, **value.keywords))
 
     def _assign_parts(self, target: ast.Tuple | ast.List, value: Any, node: ast.stmt) -> None:
         if not isinstance(value, Expr):

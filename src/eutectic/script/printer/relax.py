@@ -51,7 +51,10 @@ from eutectic.support.deep import deep
 
 INDENT = "    "
 # Calls whose result the caller states; they have forms of their own.
-_STATED = frozenset({"relax.call_dps_packed", "relax.call_tir", "relax.call_tir_inplace", "relax.call_pure_packed"})
+_STATED = frozenset(
+    f"relax.call_{how}"
+    for how in ("dps_packed", "tir", "tir_inplace", "tir_with_grad", "pure_packed", "inplace_packed")
+)
 
 
 class RelaxPrinter:
@@ -287,11 +290,11 @@ class RelaxPrinter:
         head = call.args[0]
         target = quoted(head.global_symbol) if isinstance(head, ExternFunc) else self.expr(head)
         infos = list(map(self.info, call.sinfo_args))
-        if name == "relax.call_pure_packed":
-            args = "".join(f", {self.expr(arg)}" for arg in call.args[1:])
-            return f"R.call_pure_packed({target}{args}, sinfo_args={tuple_text(infos)})"
-        out = infos[0] if len(infos) == 1 else f"[{', '.join(infos)}]"
         options = [f"{key}={self.attr(value)}" for key, value in (call.attrs.items() if call.attrs else [])]
+        if name in ("relax.call_pure_packed", "relax.call_inplace_packed"):
+            options = [*map(self.expr, call.args[1:]), *options, f"sinfo_args={tuple_text(infos)}"]
+            return f"R.{name.removeprefix('relax.')}({', '.join([target, *options])})"
+        out = infos[0] if len(infos) == 1 else f"[{', '.join(infos)}]"
         options.append(f"out_sinfo={out}")
         if len(call.args) > 2:
             options.append(f"tir_vars={self.expr(call.args[2])}")

@@ -44,6 +44,10 @@ from eutectic.relax.op.nn.dropout import (
 from eutectic.relax.op.nn.inverted_residual import (
     inverted_residual,
 )
+from eutectic.relax.op.nn.loss import (
+    cross_entropy_with_logits,
+    nll_loss,
+)
 from eutectic.relax.op.nn.norm import (
     batch_norm,
     group_norm,
@@ -53,6 +57,10 @@ from eutectic.relax.op.nn.norm import (
 )
 from eutectic.relax.op.nn.pad import (
     pad,
+)
+from eutectic.relax.op.nn.pixel_shuffle import (
+    batch_flatten,
+    pixel_shuffle,
 )
 from eutectic.relax.op.nn.pool import (
     avg_pool1d,
@@ -66,7 +74,6 @@ from eutectic.support.door import open_doors
 from eutectic.support.lazy import lazy
 
 __all__ = [
-    *_activation.__all__,
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
     "adaptive_avg_pool3d",
@@ -79,6 +86,7 @@ __all__ = [
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    "batch_flatten",
     "batch_norm",
     "conv1d",
     "conv1d_transpose",
@@ -87,6 +95,7 @@ __all__ = [
     "conv2d_winograd",
     "conv3d",
     "conv3d_transpose",
+    "cross_entropy_with_logits",
     "dense_pack",
     "depth_to_space",
     "dropout",
@@ -97,8 +106,11 @@ __all__ = [
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
+    "nll_loss",
     "pad",
+    "pixel_shuffle",
     "rms_norm",
+    *_activation.__all__,
 ]
 
 open_doors(globals())
