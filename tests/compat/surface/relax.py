@@ -318,6 +318,14 @@ def norms() -> None:
         assert "relax.nn.batch_norm" not in operators(keeps(run_pass, mod, IMAGE))
 
 
+@example("tvm.relax.transform.DecomposeOpsForTraining")
+def norms_in_training() -> None:
+    ones = relax.const(np.ones(4, "float32"))
+    info = relax.TensorStructInfo(IMAGE.shape, "float32")
+    mod = graph(lambda bb, x: bb.emit(relax.op.nn.layer_norm(x, ones, ones, axes=[-1])), info)
+    assert "relax.nn.layer_norm" not in operators(keeps(transform.DecomposeOpsForTraining("main"), mod, IMAGE))
+
+
 @example("tvm.relax.transform.ToMixedPrecision")
 def precision() -> None:
     mod = graph(lambda bb, x, y: bb.emit(relax.op.matmul(x, y)), INFO, relax.TensorStructInfo((3, 2), "float32"))

@@ -1,4 +1,4 @@
-"""DecomposeOpsForInference: a batch norm as arithmetic computes the same."""
+"""DecomposeOpsForInference, DecomposeOpsForTraining: norms as arithmetic compute the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eutectic.relax.expr import Call, TupleGetItem, Var
 from eutectic.relax.interpret import Interpreter
 from eutectic.relax.op import nn
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.relax.transform import DecomposeOpsForInference, LegalizeOps
+from eutectic.relax.transform import DecomposeOpsForInference, DecomposeOpsForTraining, LegalizeOps
 
 
 def norm(shape: tuple[Any, ...], axis: int, dtype: str = "float32", **options: Any) -> Any:
@@ -93,3 +93,33 @@ def test_one_function_by_name():
     assert "relax.nn.batch_norm" in operators(after)
     assert after["other"] is not before["other"]
     assert DecomposeOpsForInference("nobody")(before) is before
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": False}, {"center": False}, {"momentum": 0.25}, {"training": False}])
+@pytest.mark.parametrize(("shape", "axis"), [((4, 3, 5), 1), ((6, 3), -1)])
+def test_a_batch_norm_in_training_computes_the_same(shape: tuple[int, ...], axis: int, options: dict[str, Any]):
+    before = norm(shape, axis, **{"training": True, **options})
+    after = DecomposeOpsForTraining()(before)
+    assert "relax.nn.batch_norm" not in operators(after)
+    assert ("relax.variance" in operators(after)) == options.get("training", True)
+    agree(before, after, *feeds(shape, axis), slack=4)
+    agree(before, LegalizeOps()(after), *feeds(shape, axis), slack=4)
+
+
+@pytest.mark.parametrize("axes", [(-1,), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("options", [{}, {"scale": False}, {"center": False}])
+def test_a_layer_norm_in_training_computes_the_same(axes: tuple[int, ...], options: dict[str, Any]):
+    shape = (4, 3, 5)
+    sizes = [shape[axis] for axis in axes]
+    params = [tensor("x", *shape), tensor("g", *sizes), tensor("b", *sizes)]
+    before = built(params, lambda bb, *p: nn.layer_norm(*p, axes=axes, **options))
+    after = DecomposeOpsForTraining()(before)
+    assert "relax.nn.layer_norm" not in operators(after)
+    assert DecomposeOpsForInference()(before) is before
+    agree(before, after, values(*shape), values(*sizes), values(*sizes), slack=4)
+
+
+def test_only_the_function_that_is_named():
+    before = norm((4, 3), 1, training=True)
+    assert DecomposeOpsForTraining("other")(before) is before
+    assert "relax.nn.batch_norm" not in operators(DecomposeOpsForTraining("main")(before))

@@ -200,7 +200,7 @@ OPERATORS: Final[Mapping[str, Surface]] = {
         call_tir_with_grad(gvar,args,out_sinfo,te_grad_name,te_grad_kwargs,tir_vars) ceil(x) clip(x,min,max)
         collapse_sum_like(data,collapse_target) collapse_sum_to(data,shape) concat(tensors,axis) const(value,dtype)
         cos(x) cosh(x) cpu(dev_id) cuda(dev_id) cumprod(data,axis,dtype,exclusive) cumsum(data,axis,dtype,exclusive)
-        dataflow() dequantize(data,scale,zero_point,axis,out_dtype) device(device_type,index) divide(x1,x2)
+        DTensor dataflow() device_mesh dist dequantize(data,scale,zero_point,axis,out_dtype) device(device_type,index) divide(x1,x2)
         dtype(value) dynamic_strided_slice(x,begin,end,strides) einsum(operands,subscripts)
         emit(value,annotate_struct_info) emit_match_cast(value,struct_info) emit_te(func,*args,**kwargs)
         emit_var_binding(value) emit_with_sinfo(op,args,sinfo_args) equal(x1,x2) erf(x) ewise_fma(x1,x2,x3) exp(x)
@@ -261,6 +261,7 @@ OPERATORS: Final[Mapping[str, Surface]] = {
             ),
         },
         not_ours={
+            **dict.fromkeys(("DTensor", "device_mesh", "dist"), reasons.DISTRIBUTED),
             **dict.fromkeys(
                 ("ext_dev", "hexagon", "metal", "opencl", "rocm", "vpi", "vulkan", "webgpu"), reasons.OTHER_DEVICES
             ),

@@ -90,9 +90,6 @@ RELAX: Final[Mapping[str, Surface]] = {
             ),
             "ComputePrimValue": "sizes are computed where they are needed, without a function for them",
             "DataflowUseInplaceCalls": ("relax.build lets results take the memory of operands that are not read again"),
-            "DecomposeOpsForTraining": (
-                "use DecomposeOpsForInference; what is training stays an operator, which LegalizeOps lowers"
-            ),
             "FastMathTransform": (
                 "functions are computed to the accuracy that the documentation of each operator states"
             ),

@@ -12,7 +12,7 @@ from eutectic.relax.transform.call_tir_rewrite import CallTIRRewrite
 from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
 from eutectic.relax.transform.conv_transpose.decompose import DecomposeConvTranspose
 from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
-from eutectic.relax.transform.decompose_ops import DecomposeOpsForInference
+from eutectic.relax.transform.decompose_ops import DecomposeOpsForInference, DecomposeOpsForTraining
 from eutectic.relax.transform.dense_pack.convert import ConvertMatmulToDensePack
 from eutectic.relax.transform.dense_pack.plain import ConvertDensePackToMatmul
 from eutectic.relax.transform.eliminate_common_subexpr import EliminateCommonSubexpr
@@ -68,6 +68,7 @@ __all__ = [
     "DeadCodeElimination",
     "DecomposeConvTranspose",
     "DecomposeOpsForInference",
+    "DecomposeOpsForTraining",
     "EliminateCommonSubexpr",
     "ExpandTupleArguments",
     "FoldBatchnormToConv2D",

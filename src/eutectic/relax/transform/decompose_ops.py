@@ -1,9 +1,9 @@
-"""DecomposeOpsForInference: composite operators as what they mean in inference."""
+"""DecomposeOpsForInference, DecomposeOpsForTraining: composite operators as what they mean there."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.op import Op
@@ -12,7 +12,8 @@ from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Function, Tuple, const
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.binary import add, divide, multiply, subtract
-from eutectic.relax.op.nn.norm import BatchNormAttrs
+from eutectic.relax.op.nn.norm import BatchNormAttrs, LayerNormAttrs
+from eutectic.relax.op.reduce import mean, variance
 from eutectic.relax.op.reshape import expand_dims
 from eutectic.relax.op.unary import sqrt
 from eutectic.relax.struct_info import TensorStructInfo
@@ -37,6 +38,8 @@ class DecomposeOpsForInference(FunctionPass):
     Accuracy: each step rounds to the dtype of the data.
     """
 
+    in_training: ClassVar[bool] = False
+
     func_name: str | None = None
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
@@ -51,39 +54,105 @@ class DecomposeOpsForInference(FunctionPass):
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Rewrite one function."""
-        fresh = _Rewriter(mod).visit_expr(function)
+        fresh = _Rewriter(mod, self.in_training).visit_expr(function)
         assert isinstance(fresh, Function)
         return fresh
 
 
+@dataclass(frozen=True)
+class DecomposeOpsForTraining(DecomposeOpsForInference):
+    """Write each batch norm and layer norm as arithmetic; a batch norm in training by the statistics of its data.
+
+    before:                                     after:
+        lv = nn.batch_norm(x, gamma, beta,          lv = mean(x)
+                           mean, var,               lv1 = variance(x)
+                           training=True)           lv2 = subtract(x, expand_dims(lv))
+                                                    ... as for inference, then
+                                                    lv9 = add(multiply(mean, 1 - momentum), multiply(lv, momentum))
+                                                    lv12 = ... of var and lv1
+                                                    lv13 = (lv8, lv9, lv12)
+
+    Attributes:
+        func_name: Name of the only function that is rewritten; None takes all.
+
+    Accuracy: each step rounds to the dtype of the data; the variance is that of the population.
+    Reference: TVM relax.transform.DecomposeOpsForTraining.
+    """
+
+    in_training: ClassVar[bool] = True
+
+
 class _Rewriter(PyExprMutator):
+    def __init__(self, mod: IRModule, in_training: bool) -> None:
+        super().__init__(mod)
+        self._in_training = in_training
+
     def visit_call_(self, call: Call) -> Any:
-        """Spell out a batch norm of inference."""
+        """Spell out a norm."""
         visited = super().visit_call_(call)
-        is_norm = isinstance(call.op, Op) and call.op.name == "relax.nn.batch_norm"
-        if not is_norm or not isinstance(visited, Call) or not isinstance(visited.attrs, BatchNormAttrs):
+        if not isinstance(visited, Call) or not isinstance(visited.op, Op) or not visited.args:
             return visited
         info = visited.args[0].struct_info
-        if visited.attrs.training or not isinstance(info, TensorStructInfo) or info.ndim < 0 or not info.dtype:
+        if not isinstance(info, TensorStructInfo) or info.ndim < 0 or not info.dtype:
             return visited
-        return self._arithmetic(visited, visited.attrs, info)
+        attrs = visited.attrs
+        if isinstance(attrs, BatchNormAttrs) and visited.op.name == "relax.nn.batch_norm":
+            return self._batch_norm(visited, attrs, info) if self._in_training or not attrs.training else visited
+        if isinstance(attrs, LayerNormAttrs) and self._in_training:
+            return self._layer_norm(visited, attrs, info)
+        return visited
 
-    def _arithmetic(self, call: Call, attrs: BatchNormAttrs, info: TensorStructInfo) -> Expr:
-        data, gamma, beta, mean, variance = call.args
+    def _emit(self, value: Call) -> Expr:
+        return self.builder_.emit(value)
+
+    def _spread(self, parameter: Expr, axes: list[int], like: Call) -> Expr:
+        return self._emit(expand_dims(parameter, axes, span=like.span)) if axes else parameter
+
+    def _batch_norm(self, call: Call, attrs: BatchNormAttrs, info: TensorStructInfo) -> Expr:
+        data, gamma, beta, center, size = call.args
         others = [axis for axis in range(info.ndim) if axis != attrs.axis % info.ndim]
-
-        def emitted(value: Call) -> Expr:
-            return self.builder_.emit(value)
-
-        def spread(parameter: Expr) -> Expr:
-            return emitted(expand_dims(parameter, others, span=call.span)) if others else parameter
-
-        epsilon = const(attrs.epsilon, info.dtype)
-        moved = emitted(subtract(data, spread(mean), span=call.span))
-        size = emitted(sqrt(emitted(add(spread(variance), epsilon, span=call.span)), span=call.span))
-        out = emitted(divide(moved, size, span=call.span))
+        after = (center, size)
+        if attrs.training:
+            center, size = self._statistics(data, others, call)
+            after = tuple(
+                self._mixed(old, new, attrs.momentum, info.dtype, call)
+                for old, new in zip(after, (center, size), strict=True)
+            )
+        out = self._normalized(data, center, size, others, attrs, call)
         if attrs.scale:
-            out = emitted(multiply(out, spread(gamma), span=call.span))
+            out = self._emit(multiply(out, self._spread(gamma, others, call), span=call.span))
         if attrs.center:
-            out = emitted(add(out, spread(beta), span=call.span))
-        return Tuple((out, mean, variance), span=call.span)
+            out = self._emit(add(out, self._spread(beta, others, call), span=call.span))
+        return Tuple((out, *after), span=call.span)
+
+    def _layer_norm(self, call: Call, attrs: LayerNormAttrs, info: TensorStructInfo) -> Expr:
+        data, gamma, beta = call.args
+        axes = [axis % info.ndim for axis in attrs.axes]
+        center, size = self._statistics(data, axes, call, keepdims=True)
+        out = self._normalized(data, center, size, [], attrs, call)
+        if attrs.scale:
+            out = self._emit(multiply(out, gamma, span=call.span))
+        return self._emit(add(out, beta, span=call.span)) if attrs.center else out
+
+    def _statistics(self, data: Expr, axes: list[int], call: Call, keepdims: bool = False) -> tuple[Expr, Expr]:
+        """Mean and variance along axes; a vector has no others, and is its own mean."""
+        if not axes:
+            return data, self._emit(subtract(data, data, span=call.span))
+        return (
+            self._emit(mean(data, axes, keepdims, span=call.span)),
+            self._emit(variance(data, axes, keepdims, span=call.span)),
+        )
+
+    def _mixed(self, old: Expr, new: Expr, momentum: float, dtype: str, call: Call) -> Expr:
+        kept = self._emit(multiply(old, const(1 - momentum, dtype), span=call.span))
+        return self._emit(add(kept, self._emit(multiply(new, const(momentum, dtype), span=call.span)), span=call.span))
+
+    def _normalized(
+        self, data: Expr, center: Expr, size: Expr, axes: list[int], attrs: BatchNormAttrs | LayerNormAttrs, call: Call
+    ) -> Expr:
+        """The data with another mean and variance; these lack some axes."""
+        info = data.struct_info
+        assert isinstance(info, TensorStructInfo)
+        moved = self._emit(subtract(data, self._spread(center, axes, call), span=call.span))
+        above = self._emit(add(self._spread(size, axes, call), const(attrs.epsilon, info.dtype), span=call.span))
+        return self._emit(divide(moved, self._emit(sqrt(above, span=call.span)), span=call.span))
