@@ -37,8 +37,12 @@ class AliasModule(ModuleType):
                     continue
         raise AttributeError(self._lacking(name), name=name, obj=self)
 
+    def why_not(self, name: str) -> str | None:
+        """Why a name is not here, and what to use; None where nothing is said about it."""
+        return why_not(self.__name__, name)
+
     def _lacking(self, name: str) -> str:
-        hint = why_not(self.__name__, name) or did_you_mean(name, dir(self))
+        hint = self.why_not(name) or did_you_mean(name, dir(self))
         return f"eutectic {__version__} has no {self.__name__}.{name}" + (f"; {hint}" if hint else "")
 
     def __dir__(self) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-TRAINING: Final = "training; train with PyTorch, and import the model"
-DISTRIBUTED: Final = "several devices at once"
-OTHER_DEVICES: Final = "other devices than the processor"
+TRAINING: Final = "this is for training: train with PyTorch, and import the model"
+DISTRIBUTED: Final = "this is for several devices at once; Eutectic compiles for one"
+OTHER_DEVICES: Final = "this is for a device that Eutectic does not compile for; use cpu()"
 MEMORY: Final = "relax.build plans and frees memory itself; eutectic.explain shows the plan"
 VIRTUAL_MACHINE: Final = "relax.build lowers to native code without instructions of a virtual machine"
 TUNING: Final = "tune with eutectic.tune, which records what it measures"

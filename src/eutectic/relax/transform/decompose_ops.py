@@ -114,10 +114,7 @@ class _Rewriter(PyExprMutator):
         after = (center, size)
         if attrs.training:
             center, size = self._statistics(data, others, call)
-            after = tuple(
-                self._mixed(old, new, attrs.momentum, info.dtype, call)
-                for old, new in zip(after, (center, size), strict=True)
-            )
+            after = (self._mixed(after[0], center, attrs, call), self._mixed(after[1], size, attrs, call))
         out = self._normalized(data, center, size, others, attrs, call)
         if attrs.scale:
             out = self._emit(multiply(out, self._spread(gamma, others, call), span=call.span))
@@ -143,9 +140,12 @@ class _Rewriter(PyExprMutator):
             self._emit(variance(data, axes, keepdims, span=call.span)),
         )
 
-    def _mixed(self, old: Expr, new: Expr, momentum: float, dtype: str, call: Call) -> Expr:
-        kept = self._emit(multiply(old, const(1 - momentum, dtype), span=call.span))
-        return self._emit(add(kept, self._emit(multiply(new, const(momentum, dtype), span=call.span)), span=call.span))
+    def _mixed(self, old: Expr, new: Expr, attrs: BatchNormAttrs, call: Call) -> Expr:
+        info = old.struct_info
+        assert isinstance(info, TensorStructInfo)
+        kept = self._emit(multiply(old, const(1 - attrs.momentum, info.dtype), span=call.span))
+        mixed = self._emit(multiply(new, const(attrs.momentum, info.dtype), span=call.span))
+        return self._emit(add(kept, mixed, span=call.span))
 
     def _normalized(
         self, data: Expr, center: Expr, size: Expr, axes: list[int], attrs: BatchNormAttrs | LayerNormAttrs, call: Call

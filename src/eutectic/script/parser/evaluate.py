@@ -164,7 +164,9 @@ class Evaluator:
         except AttributeError:
             names = [name for name in dir(base) if not name.startswith("_")]
             what = getattr(base, "__name__", type(base).__name__)
-            self.source.refuse(node, f"{what} has no {node.attr!r}", help=did_you_mean(node.attr, names))
+            why_not = getattr(type(base), "why_not", None)  # modules under other names know what to use instead
+            help_text = (why_not and why_not(base, node.attr)) or did_you_mean(node.attr, names)
+            self.source.refuse(node, f"{what} has no {node.attr!r}", help=help_text)
 
     def _Subscript(self, node: ast.Subscript) -> Any:
         base = self.value(node.value)
