@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import eutectic
-from eutectic import EutecticError
+from eutectic import EutecticError, relax
 from eutectic.backend.dnnl.library import Availability, availability
+from eutectic.ir.instrument import PassInstrument
 from eutectic.ir.module import IRModule
+from eutectic.ir.transform import PassContext
 from eutectic.relax import Tuple, op
 from eutectic.support.errors import CallError, CodegenError, FrontendError, PassError
 from eutectic.testing.graphs import arrays, assert_close, evaluate, graph, weights
@@ -258,3 +261,21 @@ def test_target_llvm_uses_no_library():
     assert {region.codegen for region in fast.report.regions} == {"llvm"}
     assert "relax.nn.conv2d" in {op for c in fast.report.composites for op in c.ops}
     assert_same(fast(*INPUTS))
+
+
+@pytest.mark.parametrize("build", [eutectic.compile, relax.build])
+def test_passes_run_in_the_current_context(build):
+    class Seen(PassInstrument):
+        names: ClassVar[list[str]] = []
+
+        def run_before_pass(self, mod, info):
+            self.names.append(info.name)
+
+    Seen.names.clear()
+    with PassContext(disabled_pass=["FuseOps"], instruments=[Seen()]):
+        build(NETWORK, target="llvm")
+    assert "LegalizeOps" in Seen.names
+    assert "FuseOps" not in Seen.names
+    Seen.names.clear()
+    build(NETWORK, target="llvm")
+    assert Seen.names == []

@@ -134,3 +134,43 @@ def test_a_wrong_result_is_named():
 
     with pytest.raises(PassError, match="pass Nothing returned NoneType"):
         nothing(relu())
+
+
+class Counting(PassInstrument):
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def enter_pass_ctx(self) -> None:
+        self.seen.append("enter")
+
+    def exit_pass_ctx(self) -> None:
+        self.seen.append("exit")
+
+    def run_before_pass(self, mod, info):
+        self.seen.append(info.name)
+
+
+def test_an_inner_context_has_what_the_outer_one_has_and_records_of_its_own():
+    seen = Counting()
+    with PassContext(3, ["A"], ["Mark"], [seen], {"relax.FuseOps.max_depth": 7}, verify=True) as outer:
+        with PassContext.current().inner(remarks=True) as inner:
+            assert PassContext.current() is inner
+            assert (inner.opt_level, inner.required_pass, inner.disabled_pass) == (3, ("A",), ("Mark",))
+            assert inner.option("relax.FuseOps.max_depth") == 7
+            assert (inner.verify, inner.collect_remarks) == (True, True)
+            DeadCodeElimination()(relu())
+        assert seen.seen == ["enter", "DeadCodeElimination"]
+        assert [len(context.records) for context in (outer, inner)] == [0, 1]
+    assert seen.seen == ["enter", "DeadCodeElimination", "exit"]
+
+
+def test_instruments_of_an_inner_context_alone_are_entered_there():
+    outside, inside = Counting(), Counting()
+    with PassContext(instruments=[outside]):
+        with PassContext.current().inner() as context:
+            context.override_instruments([inside])
+            assert (outside.seen, inside.seen) == (["enter"], ["enter"])
+        assert inside.seen == ["enter", "exit"]
+    assert outside.seen == ["enter", "exit"]

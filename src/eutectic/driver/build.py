@@ -196,7 +196,7 @@ def build(
         mod = BindParams("main", {name: _array(value) for name, value in params.items()})(mod)
     mod = checked_module(mod, bounds)
     pipeline = get_pipeline(relax_pipeline) if isinstance(relax_pipeline, str) else relax_pipeline
-    with PassContext():
+    with PassContext.current().inner():
         lowered = pipeline(mod) if pipeline is not None else mod
     native = NativeBuilder(chosen, threads, one_by_one=exec_mode == "interpreted")
     names = [name for name, _ in _entries(lowered)] if code_generator(chosen).machine(chosen).is_host else []

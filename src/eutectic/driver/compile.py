@@ -66,6 +66,8 @@ def compile(
 ) -> CompiledModel:
     """Compile a model to native code.
 
+    The passes run in the current `PassContext`: with its level, disabled passes, options, and instruments.
+
     Args:
         model: `torch.nn.Module` in inference mode, `torch.export.ExportedProgram`, or
             `IRModule` with a function `main`.
@@ -161,14 +163,15 @@ class Settings:
 
 
 def context_of(settings: Settings, *, verify: bool = False, validate: bool = False) -> PassContext:
-    """What the passes of a compilation run in.
+    """What the passes of a compilation run in: within the current context, whose instruments see them.
 
     Args:
         settings: What is compiled for.
         verify: As for `compile`.
         validate: As for `compile`.
     """
-    return PassContext(remarks=True, verify=verify, validate=validate, services=Services(settings.measured))
+    services = Services(settings.measured)
+    return PassContext.current().inner(remarks=True, verify=verify, validate=validate, services=services)
 
 
 def settings_of(

@@ -124,6 +124,42 @@ class PassContext:
         self.remarks: list[Any] = []
         self.records: list[PassRecord] = []
         self.timeline = Timeline()
+        self._outer: tuple[PassInstrument, ...] = ()  # instruments that a context around this one has entered
+
+    def inner(
+        self,
+        *,
+        remarks: bool = False,
+        verify: bool = False,
+        validate: bool = False,
+        services: Services | None = None,
+    ) -> PassContext:
+        """A context for a compilation within this one: with its level, passes, options and instruments.
+
+        The instruments see the passes, but are not entered again. Records and remarks are its own.
+
+        Args:
+            remarks: As for the constructor.
+            verify: As for the constructor; also when this context verifies.
+            validate: As for the constructor; also when this context validates.
+            services: As for the constructor.
+        """
+        context = PassContext(
+            self.opt_level,
+            self.required_pass,
+            self.disabled_pass,
+            self.instruments,
+            self.config,
+            remarks=remarks,
+            verify=verify or self.verify,
+            validate=validate or self.validate,
+            services=services,
+        )
+        context._outer = tuple(self.instruments)
+        return context
+
+    def _own_instruments(self) -> list[PassInstrument]:
+        return [instrument for instrument in self.instruments if not any(instrument is other for other in self._outer)]
 
     @classmethod
     def current(cls) -> PassContext:
@@ -148,10 +184,10 @@ class PassContext:
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
         """Leave the present instruments and enter others."""
-        for instrument in self.instruments:
+        for instrument in self._own_instruments():
             instrument.exit_pass_ctx()
         self.instruments = list(instruments or ())
-        for instrument in self.instruments:
+        for instrument in self._own_instruments():
             instrument.enter_pass_ctx()
 
     def __enter__(self) -> PassContext:
@@ -161,7 +197,7 @@ class PassContext:
         stack.append(self)
         with ExitStack() as entered:
             entered.callback(stack.pop)  # an instrument that cannot be entered leaves no context behind
-            for instrument in self.instruments:
+            for instrument in self._own_instruments():
                 instrument.enter_pass_ctx()
                 entered.callback(instrument.exit_pass_ctx)
             entered.pop_all()
@@ -169,7 +205,7 @@ class PassContext:
 
     def __exit__(self, *_: object) -> None:
         try:
-            for instrument in self.instruments:
+            for instrument in self._own_instruments():
                 instrument.exit_pass_ctx()
         finally:
             self._local.stack.pop()
