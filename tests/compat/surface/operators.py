@@ -206,7 +206,6 @@ BUILT: dict[str, tuple[Callable[..., Any], list[np.ndarray], Any]] = {
     "zeros": (lambda s: s.zeros((2,), "int32"), [], [0, 0]),
     "shape_to_tensor": (lambda s: s.shape_to_tensor(relax.ShapeExpr([3, 4])), [], [3, 4]),
     "hint_on_device": (lambda s, x: s.hint_on_device(x, tvm.cpu()), [X], X),
-    "to_vdevice": (lambda s, x: s.to_vdevice(x, "llvm:0"), [X], X),
     "layout_transform": (
         lambda s, x: s.layout_transform(x, "NCHW", "NHWC"),
         [IMAGE],
@@ -491,3 +490,21 @@ def rewriter() -> None:
         return y
 
     assert "R.multiply" in Doubled(main).script()
+
+
+@example("tvm.relax.op.to_vdevice", "tvm.script.relax.to_vdevice")
+def on_a_virtual_device() -> None:
+    @I.ir_module
+    class Module:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm")]})
+
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            return R.to_vdevice(x, "llvm:0")
+
+    (binding,) = Module["main"].body.blocks[0].bindings
+    assert binding.var.struct_info.vdevice.target.kind.name == "llvm"
+    tvm.ir.assert_structural_equal(Module, tvm.script.from_source(Module.script()))
+    again = relax.op.to_vdevice(binding.value.args[0], binding.var.struct_info.vdevice)
+    tvm.ir.assert_structural_equal(again, binding.value)
+    np.testing.assert_array_equal(relax.VirtualMachine(relax.build(Module, "llvm"), tvm.cpu())["main"](X).numpy(), X)

@@ -11,6 +11,7 @@ from tests.relax.op.oracle import ANY, INTEGERS, NUMBERS, Case, Feeds, as_numpy,
 
 from eutectic.relax import op
 from eutectic.relax.op import nn
+from eutectic.relax.vdevice import VDevice
 
 
 def _indices(f: Feeds, shape: tuple[int, ...], size: int) -> tuple[Any, torch.Tensor]:
@@ -236,19 +237,19 @@ def slice_scatter(f: Feeds) -> Case:
     return Case(op.slice_scatter(x, u, start, end, step, axis), want, exact=True, feeds=f.values)
 
 
-def _moved(f: Feeds, constructor: Any) -> Case:
+def _moved(f: Feeds, constructor: Any, device: Any) -> Case:
     x, t = f.tensor(f.shape(), f.pick(*ANY))
-    return Case(constructor(x, "cpu:0"), t, exact=True, feeds=f.values)
+    return Case(constructor(x, device), t, exact=True, feeds=f.values)
 
 
 @covers("relax.hint_on_device")
 def hint_on_device(f: Feeds) -> Case:
-    return _moved(f, op.hint_on_device)
+    return _moved(f, op.hint_on_device, "cpu:0")
 
 
 @covers("relax.to_vdevice")
 def to_vdevice(f: Feeds) -> Case:
-    return _moved(f, op.to_vdevice)
+    return _moved(f, op.to_vdevice, VDevice("llvm"))
 
 
 @covers("relax.nn.cross_entropy_with_logits")

@@ -13,6 +13,7 @@ from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, tensor_args
 from eutectic.relax.op.shapes import like, reject
 from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo
+from eutectic.relax.vdevice import find_vdevice
 
 _HINT: Final = define_op("relax.hint_on_device", arity=1)
 _TO: Final = define_op("relax.to_vdevice", arity=1)
@@ -62,7 +63,7 @@ def to_vdevice(data: Expr, dst_vdevice: Any, *, span: Any = None) -> Call:
 
     Args:
         data: A tensor.
-        dst_vdevice: The virtual device, or its name in the module, such as `llvm:0`.
+        dst_vdevice: The virtual device; in a script also its name in the module, such as `llvm:0`.
         span: Python source of the call, for errors.
 
     Returns:
@@ -70,10 +71,11 @@ def to_vdevice(data: Expr, dst_vdevice: Any, *, span: Any = None) -> Call:
 
     Raises:
         TypeInferenceError: `data` is no tensor.
+        ScriptError: the module declares no device of that name.
 
     Reference: TVM relax.op.to_vdevice.
     """
-    return call(_TO, data, attrs=ToVDeviceAttrs(dst_vdevice), span=span)
+    return call(_TO, data, attrs=ToVDeviceAttrs(find_vdevice(dst_vdevice)), span=span)
 
 
 @_HINT.infer
