@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from functools import reduce
+from functools import cache, reduce
 from importlib import import_module
 
 import pytest
@@ -22,9 +22,10 @@ def tvm() -> Iterator[None]:
     """`import tvm` gives Eutectic, and examples were collected with it."""
     install_as_tvm(replace=True)
     yield
-    for area in AREAS:
-        sys.modules.pop(f"tests.compat.surface.{area}", None)
+    for name in [name for name in sys.modules if name.startswith("tests.compat.surface.")]:
+        del sys.modules[name]
     EXAMPLES.clear()
+    _ran.cache_clear()
     uninstall()
 
 
@@ -40,12 +41,23 @@ def examples(tvm: None) -> Mapping[str, Example]:
     return EXAMPLES
 
 
+@cache
+def _ran(function: Example) -> Exception | None:
+    """What an example raised; it is run once, for all of its names."""
+    try:
+        function()
+    except Exception as error:
+        return error
+    return None
+
+
 @pytest.mark.parametrize("path", [f"{module}.{name.name}" for module in SURFACES for name in SURFACES[module].names()])
 def test_name(path: str, table: Mapping[str, Row], examples: Mapping[str, Example]):
     row = table[path]
     assert row.status is not Status.MISSING, f"{path} is neither there nor refused"
     if row.status in (Status.THERE, Status.FEWER):
-        examples[path]()
+        if error := _ran(examples[path]):
+            raise error
         return
     with pytest.raises((AttributeError, ModuleNotFoundError), match=r"eutectic .* has no") as error:
         reduce(getattr, row.name.split("."), import_module(row.module))

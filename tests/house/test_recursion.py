@@ -37,6 +37,7 @@ BOUNDED: dict[str, dict[str, str]] = {
         "free_symbols": "lists as torch nests them in one value",
     },
     "relax/op/registry.py": {"_arrays": "tuples among the operands of one call"},
+    "script/annotations.py": {"_tensor": "once, with the device in place of its text"},
     "script/parser/evaluate.py": {"Evaluator._loops": "loops of one comprehension"},
     "support/annotations.py": dict.fromkeys(
         ("accepts", "_accepts_generic", "described", "_options", "_word", "_container"),

@@ -15,6 +15,7 @@ from eutectic.ir.prim_expr import PrimExpr
 from eutectic.ir.printer import render, show
 from eutectic.relax.base import Expr as RelaxExpr
 from eutectic.runtime.tensor import Device, Tensor
+from eutectic.support.deep import deep
 from eutectic.support.registry import get_global_func
 from eutectic.tir.op import const
 
@@ -213,6 +214,7 @@ class EnvFunc:
         return self.func(*args)
 
 
+@deep
 def convert(value: Any) -> Any:
     """A value as nodes hold it: lists and tuples as `Array`, mappings as `Map`, the rest as it is.
 

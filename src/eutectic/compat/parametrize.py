@@ -55,7 +55,7 @@ def parameters(*value_sets: Sequence[Any], ids: Any = None) -> list[Any]:
     Raises:
         ValueError: sets are of different lengths.
     """
-    import pytest
+    import pytest  # only tests need it
 
     lengths = {len(values) for values in value_sets}
     if len(lengths) != 1:
@@ -71,7 +71,7 @@ def parameters(*value_sets: Sequence[Any], ids: Any = None) -> list[Any]:
 
 
 def _part(group: str, index: int) -> Any:
-    import pytest
+    import pytest  # only tests need it
 
     def part(*_cls: Any, **chosen: Any) -> Any:
         return chosen[group][index]
@@ -89,7 +89,7 @@ def fixture(func: Any = None, *, cache_return_value: bool = False) -> Any:
         func: What computes it.
         cache_return_value: Whether it is kept.
     """
-    import pytest
+    import pytest  # only tests need it
 
     def decorate(function: Callable[..., Any]) -> Any:
         return pytest.fixture(_cached(function) if cache_return_value else function)
@@ -136,7 +136,7 @@ def parametrize_targets(*args: Any) -> Any:
     Args:
         args: Targets; or, without parentheses, the test itself, for all enabled targets.
     """
-    import pytest
+    import pytest  # only tests need it
 
     function = args[0] if len(args) == 1 and callable(args[0]) else None
     pairs = enabled_targets() if function is not None or not args else [pair for pair in _placed(args) if pair[1].exist]
@@ -152,7 +152,7 @@ def exclude_targets(*args: str) -> Callable[[Any], Any]:
 
 def known_failing_targets(*args: str) -> Callable[[Any], Any]:
     """Run a test for all enabled targets; for some it is expected to fail."""
-    import pytest
+    import pytest  # only tests need it
 
     pairs = [
         pytest.param(name, dev, marks=[pytest.mark.xfail] if name in args else [], id=name)
@@ -162,6 +162,6 @@ def known_failing_targets(*args: str) -> Callable[[Any], Any]:
 
 
 def _skipped(function: Any) -> Any:
-    import pytest
+    import pytest  # only tests need it
 
     return pytest.mark.skip(reason="all enabled targets are excluded")(function)

@@ -17,6 +17,7 @@ from eutectic.ir.dtype import from_numpy, to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node, children, init_field, node_class
 from eutectic.ir.op import Op
+from eutectic.support.deep import deep
 from eutectic.support.errors import LoadError
 from eutectic.support.registry import load_providers
 from eutectic.support.shown import clipped
@@ -91,6 +92,7 @@ class _Writer:
         self.written: list[dict[str, Any]] = []
         self._numbers: dict[int, int] = {}
 
+    @deep
     def value(self, value: Any) -> Any:
         """What stands for a value: itself, or an object with one key that says its kind."""
         if isinstance(value, _PLAIN):
@@ -159,6 +161,7 @@ class _Reader:
             init_field(node, name, self.value(value))
         return node
 
+    @deep
     def value(self, written: Any) -> Any:
         """The value that something stands for."""
         if isinstance(written, _PLAIN):

@@ -44,10 +44,7 @@ def register_global_func(
     Raises:
         ValueError: the name is taken and `override` is False.
     """
-
-    if not isinstance(func_name, str):
-        return register_global_func(func_name.__name__, func_name, override)
-    name = func_name
+    name = func_name if isinstance(func_name, str) else func_name.__name__
 
     def register(registered: Callable[..., Any]) -> Callable[..., Any]:
         load_providers(_FUNCTION + name)
@@ -56,7 +53,8 @@ def register_global_func(
         _FUNCTIONS[name] = registered
         return registered
 
-    return register if f is None else register(f)
+    function = f if isinstance(func_name, str) else func_name
+    return register if function is None else register(function)
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any] | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
-from tests.compat.surface import core_testing  # noqa: F401 - collects those of tvm.testing
+from tests.compat.surface import core_testing, moved_values  # noqa: F401 - collects what these have
 from tests.compat.surface.examples import example
 from tvm import relax
 from tvm.script import ir as I

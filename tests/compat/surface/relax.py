@@ -320,8 +320,7 @@ def norms() -> None:
 
 @example("tvm.relax.transform.DecomposeOpsForTraining")
 def norms_in_training() -> None:
-    ones = relax.const(np.ones(4, "float32"))
-    info = relax.TensorStructInfo(IMAGE.shape, "float32")
+    ones, info = relax.const(np.ones(4, "float32")), relax.TensorStructInfo(IMAGE.shape, "float32")
     mod = graph(lambda bb, x: bb.emit(relax.op.nn.layer_norm(x, ones, ones, axes=[-1])), info)
     assert "relax.nn.layer_norm" not in operators(keeps(transform.DecomposeOpsForTraining("main"), mod, IMAGE))
 
