@@ -23,7 +23,8 @@ def tvm() -> Iterator[None]:
     install_as_tvm(replace=True)
     yield
     for name in [name for name in sys.modules if name.startswith("tests.compat.surface.")]:
-        del sys.modules[name]
+        if not name.endswith(".examples"):
+            del sys.modules[name]
     EXAMPLES.clear()
     _ran.cache_clear()
     uninstall()
