@@ -65,8 +65,8 @@ class DecomposeOpsForTraining(DecomposeOpsForInference):
 
     before:                                     after:
         lv = nn.batch_norm(x, gamma, beta,          lv = mean(x)
-                           mean, var,               lv1 = variance(x)
-                           training=True)           lv2 = subtract(x, expand_dims(lv))
+                           mean, var)               lv1 = variance(x)
+                                                    lv2 = subtract(x, expand_dims(lv))
                                                     ... as for inference, then
                                                     lv9 = add(multiply(mean, 1 - momentum), multiply(lv, momentum))
                                                     lv12 = ... of var and lv1

@@ -23,11 +23,21 @@ class LambdaLift(Pass):
     What it reads from around it becomes its last parameters. Where it is called, these are passed; where it is a value,
     it becomes a closure.
 
-    before:                                 after:
-        @R.function                             @R.function(private=True)
-        def inner(y):                           def main_inner(y, x):
-            return R.add(x, y)                      return R.add(x, y)
-        return inner(z)                         return cls.main_inner(z, x)
+    before::
+
+        @R.function
+        def inner(y):
+            return R.add(x, y)
+
+        return inner(z)
+
+    after, with `main_inner` among the functions of the module::
+
+        @R.function(private=True)
+        def main_inner(y, x):
+            return R.add(x, y)
+
+        return cls.main_inner(z, x)
     """
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:

@@ -34,11 +34,18 @@ Split: TypeAlias = Callable[[BindingBlock], Sequence[BindingBlock]]
 class ToNonDataflow(FunctionPass):
     """Make every dataflow block a plain block, and its variables plain ones.
 
-    before:                       after:
-        with R.dataflow():            lv = add(x, x)
-            lv = add(x, x)            gv = exp(lv)
-            gv = exp(lv)              return gv
+    before::
+
+        with R.dataflow():
+            lv = add(x, x)
+            gv = exp(lv)
             R.output(gv)
+        return gv
+
+    after::
+
+        lv = add(x, x)
+        gv = exp(lv)
         return gv
     """
 
