@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache, reduce
@@ -11,7 +12,7 @@ import pytest
 from tests.compat.surface.examples import EXAMPLES, Example
 
 from eutectic.compat import install_as_tvm, uninstall
-from eutectic.compat.surface import SURFACES
+from eutectic.compat.surface import SURFACES, WHOLE
 from eutectic.compat.surface.listing import Row, Status, rows
 
 AREAS = ("core", "relax", "operators", "tensors")
@@ -67,3 +68,14 @@ def test_name(path: str, table: Mapping[str, Row], examples: Mapping[str, Exampl
 
 def test_examples_are_of_names_that_are_listed(table: Mapping[str, Row], examples: Mapping[str, Example]):
     assert set(examples) <= set(table)
+
+
+@pytest.mark.parametrize("module", [name for name in SURFACES if SURFACES[name].reason(WHOLE)])
+def test_a_module_says_why_it_is_not_here(module: str, tvm: None):
+    reason = SURFACES[module].reason(WHOLE)
+    assert reason is not None
+    with pytest.raises(ModuleNotFoundError, match=re.escape(reason)):
+        import_module(module)
+    parent, _, name = module.rpartition(".")
+    with pytest.raises((AttributeError, ModuleNotFoundError), match=re.escape(reason)):
+        getattr(import_module(parent), name)

@@ -19,6 +19,8 @@ __all__ = ["SURFACES", "WHOLE", "PublicName", "Surface", "why_not"]
 
 def why_not(module: str, name: str = WHOLE) -> str | None:
     """Why a name of TVM's, or a module of its as a whole, is not here; None where nothing is said about it."""
+    if (child := SURFACES.get(f"{module}.{name}")) and (reason := child.reason(WHOLE)):
+        return reason
     while module:
         if (surface := SURFACES.get(module)) and (reason := surface.reason(name) or surface.reason(WHOLE)):
             return reason
