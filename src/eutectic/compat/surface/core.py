@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from eutectic.compat.surface.kinds import WHOLE, Surface
+from eutectic.compat.surface.kinds import WHOLE, Surface, each
 
 _DEVICE: Final = "another device than the CPU and CUDA"
 _REMOTE: Final = "remote machines; call what eutectic.build gives on this one"
-_DEVICES: Final = dict.fromkeys(("ext_dev", "hexagon", "metal", "opencl", "rocm", "vpi", "vulkan"), _DEVICE)
+_DEVICES: Final = each("ext_dev hexagon metal opencl rocm vpi vulkan", _DEVICE)
 _FILES: Final = "models are written by eutectic.compile(...).save(path) and read by eutectic.load(path)"
 _BUILT: Final = "compiled modules are what eutectic.build gives: call them, or index them by name"
 _INTERNAL: Final = "TVM's own tests of its foreign function interface"
@@ -102,7 +102,7 @@ CORE: Final[Mapping[str, Surface]] = {
         DiagnosticError InternalError OpAttributeInvalid OpAttributeRequired OpAttributeUnImplemented OpError
         OpNotImplemented RPCError RPCSessionTimeoutError TVMError register_error(name_or_cls,cls)
         """,
-        not_ours=dict.fromkeys(("RPCError", "RPCSessionTimeoutError"), _REMOTE),
+        not_ours=each("RPCError RPCSessionTimeoutError", _REMOTE),
     ),
     "tvm.target": Surface(
         """
@@ -133,9 +133,7 @@ CORE: Final[Mapping[str, Surface]] = {
             "local_run": _TIME,
         },
         not_ours={
-            **dict.fromkeys(
-                ("echo", "identity_after", "nop", "object_use_count", "run_check_signal", "test_raise_error"), _INTERNAL
-            ),
+            **each("echo identity_after nop object_use_count run_check_signal test_raise_error", _INTERNAL),
             "install_request_hook": "a server that TVM's own continuous integration downloads from",
             "rpc_run": _REMOTE,
             "skip_if_no_reference_system": "a simulator of microcontrollers",

@@ -22,11 +22,11 @@ class PublicName:
 
     Attributes:
         name: It, within its module; a method stands behind its class, as in `Schedule.split`.
-        parameters: Names of what it is called with; None where it is no function, or where that does not matter.
+        parameters: Names of what it is called with; none where it is no function, or where they do not matter.
     """
 
     name: str
-    parameters: tuple[str, ...] | None = None
+    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,7 @@ class Surface:
     def names(self) -> Iterator[PublicName]:
         """The names in the order of the text."""
         for name, parameters in _ENTRY.findall(re.sub(r",\s+", ",", self.text)):
-            called = f"{name}(" in self.text
-            yield PublicName(name, tuple(filter(None, parameters.split(","))) if called else None)
+            yield PublicName(name, tuple(filter(None, parameters.split(","))))
 
     def reason(self, name: str) -> str | None:
         """Why a name, or the module (`"*"`), is not here; None where nothing is said about it."""

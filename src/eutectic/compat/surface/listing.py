@@ -14,7 +14,7 @@ from functools import reduce
 from importlib import import_module
 from typing import Any, Final
 
-from eutectic.compat.surface import SURFACES, PublicName, Surface
+from eutectic.compat.surface import SURFACES, WHOLE, PublicName, Surface
 
 
 class Status(Enum):
@@ -63,14 +63,14 @@ def _row(module: str, surface: Surface, name: PublicName) -> Row:
         value = reduce(getattr, name.name.split("."), import_module(module))
     except (AttributeError, ModuleNotFoundError):
         return _absent(module, surface, name.name)
-    lacking = _lacking(value, name.parameters or ())
+    lacking = _lacking(value, name.parameters)
     remark = f"without {', '.join(lacking)}" if lacking else ""
     return Row(module, name.name, Status.FEWER if lacking else Status.THERE, remark)
 
 
 def _absent(module: str, surface: Surface, name: str) -> Row:
     for status, reasons in ((Status.REFUSED, surface.refused), (Status.NOT_OURS, surface.not_ours)):
-        if reason := reasons.get(name) or reasons.get("*"):
+        if reason := reasons.get(name) or reasons.get(WHOLE):
             return Row(module, name, status, reason)
     return Row(module, name, Status.MISSING)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from eutectic.compat.surface import reasons
-from eutectic.compat.surface.kinds import Surface
+from eutectic.compat.surface.kinds import Surface, each
 
 OPERATORS: Final[Mapping[str, Surface]] = {
     "tvm.relax.op": Surface(
@@ -58,15 +58,9 @@ OPERATORS: Final[Mapping[str, Surface]] = {
         where(condition,x1,x2) wrap_param(data,dtype) zeros(shape,dtype) zeros_like(x,dtype)
         """,
         refused={
-            **dict.fromkeys(
-                (
-                    "all_class_non_max_suppression",
-                    "get_valid_counts",
-                    "multibox_transform_loc",
-                    "non_max_suppression",
-                    "roi_align",
-                    "roi_pool",
-                ),
+            **each(
+                "all_class_non_max_suppression get_valid_counts multibox_transform_loc non_max_suppression "
+                "roi_align roi_pool",
                 reasons.BOXES,
             ),
             "call_builtin_with_ctx": reasons.VIRTUAL_MACHINE,
@@ -115,7 +109,7 @@ OPERATORS: Final[Mapping[str, Surface]] = {
         resize3d(data,size,roi,layout,method,coordinate_transformation_mode,rounding_method,cubic_alpha,cubic_exclude,extrapolation_value,out_dtype)
         """,
         refused={
-            **dict.fromkeys(("affine_grid", "grid_sample", "resize3d"), reasons.RESAMPLING),
+            **each("affine_grid grid_sample resize3d", reasons.RESAMPLING),
         },
     ),
     "tvm.relax.op.grad": Surface(
@@ -137,9 +131,7 @@ OPERATORS: Final[Mapping[str, Surface]] = {
         kill_tensor(tensor) view(data,shape,dtype,relative_byte_offset)
         """,
         refused={
-            **dict.fromkeys(
-                ("alloc_storage", "alloc_tensor", "kill_storage", "kill_tensor", "ensure_zero_offset"), reasons.MEMORY
-            ),
+            **each("alloc_storage alloc_tensor kill_storage kill_tensor ensure_zero_offset", reasons.MEMORY),
             "view": "use relax.op.reshape for another shape, and astype for another dtype",
         },
     ),
@@ -235,20 +227,9 @@ OPERATORS: Final[Mapping[str, Surface]] = {
         zeros_like(x,dtype)
         """,
         refused={
-            **dict.fromkeys(
-                (
-                    "Else",
-                    "If",
-                    "SeqExpr",
-                    "Then",
-                    "arg",
-                    "emit",
-                    "emit_match_cast",
-                    "emit_var_binding",
-                    "func_name",
-                    "func_ret_struct_info",
-                    "func_ret_value",
-                ),
+            **each(
+                "Else If SeqExpr Then arg emit emit_match_cast emit_var_binding func_name "
+                "func_ret_struct_info func_ret_value",
                 reasons.STATEMENTS,
             ),
             "call_builtin_with_ctx": reasons.VIRTUAL_MACHINE,
@@ -262,10 +243,8 @@ OPERATORS: Final[Mapping[str, Surface]] = {
             ),
         },
         not_ours={
-            **dict.fromkeys(("DTensor", "device_mesh", "dist"), reasons.DISTRIBUTED),
-            **dict.fromkeys(
-                ("ext_dev", "hexagon", "metal", "opencl", "rocm", "vpi", "vulkan", "webgpu"), reasons.OTHER_DEVICES
-            ),
+            **each("DTensor device_mesh dist", reasons.DISTRIBUTED),
+            **each("ext_dev hexagon metal opencl rocm vpi vulkan webgpu", reasons.OTHER_DEVICES),
         },
     ),
 }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from eutectic.compat.surface import reasons
-from eutectic.compat.surface.kinds import Surface
+from eutectic.compat.surface.kinds import Surface, each
 
 RELAX: Final[Mapping[str, Surface]] = {
     "tvm.relax": Surface(
@@ -68,18 +68,13 @@ RELAX: Final[Mapping[str, Surface]] = {
         function_pass(pass_func,opt_level,name,required,traceable)
         """,
         refused={
-            **dict.fromkeys(
-                ("AdjustMatmulOrder", "ExpandMatmulOfSum", "ReorderTakeAfterMatmul"),
+            **each(
+                "AdjustMatmulOrder ExpandMatmulOfSum ReorderTakeAfterMatmul",
                 ("it changes how results are rounded; write the order that you want in the model"),
             ),
-            **dict.fromkeys(
-                (
-                    "AlterOpImpl",
-                    "AttachAttrLayoutFreeBuffers",
-                    "ConvertLayout",
-                    "OptimizeLayoutTransform",
-                    "SplitLayoutRewritePreproc",
-                ),
+            **each(
+                "AlterOpImpl AttachAttrLayoutFreeBuffers ConvertLayout OptimizeLayoutTransform "
+                "SplitLayoutRewritePreproc",
                 "layouts are chosen by AssignLayouts, which relax.build runs",
             ),
             "AttachExternModules": (
@@ -96,17 +91,15 @@ RELAX: Final[Mapping[str, Surface]] = {
             "FuseTransposeMatmul": (
                 "FuseOps and FuseTIR take permute_dims into the program that reads it where that is faster"
             ),
-            **dict.fromkeys(("KillAfterLastUse", "LowerAllocTensor", "StaticPlanBlockMemory"), reasons.MEMORY),
-            **dict.fromkeys(
-                ("LazyGetInput", "LazySetOutput", "LazyTransformParams", "LiftTransformParams"),
+            **each("KillAfterLastUse LowerAllocTensor StaticPlanBlockMemory", reasons.MEMORY),
+            **each(
+                "LazyGetInput LazySetOutput LazyTransformParams LiftTransformParams",
                 ("bind weights with BindParams; FoldConstant transforms them once, when the model is compiled"),
             ),
-            **dict.fromkeys(("LowerRuntimeBuiltin", "VMBuiltinLower", "VMShapeLower"), reasons.VIRTUAL_MACHINE),
-            **dict.fromkeys(
-                ("MetaScheduleApplyDatabase", "MetaScheduleTuneIRMod", "MetaScheduleTuneTIR"), reasons.TUNING
-            ),
-            **dict.fromkeys(
-                ("RealizeVDevice", "UpdateVDevice"),
+            **each("LowerRuntimeBuiltin VMBuiltinLower VMShapeLower", reasons.VIRTUAL_MACHINE),
+            **each("MetaScheduleApplyDatabase MetaScheduleTuneIRMod MetaScheduleTuneTIR", reasons.TUNING),
+            **each(
+                "RealizeVDevice UpdateVDevice",
                 (
                     "programs run on the processor; state another device in the struct info, with "
                     "TensorStructInfo(vdevice=...)"
@@ -122,7 +115,7 @@ RELAX: Final[Mapping[str, Surface]] = {
         },
         not_ours={
             "Gradient": reasons.TRAINING,
-            **dict.fromkeys(("IPCAllReduceRewrite", "LowerGPUIPCAllocStorage"), reasons.DISTRIBUTED),
+            **each("IPCAllReduceRewrite LowerGPUIPCAllocStorage", reasons.DISTRIBUTED),
             "RewriteCUDAGraph": reasons.OTHER_DEVICES,
         },
     ),
@@ -167,8 +160,8 @@ RELAX: Final[Mapping[str, Surface]] = {
         DispatchSampling DispatchSortScan get_pattern(name) get_patterns_with_prefix(prefix)
         """,
         refused={
-            **dict.fromkeys(
-                ("DispatchSampling", "DispatchSortScan"),
+            **each(
+                "DispatchSampling DispatchSortScan",
                 (
                     "no library here sorts, scans or draws samples; LegalizeOps lowers scans, and "
                     "the runtime computes the others"
@@ -232,9 +225,7 @@ RELAX: Final[Mapping[str, Surface]] = {
         relax_dynamo(pipeline)
         """,
         refused={
-            **dict.fromkeys(
-                ("dynamo_capture_subgraphs", "relax_dynamo"), 'use torch.compile(model, backend="eutectic")'
-            ),
+            **each("dynamo_capture_subgraphs relax_dynamo", 'use torch.compile(model, backend="eutectic")'),
         },
     ),
     "tvm.relax.testing": Surface(
@@ -250,29 +241,18 @@ RELAX: Final[Mapping[str, Surface]] = {
         start_checkpoint(input)
         """,
         refused={
-            **dict.fromkeys(
-                (
-                    "Linear",
-                    "LogSoftmax",
-                    "Module",
-                    "Parameter",
-                    "Placeholder",
-                    "ReLU",
-                    "Sequential",
-                    "emit",
-                    "emit_te",
-                    "init_params",
-                ),
+            **each(
+                "Linear LogSoftmax Module Parameter Placeholder ReLU Sequential emit emit_te init_params",
                 reasons.MODELS,
             ),
-            **dict.fromkeys(
-                ("get_relax_attention_module", "get_relax_matmul_module", "get_relax_stacked_attention_module"),
+            **each(
+                "get_relax_attention_module get_relax_matmul_module get_relax_stacked_attention_module",
                 "build the module with relax.BlockBuilder, or parse it from its text",
             ),
         },
         not_ours={
-            **dict.fromkeys(
-                ("checkpoint", "emit_checkpoint", "emit_checkpoint_sequential", "end_checkpoint", "start_checkpoint"),
+            **each(
+                "checkpoint emit_checkpoint emit_checkpoint_sequential end_checkpoint start_checkpoint",
                 reasons.TRAINING,
             ),
         },
