@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from eutectic.testing.models import MODELS
 from eutectic.testing.models.eager import threads as torch_threads
 from eutectic.testing.peers import PEERS
@@ -75,9 +77,10 @@ def measured(name: str, peers: Sequence[str], rounds: int, threads: int) -> list
     try:
         for _ in range(rounds):
             for peer, call in calls.items():
-                quiet[peer] += turn(call)
-                with other.running():
-                    beside[peer] += turn(call)
+                with torch.no_grad():
+                    quiet[peer] += turn(call)
+                    with other.running():
+                        beside[peer] += turn(call)
     finally:
         other.close()
     return [_row(name, peer, quiet[peer], beside[peer]) for peer in calls]

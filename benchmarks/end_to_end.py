@@ -91,7 +91,8 @@ def run_model(name: str, built: Built, peers: Sequence[str], *, rounds: int, thr
             missing[peer] = f"wrong result: error {found[1]:.1e} relative to the scale, against float64"
             continue
         ready[peer], errors[peer] = (prepared, time.perf_counter() - start), found
-    samples = interleaved({peer: prepared.call for peer, (prepared, _) in ready.items()}, rounds=rounds)
+    with torch.no_grad():
+        samples = interleaved({peer: prepared.call for peer, (prepared, _) in ready.items()}, rounds=rounds)
     rows = tuple(_row(p, samples[p], errors[p], seconds, ready_.note) for p, (ready_, seconds) in ready.items())
     return Outcome(name, MODELS[name].title, rows, missing)
 

@@ -180,6 +180,14 @@ def test_the_module_is_not_changed():
     assert mod.script() == text
 
 
+def test_what_profile_runs_is_compiled_once():
+    model = eutectic.compile(NETWORK, target=TARGET)
+    model.profile(*INPUTS)
+    first = model._timed()
+    model.profile(*INPUTS)
+    assert model._timed() is first
+
+
 def test_profile_has_a_time_for_every_kernel():
     times = FAST.profile(*INPUTS)
     assert len(times) > len(FAST.executable.instructions) == 1

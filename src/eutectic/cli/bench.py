@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -55,9 +57,16 @@ def bench(
             missing = _add_peers(calls, subject, count)
         elif peers:
             missing["all peers"] = "they need a torch module, and arguments by position"
-        samples = interleaved(calls, rounds=rounds)
+        with _without_gradients():
+            samples = interleaved(calls, rounds=rounds)
     rows = {name: sorted(values) for name, values in samples.items()}
     _print(subject.name, rows, missing, count, json=json)
+
+
+def _without_gradients() -> AbstractContextManager[object]:
+    """What users of torch run inference in, where torch is in use at all."""
+    torch: Any = sys.modules.get("torch")
+    return nullcontext() if torch is None else torch.no_grad()
 
 
 def _add_peers(calls: dict[str, Any], subject: Any, threads: int) -> dict[str, str]:

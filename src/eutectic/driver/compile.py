@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from eutectic.backend.outline import check_precision
@@ -243,6 +243,7 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
         stages, ctx, native, settings.notes + refusals, executable.program, imported.eager, imported.sizes
     )
 
+    @cache
     def apart() -> Executable:
         return link(kept.module, libraries, "main", NativeBuilder(target, threads, one_by_one=True), other)
 

@@ -10,6 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,7 +30,8 @@ class Prepared:
     """A contender ready to run one model on one input.
 
     Attributes:
-        call: What is measured; returns the contender's own kind of output.
+        call: What is measured, with gradients of torch switched off around all of it; returns the contender's own kind
+            of output.
         result: Runs once and gives the output as an array.
         note: What a reader should know, such as how much was fused.
     """
@@ -59,11 +61,11 @@ def _needs(*modules: str) -> str | None:
 
 
 def _with_torch(function: Callable[..., torch.Tensor], inputs: Inputs, note: str = "") -> Prepared:
-    def call() -> torch.Tensor:
+    def result() -> Array:
         with torch.no_grad():
-            return function(*inputs)
+            return function(*inputs).numpy().copy()
 
-    return Prepared(call, lambda: call().numpy().copy(), note)
+    return Prepared(partial(function, *inputs), result, note)
 
 
 class Eutectic:

@@ -31,9 +31,9 @@ def test_a_target_that_is_given_is_kept():
     assert {region.codegen for region in report.regions} == {"dnnl"}
 
 
-def convolution(groups: int = 1, dtype: str = "float32"):
+def convolution(groups: int = 1, dtype: str = "float32", size: int = 99):
     weight = weights(16, 16 // groups, 3, 3)
-    return graph({"x": ((1, 16, 9, 9), dtype)}, lambda _, x: op.nn.relu(op.nn.conv2d(x, weight, groups=groups)))
+    return graph({"x": ((1, 16, size, size), dtype)}, lambda _, x: op.nn.relu(op.nn.conv2d(x, weight, groups=groups)))
 
 
 def mixed(columns: int):
@@ -51,9 +51,15 @@ def test_which_models_are_convolutions():
     assert not is_convolutions(product(1, 8, 8))
 
 
+def test_convolutions_count_together():
+    assert is_small(convolution(size=9))
+    assert not is_small(convolution())
+    assert not is_small(convolution(groups=16, size=299))
+
+
 def test_processors_where_our_own_convolutions_are_faster():
     own = worthwhile(convolution(), Target("llvm -mcpu=znver5"))
     assert not own.ok
     assert "znver5" in own.reason
     assert worthwhile(convolution(), Target("llvm -mcpu=x86-64-v3")).ok
-    assert worthwhile(convolution(groups=16), Target("llvm -mcpu=znver5")).ok
+    assert worthwhile(convolution(groups=16, size=299), Target("llvm -mcpu=znver5")).ok

@@ -14,6 +14,7 @@ from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.target import Target
 
 SMALL_FLOPS: Final = 20e6  # of one matrix product; below, a call into oneDNN costs a good part of the product's time
+_SMALL_MODEL_FLOPS: Final = 5e6  # of all operators, convolutions too; below, a call costs too much of their time
 
 
 # Processors on which networks were measured with both, batch 1 and two threads: a ResNet-50 takes 0.90 of the time with
@@ -59,16 +60,18 @@ def _is_single(call: Call) -> bool:
 
 
 def is_small(mod: IRModule) -> bool:
-    """Whether a module has no convolution, and no operator that counts more work than `SMALL_FLOPS`.
+    """Whether a module has little work in all, or no convolution and no operator that counts `SMALL_FLOPS`.
 
     A module with regions for libraries, which somebody has cut out on purpose, is not small.
     """
     functions = [function for _, function in mod.functions_items() if isinstance(function, Function)]
     if any(function.attr("Codegen") or function.attr("Composite") for function in functions):
         return False
-    return not any(_is_much(b.value) for function in functions for b in walk_bindings(function))
+    values = [binding.value for function in functions for binding in walk_bindings(function)]
+    calls = [value for value in values if isinstance(value, Call)]
+    return sum(map(work_of, calls)) < _SMALL_MODEL_FLOPS or not any(map(_is_much, calls))
 
 
-def _is_much(value: object) -> bool:
+def _is_much(call: Call) -> bool:
     """Whether an operator has so much work that a call does not count."""
-    return isinstance(value, Call) and (has_trait(value, "convolution") or work_of(value) > SMALL_FLOPS)
+    return has_trait(call, "convolution") or work_of(call) > SMALL_FLOPS

@@ -220,7 +220,7 @@ def _rows(
     for span in free:  # an axis that the vectors do not depend on: they are loaded once for all rows
         is_apart = vector is not None and all(access.coefficient(span) == 0 for access in streamed)
         selects = any(access.coefficient(span) != 0 for access in stationary)
-        if is_apart and selects and (rows is None or (span.size or 1) > (rows.size or 1)):
+        if is_apart and selects and (rows is None or (span.size or 1) >= (rows.size or 1)):
             rows = span
     if rows is not None:
         return rows, True
