@@ -16,6 +16,7 @@ from eutectic.ir.structural import structural_equal
 from eutectic.target import Target
 from eutectic.testing.round_trip import check_round_trip
 from eutectic.tir.schedule import trace_from_python
+from eutectic.tir.schedule.rules import dense_pack
 from eutectic.tir.schedule.rules.cpu import schedule_by_rules, schedule_for_cpu
 from eutectic.tir.stmt import For, parts_of
 from eutectic.topi.nn.dense_pack import packed_panels
@@ -89,10 +90,28 @@ def test_threads_share_panels_in_one_nest(rows: tuple[int, ...], columns: int):
     assert (nest.kind, nest.extent.value) == ("parallel", 4)
 
 
-def test_more_rows_than_registers_are_left_to_other_rules():
-    assert len(nests((8,), 256, 64)) > 1
-    assert len(nests((8,), 256, 32)) == 1
-    check((9,), 20, 130, 64)
+@pytest.mark.parametrize("rows", [(8,), (9,), (29,), (3, 11), (5, 1), (2, 2, 9)])
+@pytest.mark.parametrize(("columns", "panel"), [(256, 64), (130, 64), (128, 32), (70, 8)])
+def test_more_rows_than_registers_are_tiled(rows: tuple[int, ...], columns: int, panel: int):
+    assert len(nests(rows, columns, panel)) == 1 or columns % panel
+    check(rows, 20, columns, panel)
+
+
+def test_panels_too_wide_for_several_rows_are_left_to_other_rules():
+    assert len(nests((2,), 512, 256)) > 1
+    check((9,), 20, 130, 256)
+
+
+@pytest.mark.parametrize("rows", [(40,), (39,), (2, 39), (3, 7)])
+@pytest.mark.parametrize("columns", [64, 70])
+@pytest.mark.parametrize("block", [7, 14, 28])
+def test_blocks_of_rows(rows: tuple[int, ...], columns: int, block: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dense_pack, "_NEAR_BYTES", 1)
+    monkeypatch.setattr(dense_pack, "_BLOCK_BYTES", block * 20 * 4)
+    chosen = str(schedule_for_cpu(program(rows, 20, columns, 32), Vectors()).attrs["tir.chosen"])
+    assert "block=" in chosen
+    assert "block=0" not in chosen
+    check(rows, 20, columns, 32)
 
 
 def test_weights_are_asked_for_ahead():

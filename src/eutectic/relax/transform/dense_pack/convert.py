@@ -1,4 +1,4 @@
-"""ConvertMatmulToDensePack: products of few rows read constant weights in panels, from front to end."""
+"""ConvertMatmulToDensePack: products read constant weights in panels, from front to end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eutectic.topi.nn.dense_pack import packed_panels
 
 @dataclass(frozen=True)
 class ConvertMatmulToDensePack(FunctionPass):
-    """Put the constant second matrix of a product into panels, where rows are so few that reading it takes longest.
+    """Put the constant second matrix of a product into panels, which kernels would make at each call, or do without.
 
     Only float32, one matrix for the whole batch, and sizes that are constants; what is faster is estimated by who makes
     the kernels for the target. Functions for a library, and composites, keep theirs.

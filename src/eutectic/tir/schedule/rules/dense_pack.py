@@ -1,13 +1,16 @@
-"""Products of few rows with weights in panels: one panel after the other, each of them in one go.
+"""Products with weights in panels: one panel after the other, each of them from front to end.
 
-The stages are those of `topi.nn.dense_pack`. The sums of a panel, for all rows, stay in registers while its weights are
-read from front to end; then they are stored, with what is done to each of them. Threads share the panels.
+The stages are those of `topi.nn.dense_pack`. The sums of a panel, for all rows if they are few, else for a tile of them
+at a time, stay in registers while its weights are read; then they are stored, with what is done to each of them.
+Threads share the panels. Where the data is more than stays near a processor, all panels are gone through with one block
+of it after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Final
 
 from eutectic.ir.dtype import item_bytes
@@ -34,7 +37,10 @@ from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.schedule import Schedule
 
-_SPARE: Final = 2  # registers that hold no sums
+_SPARE: Final = 4  # registers that hold no sums: weights, and a number of the data
+_FEWEST: Final = 4  # rows that must share what is read of a panel
+_NEAR_BYTES: Final = 1 << 20  # of data that stays near a processor while it goes through panels
+_BLOCK_BYTES: Final = 256 << 10  # of a block of it
 _AHEAD: Final = 4096  # bytes of weights between what is read and what is asked for: processors do not look over pages
 
 
@@ -49,6 +55,8 @@ class Axes:
         columns: The axis over columns of the result.
         panel: Columns of a panel.
         weights: What is in panels.
+        terms: How many are summed; None when it is not known.
+        most: Rows of which the sums fit into registers.
     """
 
     products: str
@@ -57,6 +65,13 @@ class Axes:
     columns: Axis
     panel: int
     weights: Buffer
+    terms: int | None
+    most: int = 0
+
+    @property
+    def count(self) -> int:
+        """Rows in all."""
+        return prod(axis.size or 0 for axis in self.rows)
 
 
 class DensePack:
@@ -79,10 +94,10 @@ class DensePack:
         axes = None if last.init is not None else _axes(products, last)
         if axes is None:
             return None
-        count = -(-axes.panel // processor.lanes())
-        for axis in axes.rows:
-            count *= axis.size or processor.registers
-        return axes if count <= processor.registers - _SPARE else None
+        most = (processor.registers - _SPARE) // -(-axes.panel // processor.lanes())
+        is_known = all(axis.size is not None for axis in axes.rows)
+        fits = is_known and (axes.count <= most or most >= _FEWEST)
+        return replace(axes, most=most) if fits and most else None
 
     def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
         """What is read several times, and is better computed once: the products are no candidates."""
@@ -93,13 +108,26 @@ class DensePack:
         return ()
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
-        """How many terms before weights are read they are asked for."""
-        return {"ahead": max(1, _AHEAD // (axes.panel * item_bytes(axes.weights.dtype)))}
+        """Rows of a tile and of a block, and how many terms before weights are read they are asked for.
+
+        No block (0) where all data stays near; weights that several tiles read are not asked for.
+        """
+        item = item_bytes(axes.weights.dtype)
+        if axes.count <= axes.most:
+            return {"rows": axes.count, "block": 0, "ahead": max(1, _AHEAD // (axes.panel * item))}
+        size, row_bytes = axes.rows[-1].size or 1, item * (axes.terms or 1)
+        rows = -(-size // -(-size // axes.most))
+        fits = axes.count * row_bytes <= _NEAR_BYTES
+        return {"rows": rows, "block": 0 if fits else rows * max(1, _BLOCK_BYTES // (rows * row_bytes)), "ahead": 0}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
-        """Weights asked for half as early, and twice as early."""
+        """Weights asked for half as early, and twice as early; smaller tiles; blocks of half and double the size."""
         own = self.decide(axes, processor)
-        return distinct([own, {"ahead": max(1, own["ahead"] // 2)}, {"ahead": 2 * own["ahead"]}])
+        if own["ahead"]:
+            return distinct([own, {**own, "ahead": max(1, own["ahead"] // 2)}, {**own, "ahead": 2 * own["ahead"]}])
+        tiles = [{**own, "rows": rows} for rows in range(axes.most, max(_FEWEST, axes.most // 2) - 1, -1)]
+        blocks = [{**own, "block": size} for size in (0, own["block"] // 2, 2 * own["block"])]
+        return distinct([own, *tiles, *blocks])
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
         """Schedule both stages.
@@ -110,20 +138,61 @@ class DensePack:
         loops = loops_by_variable(sch, axes.last)
         rows = [loops[axis.loop] for axis in axes.rows]
         units = [loop for var, loop in loops.items() if loop not in rows and var is not axes.columns.loop]
-        outer, lane = sch.split(loops[axes.columns.loop], [None, axes.panel])
-        reorder(sch, [*units, outer, *rows, lane])
-        sch.compute_at(axes.products, outer, preserve_unit_loops=True)
+        panel, lane = sch.split(loops[axes.columns.loop], [None, axes.panel])
+        order = _rows(sch, axes, rows, decisions)
+        reorder(sch, [*units, *order.blocks, panel, *order.tiles, *order.together, lane])
+        sch.compute_at(axes.products, [panel, *order.tiles][-1], preserve_unit_loops=True)
         sch.set_scope(axes.products, 0, "local")
-        parts: Sequence[LoopRV] = [outer]
-        pairs: list[tuple[str, ...]] = [(axes.products, axes.last)]
-        if not has_no_remainder(sch, axes.last):
-            parts = sch.loop_partition(outer, ["whole", None])
-            pairs = copies(sch, parts, axes.products, axes.last)
-        for products, last in pairs:
-            _multiply(sch, products, len(units) + 1)
-            _look_ahead(sch, f"{products}_update", axes.weights, len(units) + 1, decisions["ahead"])
-            in_registers(sch, last, len(rows) + 1)
-        run_by_threads(sch, with_iterations(sch, joined(sch, parts)))
+        place = len(units) + len(order.blocks)
+        shared = []
+        for block in _cut(sch, (axes.products, axes.last), place - 1, order.has_last_block):
+            panels = _cut(sch, block, place, axes.columns.size is None or axes.columns.size % axes.panel != 0)
+            for part in panels:
+                for tile in _cut(sch, part, place + len(order.tiles), not has_no_remainder(sch, part[1])):
+                    _in_registers(sch, tile, axes, place + len(order.tiles) + 1, decisions["ahead"])
+            shared.append([sch.get_loops(last)[place] for _, last in panels])
+        for parts in shared:  # last: from then on every step is proved to keep threads apart
+            run_by_threads(sch, with_iterations(sch, joined(sch, parts)))
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Loops over rows: blocks, the tiles of one, the rows of a tile. Whether the last block is smaller than the others."""
+
+    blocks: list[LoopRV]
+    tiles: list[LoopRV]
+    together: list[LoopRV]
+    has_last_block: bool = False
+
+
+def _rows(sch: Schedule, axes: Axes, rows: list[LoopRV], decisions: Decisions) -> _Order:
+    """Cut rows into blocks and tiles."""
+    size, tile, block = axes.rows[-1].size or 1 if axes.rows else 1, decisions["rows"], decisions["block"]
+    if axes.count <= tile:
+        return _Order([], [], rows)
+    *others, last = rows
+    if block and block < size:
+        first, outer, inner = sch.split(last, [None, block // tile, tile])
+        return _Order([*others, first], [outer], [inner], size % block != 0)
+    outer, inner = sch.split(last, [None, min(tile, size)])
+    return _Order(others, [outer], [inner]) if block else _Order([], [*others, outer], [inner])
+
+
+def _cut(sch: Schedule, pair: tuple[str, str], place: int, is_ragged: bool) -> list[tuple[str, str]]:
+    """The two blocks, those of the last iteration apart where it is smaller, of the loop within so many others."""
+    if not is_ragged:
+        return [pair]
+    parts = sch.loop_partition(sch.get_loops(pair[1])[place], ["whole", None])
+    return [(products, last) for products, last in copies(sch, parts, *pair)]
+
+
+def _in_registers(sch: Schedule, pair: tuple[str, str], axes: Axes, depth: int, ahead: int) -> None:
+    """A tile, within so many loops: its sums, and what is done to them."""
+    products, last = pair
+    _multiply(sch, products, depth)
+    if ahead:
+        _look_ahead(sch, f"{products}_update", axes.weights, depth, ahead)
+    in_registers(sch, last, len(sch.get_loops(last)) - depth)
 
 
 def _multiply(sch: Schedule, products: str, depth: int) -> None:
@@ -153,7 +222,7 @@ def _axes(products: Stage, last: Stage) -> Axes | None:
     if columns or column is None or len(weights) != 1 or len(products.reduce) != 1:
         return None
     rows = tuple(axis for axis in last.spatial if axis is not column)
-    return Axes(products.name, last.name, rows, column, panel.value, weights.pop())
+    return Axes(products.name, last.name, rows, column, panel.value, weights.pop(), products.reduce[0].size)
 
 
 def _whole(index: PrimExpr, by: int) -> PrimExpr:
