@@ -247,7 +247,7 @@ def batch_norm(
     return [torch.nn.functional.batch_norm(a, mean, var, g, b), m * 0.9 + mean * 0.1, v * 0.9 + var * 0.1]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", *SLOW[:2]])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow), *SLOW[:2]])
 def test_norms(dtype: str):
     check([*norms(dtype), *norms_of_channels(dtype)])
 
