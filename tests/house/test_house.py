@@ -77,7 +77,7 @@ def _layer_faults(path: Path) -> Iterator[str]:
         target = name.split(".")
         if target[0] != "eutectic" or len(target) < 2:
             continue
-        allowed = target[1] not in LAYERS or target[1] == layer or target[1] in MAY_IMPORT[layer]
+        allowed = target[1] not in LAYERS or target[1] == layer or target[1] in MAY_IMPORT.get(layer, set())
         if layer == target[1] == "backend" and len(target) > 2 and len(parts) > 2:
             allowed = target[2] == parts[1] or not (SRC / "backend" / target[2]).is_dir()
         if not allowed and (_name(path), target[1]) not in LAYER_EXCEPTIONS:
