@@ -61,10 +61,13 @@ $(STAMPS)/bench: $(STAMPS)/weights
 demo: $(STAMPS)/weights
 	@$(BIN)/eutectic demo $(ARGS)
 
+# Where tests are that run alone; to look for them among all tests takes longer than they do.
+SERIAL = $(shell grep -rl --include='*.py' 'mark\.serial' tests)
+
 # Kernels are threaded: beside each other the tests get one thread each, the ones marked serial all of them.
 test: $(STAMPS)/weights
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "not slow and not serial" $(ARGS)
-	$(BIN)/python -m pytest -m "serial and not slow" $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/python -m pytest -m "serial and not slow" $(or $(ARGS),$(SERIAL)) || [ $$? -eq 5 ]
 
 test-slow: $(STAMPS)/weights
 	$(BIN)/python -m pytest -m slow $(ARGS) || [ $$? -eq 5 ]

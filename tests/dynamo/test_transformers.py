@@ -56,7 +56,7 @@ def test_what_falls_back_is_said_with_its_line():
         torch.compile(model, backend="eutectic")(**arguments)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("name", ["gpt2", pytest.param("llama", marks=pytest.mark.slow)])
 def test_text_is_generated_with_a_growing_cache(name: str, monkeypatch: pytest.MonkeyPatch):
     model, _ = build(name)
     model.config.pad_token_id = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def executed(node: ast.AST) -> Iterator[ast.AST]:
             yield from (part for other in item.orelse for part in (other, *executed(other)))
 
 
-def by_name(path: Path, parts: Iterator[ast.AST]) -> Iterator[str]:
+def by_name(path: Path, parts: Iterable[ast.AST]) -> Iterator[str]:
     """Modules of ours that are named by a text: in a call of `import_module`, or in a table of lazy names.
 
     A text that is the full name of a module is taken for an import wherever it stands, as a table may be anywhere,
@@ -59,15 +59,16 @@ def by_name(path: Path, parts: Iterator[ast.AST]) -> Iterator[str]:
             yield str(text)
 
 
-def imported_names(path: Path) -> Iterator[str]:
+@functools.cache
+def imported_names(path: Path) -> tuple[str, ...]:
     """Dotted names of all that a file imports, also for type checkers; `from a import b` also gives `a.b`."""
+    names: list[str] = []
     for item in ast.walk(tree(path)):
         if isinstance(item, ast.Import):
-            yield from (alias.name for alias in item.names)
+            names += (alias.name for alias in item.names)
         elif isinstance(item, ast.ImportFrom) and item.module is not None:
-            yield item.module
-            yield from (f"{item.module}.{alias.name}" for alias in item.names)
-    yield from by_name(path, ast.walk(tree(path)))
+            names += (item.module, *(f"{item.module}.{alias.name}" for alias in item.names))
+    return (*names, *by_name(path, ast.walk(tree(path))))
 
 
 def imported_modules(path: Path, for_type_checkers: bool = False) -> set[str]:
@@ -81,7 +82,7 @@ def imported_modules(path: Path, for_type_checkers: bool = False) -> set[str]:
         for_type_checkers: Whether imports count too that only type checkers see.
     """
     parts = list(ast.walk(tree(path)) if for_type_checkers else executed(tree(path)))
-    found = set(by_name(path, iter(parts)))
+    found = set(by_name(path, parts))
     for item in parts:
         if isinstance(item, ast.Import):
             found.update(alias.name for alias in item.names)

@@ -70,7 +70,7 @@ def test_every_subset_of_axes(dtype: str):
                 )
     if not is_float(dtype):  # integers wrap around in their own dtype
         cases = [wrapped(case) for case in cases]
-    check(cases, 24)
+    check(cases)
 
 
 def wrapped(case: Case) -> Case:
@@ -107,7 +107,7 @@ def test_any_and_all():
                 Case(f"any {shape} {axes}", lambda a, s=axes: topi.max(a, s), [~x], lambda a, s=axes: torch.any(a, s)),
                 Case(f"all {shape} {axes}", lambda a, s=axes: topi.min(a, s), [x], lambda a, s=axes: torch.all(a, s)),
             ]
-    check(cases, 16)
+    check(cases)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
@@ -129,7 +129,7 @@ def test_places_of_extremes(dtype: str):
                         lambda a, n=name, s=axis: first_place(a, n, s),
                     )
                 )
-    check(cases, 12)
+    check(cases)
 
 
 def first_place(x: torch.Tensor, name: str, axis: int | None) -> Any:
@@ -247,9 +247,9 @@ def batch_norm(
     return [torch.nn.functional.batch_norm(a, mean, var, g, b), m * 0.9 + mean * 0.1, v * 0.9 + var * 0.1]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", *SLOW[:2]])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow), *SLOW[:2]])
 def test_norms(dtype: str):
-    check([*norms(dtype), *norms_of_channels(dtype)], 8)
+    check([*norms(dtype), *norms_of_channels(dtype)])
 
 
 # ---- random ones

@@ -173,6 +173,8 @@ class StmtCompiler:
         """Reductions of which a loop is the outermost one, and what they do when it has no iterations."""
         outermost: list[Beginning] = []
         empty: list[Step] = []
+        if not any(loop in begin.reduced for begin in self.beginnings.values()):
+            return outermost, empty  # most loops; the search would make nests take time cubic in their depth
         for stmt, inside, straight in blocks_in_scope(loop.body):
             begin = self.beginnings.get(stmt)
             if begin is None or loop not in begin.reduced:

@@ -98,7 +98,8 @@ def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedP
             break
         fresh = _by_parts(program, steps)
         if fresh is None:  # those that cannot be taken apart are refused by their own names
-            whole |= {target for target, rule in steps.items() if _by_parts(program, {target: rule}) is None}
+            single = len(steps) == 1  # then it has just been tried; torch takes a tenth of a second for each attempt
+            whole |= {target for target, rule in steps.items() if single or _by_parts(program, {target: rule}) is None}
             steps = {target: rule for target, rule in steps.items() if target not in whole}
             fresh = _by_parts(program, steps) or program
         program = fresh
