@@ -157,7 +157,7 @@ class DensePack:
 
 @dataclass(frozen=True)
 class _Order:
-    """Loops over rows: blocks, the tiles of one, the rows of a tile. Whether the last block is smaller than the others."""
+    """Loops over rows: blocks, the tiles of one, the rows of a tile; whether the last block is smaller than others."""
 
     blocks: list[LoopRV]
     tiles: list[LoopRV]
