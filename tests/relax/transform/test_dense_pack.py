@@ -72,6 +72,14 @@ def test_a_constant_matrix_gets_into_panels(asked: list[ProductSizes], shape: tu
 
 
 @pytest.mark.usefixtures("asked")
+def test_a_matrix_of_several_products_is_packed_once():
+    matrix = weights(5, 5)
+    after = converted(graph({"x": (1, 5)}, lambda bb, x: op.matmul(bb.emit(op.matmul(x, matrix)), matrix)))
+    first, second = [value for value in get_var2val(after["main"]).values() if isinstance(value, Call)]
+    assert first.args[1] is second.args[1]
+
+
+@pytest.mark.usefixtures("asked")
 def test_the_way_back_gives_the_same_matrix():
     mod = product()
     back = ConvertDensePackToMatmul()(converted(mod))

@@ -258,3 +258,17 @@ def test_far_lanes_are_few(rows: int, columns: int, lanes: int):
     """Rows that are far apart in what is read, and near in what is written."""
     x = te.placeholder((rows, columns), "float32")
     assert {width for width, _ in _vectors([x, topi.transpose(x)])} == {lanes}
+
+
+def test_of_two_equal_axes_the_inner_one_gives_the_rows_of_a_tile():
+    """Neighbours of a row are near each other in memory, those of a column are not."""
+    data, weight = a(3, 17, 17, name="data"), a(3, 2, 2, 16, name="weight")
+    k, p, q = te.reduce_axis((0, 3), "k"), te.reduce_axis((0, 2), "p"), te.reduce_axis((0, 2), "q")
+
+    def window(i: Var, j: Var, lane: Var) -> te.Tensor:
+        return te.sum(data[k, 2 * i + p, 2 * j + q] * weight[k, p, q, lane], [k, p, q])
+
+    func = te.create_prim_func([data, weight, te.compute((8, 8, 16), window, "out")])
+    tiled = schedule_by_rules(func, WIDE).func.script()
+    assert "for j_1 in T.unroll(" in tiled
+    assert "for i_1 in T.unroll(" not in tiled

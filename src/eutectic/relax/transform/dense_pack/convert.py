@@ -50,6 +50,7 @@ class _Converter(PyExprMutator):
     def __init__(self, target: Target) -> None:
         super().__init__()
         self._target = target
+        self._packed: dict[tuple[int, int], Constant] = {}  # once for all products with one matrix, which its id names
 
     def visit_call_(self, call: Call) -> Any:
         """Convert one product."""
@@ -57,9 +58,15 @@ class _Converter(PyExprMutator):
         for offer in () if sizes is None else PANEL_OFFERS.ask(sizes, self._target)[:1]:
             weight = call.args[1]
             assert isinstance(weight, Constant)
-            packed = Constant(packed_panels(weight.data, offer.panel), span=weight.span)
+            packed = self._in_panels(weight, offer.panel)
             return super().visit_call_(dense_pack(call.args[0], packed, weight.data.shape[1], span=call.span))
         return super().visit_call_(call)
+
+    def _in_panels(self, weight: Constant, panel: int) -> Constant:
+        key = id(weight), panel
+        if key not in self._packed:
+            self._packed[key] = Constant(packed_panels(weight.data, panel), span=weight.span)
+        return self._packed[key]
 
 
 def _sizes(call: Call) -> ProductSizes | None:

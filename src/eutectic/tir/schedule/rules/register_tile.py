@@ -217,7 +217,7 @@ def _rows(
 ) -> tuple[Span | None, bool]:
     """The axis of several values at once, and whether it shares what vectors load."""
     rows: Span | None = None
-    for span in free:  # an axis that the vectors do not depend on: they are loaded once for all rows
+    for span in free:  # an axis that the vectors do not depend on: they are loaded once for all rows; inside if equal
         is_apart = vector is not None and all(access.coefficient(span) == 0 for access in streamed)
         selects = any(access.coefficient(span) != 0 for access in stationary)
         if is_apart and selects and (rows is None or (span.size or 1) >= (rows.size or 1)):
