@@ -192,6 +192,16 @@ def test_profile_gives_the_results_and_a_time_for_each_instruction():
     assert all(t.seconds >= 0 for t in times)
 
 
+def test_the_first_writes_to_new_memory_are_no_part_of_a_profile(monkeypatch: pytest.MonkeyPatch):
+    seen: list[float] = []
+    monkeypatch.setattr(np, "empty", lambda shape, dtype: np.full(shape, np.nan, dtype))
+    step = RunLibrary("r", (0,), (((2, 3), F32),), (1,), KERNEL)
+    run = program([param()], [step], 2, {}, (1,), fill=lambda _, out: seen.append(float(out[0].max())))
+    run(ones(2, 3))
+    run.profile([ones(2, 3)])
+    np.testing.assert_array_equal(seen, [np.nan, 0.0])
+
+
 def test_calls_share_no_state():
     run = program([param(shape=("n",), rank=1)], [doubled()], 2, {}, (1,))
     with ThreadPoolExecutor(8) as pool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from eutectic.runtime.instructions import Instruction, Literal, RunLibrary, RunNative, Slots
+from eutectic.runtime.instructions import Filling, Instruction, Literal, Run, RunLibrary, RunNative, Slots
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, VaryingKernel
 from eutectic.runtime.native import OtherThread
 from eutectic.runtime.packed_array import plain
@@ -178,13 +178,10 @@ class Executable:
         return [*names, *([own] if own else [])] or ["fast code"]
 
     def profile(self, args: Sequence[Array]) -> tuple[list[Array], list[KernelTime]]:
-        """Results, and the seconds of each instruction of this one call."""
+        """Results, and the seconds of each instruction of this one call; those of new memory do not count."""
         slots, sizes = self._start(args)
-        times = []
-        for instruction, step in zip(self.instructions, self._steps, strict=True):
-            start = time.perf_counter()
-            step(slots, sizes)
-            times.append(KernelTime(instruction.name, time.perf_counter() - start))
+        pairs = zip(self.instructions, self._steps, strict=True)
+        times = [KernelTime(instruction.name, _seconds(step, slots, sizes)) for instruction, step in pairs]
         return self._finish(slots), times
 
     def sizes(self, args: Sequence[Array]) -> dict[str, int]:
@@ -217,6 +214,15 @@ class Executable:
 
     def _finish(self, slots: Slots) -> list[Array]:
         return [slots[i].copy() if i in self._copied else slots[i] for i in self.program.results]
+
+
+def _seconds(step: Run, slots: Slots, sizes: Sizes) -> float:
+    """Run a step."""
+    if isinstance(step, Filling):
+        return step.timed(slots, sizes)
+    start = time.perf_counter()
+    step(slots, sizes)
+    return time.perf_counter() - start
 
 
 def _noun(params: Sequence[Param]) -> str:
