@@ -272,3 +272,36 @@ def test_of_two_equal_axes_the_inner_one_gives_the_rows_of_a_tile():
     tiled = schedule_by_rules(func, WIDE).func.script()
     assert "for j_1 in T.unroll(" in tiled
     assert "for i_1 in T.unroll(" not in tiled
+
+
+def blocked(size: int, window: int = 3, stride: int = 1) -> tir.PrimFunc:
+    """A convolution with a window for each channel, padded, over blocks of channels."""
+    data, weight = a(1, 4, size, size, 16, name="data"), a(4, 1, window, window, 16, name="weight")
+    return te.create_prim_func([data, weight, conv2d_nchwc(data, weight, stride, window // 2, 1, 64)])
+
+
+@pytest.mark.parametrize(("size", "rows"), [(14, 3), (7, 3), (2, 2), (1, 1)])
+def test_neighbours_of_a_window_for_each_channel_are_computed_together(size: int, rows: int):
+    scheduled = schedule_for_cpu(blocked(size), WIDE)
+    (chosen,) = [line for line in map(str, scheduled.attrs["tir.chosen"]) if "register_tile" in line]
+    assert f"rows={rows}, " in chosen
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 14])
+@pytest.mark.parametrize(("window", "stride"), [(3, 1), (3, 2), (5, 1)])
+def test_windows_for_each_channel_give_the_same(size: int, window: int, stride: int):
+    func = blocked(size, window, stride)
+    rng = np.random.default_rng(size)
+    arrays = [rng.standard_normal([int(n) for n in func.buffer_map[p].shape], np.float32) for p in func.params]
+    want, got = [array.copy() for array in arrays], [array.copy() for array in arrays]
+    run(func, *want)
+    run(schedule_for_cpu(func, WIDE), *got)
+    np.testing.assert_array_equal(got[-1], want[-1])
+
+
+def test_an_axis_outside_of_vectors_is_parted_where_its_conditions_change():
+    sch = schedule_by_rules(of(lambda x: topi.nn.pad(x, [0, 1, 1, 0]), a(8, 5, 5, 16)), WIDE)
+    check_round_trip(sch.func)
+    (nest,) = [loop for loop in post_order(sch.func.body) if isinstance(loop, For) and loop.kind == ForKind.PARALLEL]
+    inside = [part for part in post_order(nest.body) if isinstance(part, For) and part.kind == ForKind.SERIAL]
+    assert len(inside) == 3

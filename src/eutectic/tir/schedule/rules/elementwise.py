@@ -15,10 +15,11 @@ from eutectic.tir.schedule.rules.nest import Nest, copies, joined, reorder, run_
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.walk import Span, Walk
-from eutectic.tir.schedule.rules.work import is_small, lanes_of, operations
+from eutectic.tir.schedule.rules.work import is_small, lanes_of, operations, points
 from eutectic.tir.schedule.schedule import Schedule
 
 _SAME_SET: Final = 4096  # bytes between lines that share the few places of one set of a first cache
+_FEWEST: Final = 8  # iterations that threads share
 _COSTLY: Final = 20  # operations from which on one vector at a time is enough to be busy
 
 
@@ -33,6 +34,8 @@ class Axes:
         is_far: Whether the lanes of such a vector lie so far apart that few of their lines fit into a cache at once.
         outer: All other axes.
         points: Where along `vector` conditions on it change.
+        edge: The innermost of the other axes that conditions change along, where none do along `vector`: the width of
+            an image with channels last that is padded.
     """
 
     walk: Walk
@@ -41,6 +44,7 @@ class Axes:
     is_far: bool
     outer: tuple[Span, ...]
     points: tuple[int, ...]
+    edge: Span | None = None
 
 
 class Elementwise:
@@ -53,10 +57,11 @@ class Elementwise:
         if walk.stage.init is not None:
             return None
         vector = _contiguous(walk)
-        points = () if vector is None else change_points(walk.stage.value, vector)
+        changes = () if vector is None else change_points(walk.stage.value, vector)
         across, is_far = (None, False) if vector is None else _read_across(walk, vector)
         outer = tuple(span for span in walk.spatial if span not in (vector, across))
-        return Axes(walk, vector, across, is_far, outer, points)
+        edge = None if vector is None or vector.size is None or changes or across else _edge(walk, outer)
+        return Axes(walk, vector, across, is_far, tuple(span for span in outer if span is not edge), changes, edge)
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """How wide vectors are, and whether threads share the work."""
@@ -81,6 +86,8 @@ class Elementwise:
         outside: Sequence[LoopRV] = ()
         if axes.points:
             self._parts(nest, axes, decisions["width"])
+        elif axes.edge is not None:
+            self._edges(nest, axes, axes.edge, decisions["width"])
         elif axes.vector is not None:
             outside = self._vectors(nest, axes, decisions["width"])
         if threads:
@@ -100,18 +107,35 @@ class Elementwise:
     def _parts(self, nest: Nest, axes: Axes, width: int) -> None:
         assert axes.vector is not None
         inner = [] if axes.across is None else nest.of([axes.across])
-        loop, sizes = nest.loops[axes.vector], _sizes(axes)
+        loop, sizes = nest.loops[axes.vector], _sizes(axes.vector, axes.points)
         reorder(nest.sch, [*nest.of(axes.outer), loop, *inner])
         parts = nest.sch.loop_partition(loop, sizes)
         for part, (block,), size in zip(parts, copies(nest.sch, parts, nest.block), sizes, strict=True):
             _in_vectors(nest.sch, part, block, size, width, bool(inner))
 
+    def _edges(self, nest: Nest, axes: Axes, edge: Span, width: int) -> None:
+        """A loop for each part of an axis outside of the vectors: its conditions hold in all of a part, or nowhere."""
+        assert axes.vector is not None
+        assert axes.vector.size is not None
+        loop = nest.loops[edge]
+        reorder(nest.sch, [*nest.of(axes.outer), loop, nest.loops[axes.vector]])
+        parts = nest.sch.loop_partition(loop, _sizes(edge, change_points(axes.walk.stage.value, edge)))
+        for (block,) in copies(nest.sch, parts, nest.block):
+            _in_vectors(nest.sch, nest.sch.get_loops(block)[-1], block, axes.vector.size, width, is_outside=False)
 
-def _sizes(axes: Axes) -> list[int]:
-    assert axes.vector is not None
-    assert axes.vector.size is not None
-    bounds = [0, *axes.points, axes.vector.size]
-    return [high - low for low, high in pairwise(bounds)]
+
+def _edge(walk: Walk, outer: Sequence[Span]) -> Span | None:
+    """An axis that conditions change along, if enough is left for threads to share."""
+    for span in reversed(outer):
+        if change_points(walk.stage.value, span):
+            left = points([other for other in outer if other is not span])
+            return span if left is None or left >= _FEWEST else None
+    return None
+
+
+def _sizes(span: Span, changes: Sequence[int]) -> list[int]:
+    assert span.size is not None
+    return [high - low for low, high in pairwise([0, *changes, span.size])]
 
 
 def _in_vectors(sch: Schedule, loop: LoopRV, block: str, size: int, width: int, is_outside: bool) -> None:

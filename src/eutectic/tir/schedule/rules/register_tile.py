@@ -44,6 +44,7 @@ class Axes:
         images: Those of them that the vectors do not depend on, such as rows and columns of an image.
         others: All other axes.
         shares: Whether loaded vectors serve all rows.
+        is_window: Whether rows share some of what is loaded for each of them, as the windows of one channel do.
         row_bytes: Size of what the rows select, such as images; None when it is not known.
         vector_bytes: Size of what the vectors select, such as weights; None when it is not known.
         panel: The load that is worth copying together.
@@ -57,6 +58,7 @@ class Axes:
     images: tuple[Span, ...]
     others: tuple[Span, ...]
     shares: bool
+    is_window: bool
     row_bytes: int | None
     vector_bytes: int | None
     panel: Access | None = None
@@ -80,7 +82,7 @@ class RegisterTile:
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """The tile with the least estimated time; what is walked through once; how much is written out."""
         bits = 8 * max(item_bytes(axes.walk.store.buffer.dtype), 4)
-        tile = choose_tile(axes.vector, axes.rows, axes.shares, processor, bits)
+        tile = choose_tile(axes.vector, axes.rows, axes.shares, processor, bits, is_window=axes.is_window)
         stream = axes.shares and (axes.row_bytes is None or axes.row_bytes > _CACHE_BYTES)
         if axes.panel is not None and (axes.panel_bytes is None or axes.panel_bytes > _CACHE_BYTES):
             stream = False
@@ -92,7 +94,7 @@ class RegisterTile:
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Other tiles of nearly the same estimate, the other order of walking, no copy, and no window written out."""
         own, bits = self.decide(axes, processor), 8 * max(item_bytes(axes.walk.store.buffer.dtype), 4)
-        tiles = near_tiles(axes.vector, axes.rows, axes.shares, processor, bits, _TILES)
+        tiles = near_tiles(axes.vector, axes.rows, axes.shares, processor, bits, _TILES, is_window=axes.is_window)
         others: list[Decisions] = [{**own, "rows": tile.rows, "width": tile.width} for tile in tiles]
         if axes.shares and axes.rows is not None:
             orders = _ORDERS if axes.images else _ORDERS[:2]  # else the last two are one
@@ -199,13 +201,15 @@ def _axes(walk: Walk, vector: Span | None) -> Axes:
     streamed = [access for access in linear if vector is not None and access.coefficient(vector) != 0]
     stationary = [access for access in linear if vector is None or access.coefficient(vector) == 0]
     rows, shares = _rows(free, streamed, stationary, vector)
+    is_window = rows is not None and not stationary
     selected = [access for access in stationary if rows is not None and access.coefficient(rows) != 0]
     rest = [span for span in free if span is not rows]
     batch = tuple(span for span in rest if any(access.coefficient(span) != 0 for access in selected))
     others = tuple(span for span in rest if span not in batch)
     row_bytes = _bytes(walk, selected) if shares else None
     images = tuple(span for span in batch if all(access.coefficient(span) == 0 for access in streamed))
-    axes = Axes(walk, vector, rows, batch, images, others, shares, row_bytes, _bytes(walk, streamed))
+    vector_bytes = _bytes(walk, streamed)
+    axes = Axes(walk, vector, rows, batch, images, others, shares, is_window, row_bytes, vector_bytes)
     panel = _panel(walk, vector, rows, streamed) if shares and vector is not None else None
     if panel is None:
         return axes
@@ -224,8 +228,19 @@ def _rows(
             rows = span
     if rows is not None:
         return rows, True
+    if not stationary:
+        return _window_rows(free, streamed), False
     shared = [span for span in free if all(access.coefficient(span) == 0 for access in stationary)]
-    return (shared[-1] if shared and stationary else None), False
+    return (shared[-1] if shared else None), False
+
+
+def _window_rows(free: Sequence[Span], streamed: Sequence[Access]) -> Span | None:
+    """The innermost axis that some loads depend on and others do not, as the weights of a window for each channel."""
+    for span in reversed(free):
+        depends = [access.coefficient(span) != 0 for access in streamed]
+        if any(depends) and not all(depends):
+            return span
+    return None
 
 
 def _panel(walk: Walk, vector: Span, rows: Span | None, streamed: Sequence[Access]) -> Access | None:

@@ -34,7 +34,15 @@ class Tile:
     width: int
 
 
-def choose_tile(vector: Extent | None, rows: Extent | None, shares: bool, machine: Processor, bits: int = 32) -> Tile:
+def choose_tile(
+    vector: Extent | None,
+    rows: Extent | None,
+    shares: bool,
+    machine: Processor,
+    bits: int = 32,
+    *,
+    is_window: bool = False,
+) -> Tile:
     """The tile with the least estimated time.
 
     Args:
@@ -43,9 +51,10 @@ def choose_tile(vector: Extent | None, rows: Extent | None, shares: bool, machin
         shares: Whether vectors that are loaded serve all rows.
         machine: The processor.
         bits: Of an accumulator.
+        is_window: Whether neighbours load the same values, which stay in registers where the window is written out.
     """
     best: tuple[float, Tile] | None = None
-    for cost, tile in _costs(vector, rows, shares, machine, bits):
+    for cost, tile in _costs(vector, rows, shares, machine, bits, is_window):
         if best is None or cost < best[0] * 0.999:
             best = (cost, tile)
     assert best is not None
@@ -53,10 +62,19 @@ def choose_tile(vector: Extent | None, rows: Extent | None, shares: bool, machin
 
 
 def near_tiles(
-    vector: Extent | None, rows: Extent | None, shares: bool, machine: Processor, bits: int, most: int
+    vector: Extent | None,
+    rows: Extent | None,
+    shares: bool,
+    machine: Processor,
+    bits: int,
+    most: int,
+    *,
+    is_window: bool = False,
 ) -> list[Tile]:
     """The tiles with the least estimated times, of each width the best one first; arguments as for `choose_tile`."""
-    ranked = [tile for _, tile in sorted(_costs(vector, rows, shares, machine, bits), key=lambda item: item[0])]
+    ranked = [
+        tile for _, tile in sorted(_costs(vector, rows, shares, machine, bits, is_window), key=lambda item: item[0])
+    ]
     best = {tile.width: tile for tile in reversed(ranked)}
     of_each_width = sorted(best.values(), key=ranked.index)
     rest = [tile for tile in ranked if tile not in of_each_width]
@@ -65,16 +83,16 @@ def near_tiles(
 
 
 def _costs(
-    vector: Extent | None, rows: Extent | None, shares: bool, machine: Processor, bits: int
+    vector: Extent | None, rows: Extent | None, shares: bool, machine: Processor, bits: int, is_window: bool
 ) -> Iterator[tuple[float, Tile]]:
     """All tiles that fit into the registers, each with its estimated time."""
-    lanes = machine.lanes(bits)
+    lanes, registers = machine.lanes(bits), machine.registers // 2 if is_window else machine.registers
     most_rows = 1 if rows is None else min(rows.size or 6, 14 if machine.registers == 16 else 28)
     for count in range(1, 9 if rows is None else 5):
         if vector is None and count > 1:
             break
         for height in range(1, most_rows + 1):
-            spare = machine.registers - height * count - (count if shares else 1)
+            spare = registers - height * count - (count if shares else 1)
             if spare < 1:
                 continue
             cost = _cost(vector, rows, Tile(height, count * lanes), lanes, shares)
