@@ -56,7 +56,7 @@ def check(rows: tuple[int, ...], depth: int, columns: int, panel: int, dtype: st
     scheduled = schedule_for_cpu(program(rows, depth, columns, panel, dtype), machine_of(NATIVE))
     out = np.full(want.shape, np.nan, dtype)
     NativePrimFunc(scheduled, NATIVE, 2)(data, packed_panels(weight, panel), bias, residual, out)
-    np.testing.assert_allclose(out, want, atol=(1e-5 if dtype == "float32" else 1e-13) * np.abs(wide).max())
+    np.testing.assert_allclose(out, want, atol=(1e-5 if dtype == "float32" else 1e-13) * np.abs(wide).max(initial=0))
 
 
 def nests(rows: tuple[int, ...], columns: int, panel: int) -> list[Any]:
@@ -112,6 +112,27 @@ def test_blocks_of_rows(rows: tuple[int, ...], columns: int, block: int, monkeyp
     assert "block=" in chosen
     assert "block=0" not in chosen
     check(rows, 20, columns, 32)
+
+
+@pytest.mark.parametrize("columns", [64, 70])
+def test_every_choice_gives_the_same(columns: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dense_pack, "_NEAR_BYTES", 1)
+    monkeypatch.setattr(dense_pack, "_BLOCK_BYTES", 1200)
+    rule = dense_pack.DensePack()
+    axes: list[dense_pack.Axes] = []
+    own = dense_pack.DensePack.decide
+    monkeypatch.setattr(dense_pack.DensePack, "decide", lambda _, found, by: axes.append(found) or own(rule, found, by))
+    check((23,), 20, columns, 32)
+    choices = rule.candidates(axes[0], machine_of(NATIVE))
+    assert len(choices) > 3
+    for choice in choices:
+        monkeypatch.setattr(dense_pack.DensePack, "decide", lambda *_, choice=choice: choice)
+        check((23,), 20, columns, 32)
+
+
+def test_no_rows_are_left_to_other_rules():
+    check((0,), 20, 64, 32)
+    check((3, 0), 20, 64, 32)
 
 
 def test_weights_are_asked_for_ahead():

@@ -70,7 +70,7 @@ class Axes:
 
     @property
     def count(self) -> int:
-        """Rows in all."""
+        """Rows in all; 0 where that is not known."""
         return prod(axis.size or 0 for axis in self.rows)
 
 
@@ -95,9 +95,8 @@ class DensePack:
         if axes is None:
             return None
         most = (processor.registers - _SPARE) // -(-axes.panel // processor.lanes())
-        is_known = all(axis.size is not None for axis in axes.rows)
-        fits = is_known and (axes.count <= most or most >= _FEWEST)
-        return replace(axes, most=most) if fits and most else None
+        fits = axes.count <= most or most >= _FEWEST
+        return replace(axes, most=most) if axes.count and fits else None
 
     def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
         """What is read several times, and is better computed once: the products are no candidates."""
@@ -171,9 +170,10 @@ def _rows(sch: Schedule, axes: Axes, rows: list[LoopRV], decisions: Decisions) -
     if axes.count <= tile:
         return _Order([], [], rows)
     *others, last = rows
-    if block and block < size:
-        first, outer, inner = sch.split(last, [None, block // tile, tile])
-        return _Order([*others, first], [outer], [inner], size % block != 0)
+    tiles = max(1, block // tile)
+    if block and tiles * tile < size:
+        first, outer, inner = sch.split(last, [None, tiles, tile])
+        return _Order([*others, first], [outer], [inner], size % (tiles * tile) != 0)
     outer, inner = sch.split(last, [None, min(tile, size)])
     return _Order(others, [outer], [inner]) if block else _Order([], [*others, outer], [inner])
 
