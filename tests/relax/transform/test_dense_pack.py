@@ -111,6 +111,7 @@ def test_offers_are_for_large_matrices():
     assert widths == {1: [64], 7: [64], 8: [32], 12: [32]}
     assert [panel_offers(ProductSizes(rows, 768, 3072), WIDE, True) for rows in (13, 128)] == [(), ()]
     assert [o.panel for o in panel_offers(ProductSizes(1, 768, 3072), MIDDLE, False)] == [32]
+    assert [o.panel for o in panel_offers(ProductSizes(6, 768, 3072), MIDDLE, False)] == [16]
     assert panel_offers(ProductSizes(1, 128, 128), WIDE, False) == ()
     assert [o.panel for o in panel_offers(ProductSizes(1, 4096, 256), WIDE, False)] == [32]
     assert panel_offers(ProductSizes(1, 1 << 20, 32), WIDE, False) == ()
@@ -159,7 +160,7 @@ def test_layers_are_what_float64_gives(rows: tuple[int, ...], target: str | None
     want = model.double()(x.double()).detach()
     assert (compiled(x) - want).abs().max() <= 1e-5 * want.abs().max()
     is_wide = machine_of(Target("llvm")).lanes() == 16
-    assert packed(compiled) == 3 or not is_wide or np.prod(rows) > 12
+    assert packed(compiled) == 3 or not is_wide or (target is None and np.prod(rows) > 12)
     compiled.save(tmp_path / "layers.eut")
     loaded = eutectic.load(tmp_path / "layers.eut")
     assert torch.equal(loaded(x), compiled(x))

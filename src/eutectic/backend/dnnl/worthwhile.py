@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import Final
 
@@ -44,8 +45,7 @@ def worthwhile(mod: IRModule, target: Target) -> Verdict:
 
 def is_convolutions(mod: IRModule) -> bool:
     """Whether nearly all work of a module is in float32 convolutions, all channels in one group or each in its own."""
-    functions = [function for _, function in mod.functions_items() if isinstance(function, Function)]
-    calls = [b.value for function in functions for b in walk_bindings(function) if isinstance(b.value, Call)]
+    calls = _calls(_functions(mod))
     convolutions = [call for call in calls if is_convolution(call) and _is_single(call)]
     if not all(map(_is_plain, convolutions)):
         return False
@@ -71,12 +71,19 @@ def is_small(mod: IRModule) -> bool:
 
     A module with regions for libraries, which somebody has cut out on purpose, is not small.
     """
-    functions = [function for _, function in mod.functions_items() if isinstance(function, Function)]
+    functions = _functions(mod)
     if any(function.attr("Codegen") or function.attr("Composite") for function in functions):
         return False
-    values = [binding.value for function in functions for binding in walk_bindings(function)]
-    calls = [value for value in values if isinstance(value, Call)]
+    calls = _calls(functions)
     return sum(map(work_of, calls)) < _SMALL_MODEL_FLOPS or not any(map(_is_much, calls))
+
+
+def _functions(mod: IRModule) -> list[Function]:
+    return [function for _, function in mod.functions_items() if isinstance(function, Function)]
+
+
+def _calls(functions: Sequence[Function]) -> list[Call]:
+    return [b.value for function in functions for b in walk_bindings(function) if isinstance(b.value, Call)]
 
 
 def _is_much(call: Call) -> bool:

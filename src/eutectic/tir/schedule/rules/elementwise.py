@@ -33,7 +33,7 @@ class Axes:
         across: Something is read along it that is not read along `vector`: a transposition.
         is_far: Whether the lanes of such a vector lie so far apart that few of their lines fit into a cache at once.
         outer: All other axes.
-        points: Where along `vector` conditions on it change.
+        points: Where along `edge`, or `vector` where there is none, conditions on it change.
         edge: The innermost of the other axes that conditions change along, where none do along `vector`: the width of
             an image with channels last that is padded.
     """
@@ -60,7 +60,9 @@ class Elementwise:
         changes = () if vector is None else change_points(walk.stage.value, vector)
         across, is_far = (None, False) if vector is None else _read_across(walk, vector)
         outer = tuple(span for span in walk.spatial if span not in (vector, across))
-        edge = None if vector is None or vector.size is None or changes or across else _edge(walk, outer)
+        edge = None
+        if vector is not None and vector.size is not None and not changes and across is None:
+            edge, changes = _edge(walk, outer)
         return Axes(walk, vector, across, is_far, tuple(span for span in outer if span is not edge), changes, edge)
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
@@ -84,10 +86,10 @@ class Elementwise:
         """See `Rule`."""
         threads = shared and decisions["threads"]
         outside: Sequence[LoopRV] = ()
-        if axes.points:
-            self._parts(nest, axes, decisions["width"])
-        elif axes.edge is not None:
+        if axes.edge is not None:
             self._edges(nest, axes, axes.edge, decisions["width"])
+        elif axes.points:
+            self._parts(nest, axes, decisions["width"])
         elif axes.vector is not None:
             outside = self._vectors(nest, axes, decisions["width"])
         if threads:
@@ -119,18 +121,18 @@ class Elementwise:
         assert axes.vector.size is not None
         loop = nest.loops[edge]
         reorder(nest.sch, [*nest.of(axes.outer), loop, nest.loops[axes.vector]])
-        parts = nest.sch.loop_partition(loop, _sizes(edge, change_points(axes.walk.stage.value, edge)))
+        parts = nest.sch.loop_partition(loop, _sizes(edge, axes.points))
         for (block,) in copies(nest.sch, parts, nest.block):
             _in_vectors(nest.sch, nest.sch.get_loops(block)[-1], block, axes.vector.size, width, is_outside=False)
 
 
-def _edge(walk: Walk, outer: Sequence[Span]) -> Span | None:
-    """An axis that conditions change along, if enough is left for threads to share."""
+def _edge(walk: Walk, outer: Sequence[Span]) -> tuple[Span | None, tuple[int, ...]]:
+    """An axis that conditions change along, and where, if enough is left for threads to share."""
     for span in reversed(outer):
-        if change_points(walk.stage.value, span):
+        if changes := change_points(walk.stage.value, span):
             left = points([other for other in outer if other is not span])
-            return span if left is None or left >= _FEWEST else None
-    return None
+            return (span, changes) if left is None or left >= _FEWEST else (None, ())
+    return None, ()
 
 
 def _sizes(span: Span, changes: Sequence[int]) -> list[int]:
