@@ -103,7 +103,7 @@ class GroupRecord:
         note: What is special about it, such as why it runs in Python.
         work: `flops` as an expression of symbolic sizes; empty where there are none.
         chosen: What the rules of the default schedule chose, a line for each choice, which ends with `(default)` or
-            `(tuned)`.
+            `(tuned)`; then which rules a primitive refused, so that a slower one was taken, and why.
     """
 
     kind: Kind

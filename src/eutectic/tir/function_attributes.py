@@ -10,7 +10,7 @@ SCHEDULED: Final = "tir.is_scheduled"
 LOWERED: Final = "tir.is_lowered"
 TRACE: Final = "tir.schedule_trace"  # what the default schedule did, line by line
 DECISIONS: Final = "tir.decisions"  # what default schedules are to choose, as JSON: decisions by choice point
-CHOSEN: Final = "tir.chosen"  # what the default schedule chose, line by line
+CHOSEN: Final = "tir.chosen"  # what the default schedule chose, and which rules were refused, line by line
 
 
 def is_lowered(func: PrimFunc) -> bool:

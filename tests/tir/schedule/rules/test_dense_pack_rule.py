@@ -90,6 +90,13 @@ def test_threads_share_panels_in_one_nest(rows: tuple[int, ...], columns: int):
     assert (nest.kind, nest.extent.value) == ("parallel", 4)
 
 
+@pytest.mark.parametrize("rows", [(), (1,), (3,), (1, 1), (9,)])
+@pytest.mark.parametrize(("columns", "panel"), [(256, 64), (1000, 64), (130, 32), (7, 16)])
+def test_no_primitive_refuses_what_the_rule_does(rows: tuple[int, ...], columns: int, panel: int):
+    (line,) = schedule_for_cpu(program(rows, 24, columns, panel), Vectors()).attrs["tir.chosen"]
+    assert line.startswith("dense_pack@0: ")
+
+
 @pytest.mark.parametrize("rows", [(8,), (9,), (29,), (3, 11), (5, 1), (2, 2, 9)])
 @pytest.mark.parametrize(("columns", "panel"), [(256, 64), (130, 64), (128, 32), (70, 8)])
 def test_more_rows_than_registers_are_tiled(rows: tuple[int, ...], columns: int, panel: int):

@@ -13,38 +13,50 @@ from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.state import LoopSite
 from eutectic.tir.statement_mutator import with_values
-from eutectic.tir.stmt import For, Stmt
+from eutectic.tir.stmt import For
 
 
 def whole_iterations(site: LoopSite) -> PrimExpr | None:
     """The number of iterations, from the first on, in which conditions hold at every point of the loops inside.
 
-    Of the outer loop of `split(n, [None, 4])` that is `n // 4`. None when no block has a condition on the loop, or one
-    that is not of the form `var * c + inner < bound`.
+    Of the outer loop of `split(n, [None, 4])` that is `n // 4`. Where blocks run everywhere, those conditions count that
+    their values choose by; where they do not, values may choose by whatever they like.
+
+    None when there is no condition on the loop, or one that is not of the form `var * c + inner < bound`.
     """
     loop = site.stmt
     if not isinstance(loop.min, IntImm) or loop.min.value != 0:
         return None
-    counts = [_count(site, condition) for condition in _conditions(loop)]
+    conditions = list(_predicates(loop)) or list(_choices(loop))
+    counts = [_count(site, condition) for condition in conditions]
     known = [count for count in counts if count is not None]
     if not known or len(known) != len(counts):
         return None
     return known[0] if all(_same(site, known[0], other) for other in known[1:]) else None
 
 
-def _conditions(loop: For) -> Iterator[PrimExpr]:
-    """Conditions on a loop, of blocks and of values that they choose between."""
-    for stmt in statements(loop.body):
-        if isinstance(stmt, BlockRealize):
-            bound = {axis.var: value for axis, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True)}
-            chosen = [with_values(part, bound) for part in _choices(stmt.block.body)]
-            conditions = (*conjuncts(stmt.predicate), *(part for item in chosen for part in conjuncts(item)))
-            yield from (part for part in conditions if loop.loop_var in variables(part))
+def _predicates(loop: For) -> Iterator[PrimExpr]:
+    """Conditions on a loop under which blocks run."""
+    for realize in _realizes(loop):
+        yield from _on(loop, realize.predicate)
 
 
-def _choices(body: Stmt) -> list[PrimExpr]:
-    """Conditions of `if_then_else` in a block."""
-    return [item.args[0] for item in expressions(body) if is_if_then_else(item)]
+def _choices(loop: For) -> Iterator[PrimExpr]:
+    """Conditions on a loop of `if_then_else` in blocks."""
+    for realize in _realizes(loop):
+        bound = {axis.var: value for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+        for item in expressions(realize.block.body):
+            if is_if_then_else(item):
+                yield from _on(loop, with_values(item.args[0], bound))
+
+
+def _realizes(loop: For) -> list[BlockRealize]:
+    return [stmt for stmt in statements(loop.body) if isinstance(stmt, BlockRealize)]
+
+
+def _on(loop: For, condition: PrimExpr) -> list[PrimExpr]:
+    """The parts of a condition that depend on a loop."""
+    return [part for part in conjuncts(condition) if loop.loop_var in variables(part)]
 
 
 def _same(site: LoopSite, a: PrimExpr, b: PrimExpr) -> bool:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from eutectic.ir.structural import structural_digest
+from eutectic.support.errors import ScheduleError
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.function_attributes import DECISIONS
 from eutectic.tir.schedule.rules.processor import Processor
@@ -65,11 +66,13 @@ class Chooser:
     Attributes:
         processor: As given.
         points: What was asked so far, by name.
+        refusals: Which rule, or which stages, a primitive refused, and what it said: what nobody sees is slow for ever.
     """
 
     def __init__(self, processor: Processor, given: Mapping[str, Decisions] | None = None) -> None:
         self.processor, self._given = processor, dict(given or {})
         self.points: dict[str, ChoicePoint] = {}
+        self.refusals: list[str] = []
 
     def choose(self, rule: Decider, axes: Any, stage: int) -> Decisions:
         """What a rule is to do with a stage.
@@ -93,9 +96,21 @@ class Chooser:
         self.points[name] = ChoicePoint(name, decisions, source, alternatives, note)
         return decisions
 
-    def forget(self, kept: Mapping[str, ChoicePoint]) -> None:
-        """Go back to what was asked at some time before: a primitive refused what came of the later answers."""
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What was chosen, and what was refused, line by line."""
+        return (*map(str, self.points.values()), *self.refusals)
+
+    def give_up(self, kept: Mapping[str, ChoicePoint], what: str, error: ScheduleError) -> None:
+        """Go back to what was asked at some time before: a primitive refused what came of the later answers.
+
+        Args:
+            kept: What was asked before.
+            what: The rule, or the stages.
+            error: What the primitive said.
+        """
         self.points = dict(kept)
+        self.refusals.append(f"{what} refused: {error.message}")
 
 
 def workload_key(func: PrimFunc) -> str:

@@ -60,7 +60,7 @@ def schedule_for_cpu(func: PrimFunc, processor: Processor) -> PrimFunc:
     chooser = Chooser(processor, given_decisions(func))
     sch = schedule_by_rules(func, processor, chooser)
     scheduled = sch.func.with_attr(SCHEDULED, True).with_attr(TRACE, tuple(sch.trace.as_python()))
-    chosen: PrimFunc = scheduled.with_attr(CHOSEN, tuple(map(str, chooser.points.values())))
+    chosen: PrimFunc = scheduled.with_attr(CHOSEN, chooser.remarks)
     return chosen
 
 
@@ -142,8 +142,8 @@ def _by_one(sch: Schedule, rule: JointRule[Any], axes: Any, chooser: Chooser) ->
             if stage.name in names:
                 done = _scheduled(done, Group((stage,)), chooser, numbers)
         rule.apply(done, axes, decisions)
-    except ScheduleError:
-        chooser.forget(before)
+    except ScheduleError as error:
+        chooser.give_up(before, rule.name, error)
         return None
     return done
 
@@ -156,8 +156,8 @@ def _scheduled(sch: Schedule, group: Group, chooser: Chooser, numbers: Mapping[s
     try:
         walks = [walk_of(stage, group.depth) for stage in group.stages]
         _apply(done, group, [_match(walk, chooser, numbers[walk.stage.name]) for walk in walks])
-    except ScheduleError:
-        chooser.forget(before)
+    except ScheduleError as error:
+        chooser.give_up(before, ", ".join(stage.name for stage in group.stages), error)
         names = [part.name for stage in group.stages for part in (stage, stage.epilogue) if part is not None]
         return _outermost_by_threads(sch, names)
     return done

@@ -200,8 +200,8 @@ def _multiply(sch: Schedule, products: str, depth: int) -> None:
     *own, term = sch.get_loops(products)[depth:]
     reorder(sch, [term, *own])
     first = block_name(sch, sch.decompose_reduction(products, term))
-    for name in (first, f"{products}_update"):
-        in_registers(sch, name, len(own))
+    for name, outside in ((first, depth), (f"{products}_update", depth + 1)):  # the first may have fewer loops of one
+        in_registers(sch, name, len(sch.get_loops(name)) - outside)
 
 
 def _look_ahead(sch: Schedule, products: str, weights: Buffer, depth: int, terms: int) -> None:
