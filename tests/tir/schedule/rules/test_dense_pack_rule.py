@@ -91,7 +91,7 @@ def test_threads_share_panels_in_one_nest(rows: tuple[int, ...], columns: int):
 
 
 @pytest.mark.parametrize("rows", [(), (1,), (3,), (1, 1), (9,)])
-@pytest.mark.parametrize(("columns", "panel"), [(256, 64), (1000, 64), (130, 32), (7, 16)])
+@pytest.mark.parametrize(("columns", "panel"), [(256, 64), (1000, 64), (130, 32), (17, 16)])
 def test_no_primitive_refuses_what_the_rule_does(rows: tuple[int, ...], columns: int, panel: int):
     (line,) = schedule_for_cpu(program(rows, 24, columns, panel), Vectors()).attrs["tir.chosen"]
     assert line.startswith("dense_pack@0: ")
@@ -135,6 +135,11 @@ def test_every_choice_gives_the_same(columns: int, monkeypatch: pytest.MonkeyPat
     for choice in choices:
         monkeypatch.setattr(dense_pack.DensePack, "decide", lambda *_, choice=choice: choice)
         check((23,), 20, columns, 32)
+
+
+def test_columns_narrower_than_a_panel_are_left_to_other_rules():
+    chosen = schedule_for_cpu(program((1,), 24, 7, 16), Vectors()).attrs["tir.chosen"]
+    assert [str(line).split("@")[0] for line in chosen] == ["register_tile", "elementwise"]
 
 
 def test_no_rows_are_left_to_other_rules():

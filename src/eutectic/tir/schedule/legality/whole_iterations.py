@@ -19,8 +19,8 @@ from eutectic.tir.stmt import For
 def whole_iterations(site: LoopSite) -> PrimExpr | None:
     """The number of iterations, from the first on, in which conditions hold at every point of the loops inside.
 
-    Of the outer loop of `split(n, [None, 4])` that is `n // 4`. Where blocks run everywhere, those conditions count that
-    their values choose by; where they do not, values may choose by whatever they like.
+    Of the outer loop of `split(n, [None, 4])` that is `n // 4`. Where blocks run everywhere, those conditions count
+    that their values choose by; where they do not, values may choose by whatever they like.
 
     None when there is no condition on the loop, or one that is not of the form `var * c + inner < bound`.
     """

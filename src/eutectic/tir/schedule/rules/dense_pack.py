@@ -96,7 +96,8 @@ class DensePack:
             return None
         most = (processor.registers - _SPARE) // -(-axes.panel // processor.lanes())
         fits = axes.count <= most or most >= _FEWEST
-        return replace(axes, most=most) if axes.count and fits else None
+        is_wide = axes.columns.size is None or axes.columns.size >= axes.panel
+        return replace(axes, most=most) if axes.count and fits and is_wide else None
 
     def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
         """What is read several times, and is better computed once: the products are no candidates."""
