@@ -22,6 +22,7 @@ from eutectic.tir.schedule.rules.inverted_residual import InvertedResidual
 from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
 from eutectic.tir.schedule.rules.nest import Nest, block_name, run_by_threads, variable_of
 from eutectic.tir.schedule.rules.packing import pack
+from eutectic.tir.schedule.rules.padded_window import PaddedWindow
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.producers import inlined_order
 from eutectic.tir.schedule.rules.register_tile import RegisterTile
@@ -34,7 +35,12 @@ from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import For, ForKind
 
 RULES: Final[tuple[Rule[Any, Any], ...]] = (Elementwise(), LaneReduction(), RegisterTile())
-_TOGETHER: Final[tuple[JointRule[Any], ...]] = (Winograd(), InvertedResidual(), DensePack())  # rules of several stages
+_TOGETHER: Final[tuple[JointRule[Any], ...]] = (
+    Winograd(),
+    InvertedResidual(),
+    DensePack(),
+    PaddedWindow(),
+)  # rules of several stages
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,16 @@ def change_points(expr: PrimExpr, span: Span) -> tuple[int, ...]:
 
     Empty when there are none, or too many for a loop each.
     """
-    size = span.size
-    if size is None or len(span.axes) > 1 or not any(_is_guard(part) for part in post_order(expr)):
+    if len(span.axes) > 1 or not any(_is_guard(part) for part in post_order(expr)):
         return ()
-    changes = {_change(part, span.var) for part in post_order(expr)}
-    points = sorted(point for point in changes if point is not None and 0 < point < size)
+    points = sorted(changes_of(expr, span))
     return tuple(points) if len(points) < _MOST_PARTS else ()
+
+
+def changes_of(expr: PrimExpr, span: Span) -> set[int]:
+    """Where along an axis a comparison of its variable with a constant changes; nowhere without a constant extent."""
+    changes = {_change(part, span.var) for part in post_order(expr)}
+    return {point for point in changes if point is not None and 0 < point < (span.size or 0)}
 
 
 def _is_guard(node: Node) -> bool:
@@ -39,10 +43,9 @@ def _change(node: Node, var: Var) -> int | None:
     a, b = linear(node.a, {var}), linear(node.b, {var})
     if a is None or b is None or not isinstance(a.rest, IntImm) or not isinstance(b.rest, IntImm):
         return None
-    steps = (a.step(var), b.step(var))
-    if not all(isinstance(step, int) for step in steps):
+    left, right = a.step(var), b.step(var)
+    if not isinstance(left, int) or not isinstance(right, int) or left == right:
         return None
-    step, rest = steps[0] - steps[1], a.rest.value - b.rest.value  # step * var + rest, compared with 0
-    if step == 1:
-        return -rest + (0 if isinstance(node, (GE, LT)) else 1)
-    return rest + (1 if isinstance(node, (GE, LT)) else 0) if step == -1 else None
+    step, rest = left - right, a.rest.value - b.rest.value  # step * var + rest, compared with 0
+    changes_at_zero = isinstance(node, (GE, LT)) == (step > 0)  # where both are equal, or one after
+    return -(rest // step) if changes_at_zero else -rest // step + 1

@@ -1,0 +1,243 @@
+"""Windows of each channel over padded images: no padded copy is made.
+
+What is around an image is put where it is read. Rows and tiles of a row in which a window sees other parts of it are
+loops of their own, in which no condition is left: taps that are outside add what the image is padded with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise, product
+from math import prod
+from typing import Final
+
+from eutectic.ir.prim_expr import IntImm, PrimExpr
+from eutectic.tir.buffer import Buffer, BufferLoad
+from eutectic.tir.op import is_if_then_else
+from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.choosing import distinct
+from eutectic.tir.schedule.rules.epilogues import with_epilogues
+from eutectic.tir.schedule.rules.guards import changes_of
+from eutectic.tir.schedule.rules.nest import (
+    block_name,
+    copies,
+    in_registers,
+    loops_by_variable,
+    reorder,
+    run_by_threads,
+    with_iterations,
+)
+from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.register_tile import contiguous_result
+from eutectic.tir.schedule.rules.rule import Decisions
+from eutectic.tir.schedule.rules.stage import Axis, Stage
+from eutectic.tir.schedule.rules.walk import Span, Walk, walk_of
+from eutectic.tir.schedule.rules.work import lanes_of
+from eutectic.tir.schedule.schedule import Schedule
+from eutectic.tir.statement_mutator import with_values
+
+_FEWEST_UNITS: Final = 8  # vectors of channels that threads share
+_FEWEST_POINTS: Final = 4  # of a tile, below which sums wait for each other
+_MOST_TERMS: Final = 1000  # of vectors, that are written out in all parts; more take LLVM seconds
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The blocks of a window over padded images, and which axis of the last one does what.
+
+    Attributes:
+        pad: Name of the block that pads.
+        sums: Name of the block that adds.
+        last: Name of the block that writes the result.
+        rows: The axis from top to bottom.
+        points: The axis along a row.
+        channels: The axis that vectors lie along.
+        row_changes: Rows from which on a window sees another part of the padding.
+        point_changes: The same along a row.
+        taps: Terms of a sum.
+        tap_loops: Loops over them.
+        lanes: Channels of a vector.
+        sizes: Points of a tile that fit into registers, and divide a row.
+    """
+
+    pad: str
+    sums: str
+    last: str
+    rows: Axis
+    points: Axis
+    channels: Axis
+    row_changes: tuple[int, ...]
+    point_changes: tuple[int, ...]
+    taps: int
+    tap_loops: int
+    lanes: int
+    sizes: tuple[int, ...]
+
+    def parts(self, size: int) -> tuple[list[int], list[int]]:
+        """Rows that are loops of their own, and tiles of a row, with tiles of so many points."""
+        rows, points = self.rows.size or 0, self.points.size or 0
+        tiles = [any(start < at < start + size for at in self.point_changes) for start in range(0, points, size)]
+        runs = [list(run) for _, run in groupby(enumerate(tiles), key=lambda tile: (tile[1], tile[0] * tile[1]))]
+        return _between(self.row_changes, rows), [len(run) for run in runs]
+
+    def terms(self, size: int) -> int:
+        """Vectors that are added up, as often as they are written out."""
+        return self.taps * size * prod(map(len, self.parts(size)))
+
+
+class PaddedWindow:
+    """Windows of each channel, and a loop for each part of the image that they see the padding from."""
+
+    name = "padded_window"
+
+    def matches(self, sch: Schedule, stages: Sequence[Stage], processor: Processor) -> Axes | None:
+        """Padding, sums over a small window of each channel, and what is done to each of them.
+
+        Args:
+            sch: The schedule.
+            stages: Those that are left when all have been inlined that are better computed where they are read.
+            processor: What it will run on.
+        """
+        if len(stages) != 3 or not is_if_then_else(stages[0].value):
+            return None
+        pad, sums, last = stages
+        joined = with_epilogues(stages, [pad.output, sums.output])
+        if len(joined) != 2 or joined[1].epilogue is None or any(load.buffer is pad.output for load in last.reads()):
+            return None
+        return _axes(pad, walk_of(joined[1]), processor)
+
+    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
+        """What is read several times, and is better computed once: padding is not."""
+        return ()
+
+    def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
+        """Names of the stages that are scheduled by rules of their own: none."""
+        return ()
+
+    def decide(self, axes: Axes, processor: Processor) -> Decisions:
+        """The largest tile."""
+        return {"points": axes.sizes[0]}
+
+    def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
+        """All tiles."""
+        return distinct([{"points": size} for size in axes.sizes])
+
+    def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
+        """Schedule all stages.
+
+        Raises:
+            ScheduleError: a primitive refuses.
+        """
+        sch.compute_inline(axes.pad)
+        row_sizes, tile_sizes = axes.parts(decisions["points"])
+        units, row = _tiles(sch, axes, decisions["points"])
+        for part in _parts(sch, (axes.sums, axes.last), row, row_sizes):
+            for pair in _parts(sch, part, row + 1, tile_sizes):
+                _in_registers(sch, pair, row + 2, axes.tap_loops)
+        run_by_threads(sch, with_iterations(sch, units))  # last: every later step is proved to keep threads apart
+
+
+def _tiles(sch: Schedule, axes: Axes, size: int) -> tuple[list[LoopRV], int]:
+    """Vectors of channels outside, tiles of a row inside: loops that threads share, and how many are around rows."""
+    loops = loops_by_variable(sch, axes.last)
+    row, point, channel = (loops.pop(axis.loop) for axis in (axes.rows, axes.points, axes.channels))
+    vectors, lane = sch.split(channel, [None, axes.lanes])
+    tile, inner = sch.split(point, [None, size])
+    units = [*loops.values(), vectors]
+    reorder(sch, [*units, row, tile, inner, lane])
+    sch.compute_at(axes.sums, tile, preserve_unit_loops=True)
+    sch.set_scope(axes.sums, 0, "local")
+    return units, len(units)
+
+
+def _parts(sch: Schedule, pair: tuple[str, str], place: int, sizes: Sequence[int]) -> list[tuple[str, str]]:
+    """The two blocks in each part of the loop within so many others."""
+    if len(sizes) < 2:
+        return [pair]
+    parts = sch.loop_partition(sch.get_loops(pair[1])[place], list(sizes))
+    return [(sums, last) for sums, last in copies(sch, parts, *pair)]
+
+
+def _in_registers(sch: Schedule, pair: tuple[str, str], depth: int, tap_loops: int) -> None:
+    """A tile, within so many loops: its sums, and what is done to them."""
+    sums, last = pair
+    loops = sch.get_loops(sums)[depth:]
+    own, taps = loops[: len(loops) - tap_loops], loops[len(loops) - tap_loops :]
+    reorder(sch, [*taps, *own])
+    first = block_name(sch, sch.decompose_reduction(sums, taps[0]))
+    for name in (first, f"{sums}_update", last):
+        in_registers(sch, name, len(sch.get_loops(name)) - depth)
+
+
+def _between(changes: Sequence[int], size: int) -> list[int]:
+    return [high - low for low, high in pairwise([0, *changes, size])]
+
+
+def _axes(pad: Stage, walk: Walk, processor: Processor) -> Axes | None:
+    sums, channels = walk.stage, contiguous_result(walk)
+    seen = _seen_once(walk, pad.output)
+    if sums.epilogue is None or channels is None or seen is None:
+        return None
+    moving = [span for span in walk.spatial if _is_moved(walk, pad.output, span)]
+    lanes = lanes_of(sums.output.dtype, processor)
+    taps = prod(axis.size or _MOST_TERMS for axis in sums.reduce)
+    if len(moving) < 2 or channels in moving or (channels.size or 1) % lanes or taps > _MOST_TERMS:
+        return None
+    *_, rows, points = moving
+    others = [span for span in walk.spatial if span not in (rows, points)]
+    values = list(_values(pad, sums, seen))
+    if any(changes_of(value, span) for value in values for span in others):
+        return None
+    if any(len(span.axes) > 1 or span.size is None for span in (rows, points, channels)):
+        return None
+    own = dict(zip((axis.var for axis in sums.spatial), sums.epilogue.spatial, strict=True))
+    row_changes, point_changes = (
+        sorted({at for value in values for at in changes_of(value, span)}) for span in (rows, points)
+    )
+    axes = Axes(
+        pad.name,
+        sums.name,
+        sums.epilogue.name,
+        own[rows.var],
+        own[points.var],
+        own[channels.var],
+        tuple(row_changes),
+        tuple(point_changes),
+        taps,
+        len(sums.reduce) + len(sums.reduce_units),
+        lanes,
+        (),
+    )
+    sizes = _sizes(axes, processor)
+    units = [span.size for span in others]
+    is_shared = None not in units and prod(size or 0 for size in units) >= _FEWEST_UNITS * lanes
+    return replace(axes, sizes=sizes) if sizes and is_shared and (row_changes or point_changes) else None
+
+
+def _sizes(axes: Axes, processor: Processor) -> tuple[int, ...]:
+    """Points of a tile that fit into registers, and divide a row, the largest first."""
+    points, most = axes.points.size or 0, processor.registers // 2
+    divisors = [size for size in range(most, _FEWEST_POINTS - 1, -1) if points % size == 0]
+    return tuple(size for size in divisors if axes.terms(size) <= _MOST_TERMS)
+
+
+def _seen_once(walk: Walk, image: Buffer) -> BufferLoad | None:
+    """Where sums read the padded image; None when they read it at several places."""
+    found = [access.load for access in walk.reads if access.buffer is image]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_moved(walk: Walk, image: Buffer, span: Span) -> bool:
+    """Whether the window moves over the image along an axis, and all else that is added up stays."""
+    return all((access.coefficient(span) != 0) == (access.buffer is image) for access in walk.reads)
+
+
+def _values(pad: Stage, sums: Stage, seen: BufferLoad) -> Iterator[PrimExpr]:
+    """What is read of the padded image, for each tap."""
+    places = dict(zip(pad.indices, seen.indices, strict=True))
+    value = with_values(pad.value, {axis.var: places[axis.var] for axis in pad.spatial})
+    for taps in product(*(range(axis.size or 0) for axis in sums.reduce)):
+        yield with_values(
+            value, {axis.var: IntImm(axis.var.dtype, at) for axis, at in zip(sums.reduce, taps, strict=True)}
+        )

@@ -1,0 +1,191 @@
+"""Windows of each channel over padded images in default schedules: no padded copy, and no condition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eutectic import te, tir, topi
+from eutectic.backend.llvm.machine import machine_of
+from eutectic.driver.build_prim_func import NativePrimFunc
+from eutectic.ir.prim_expr import IntImm
+from eutectic.ir.structural import structural_equal
+from eutectic.target import Target
+from eutectic.testing.round_trip import check_round_trip
+from eutectic.tir.schedule import trace_from_python
+from eutectic.tir.schedule.rules import padded_window
+from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
+from eutectic.tir.schedule.rules.guards import changes_of
+from eutectic.tir.schedule.rules.stage import Axis
+from eutectic.tir.schedule.rules.walk import Span
+
+NATIVE = Target("llvm")
+Array = npt.NDArray[Any]
+
+
+class Vectors:
+    """A processor as the rules see it, the same wherever tests run."""
+
+    registers = 32
+
+    def lanes(self, bits: int = 32) -> int:
+        return 512 // bits
+
+
+class Window:
+    """Windows of some size over images of `blocks` times `lanes` channels, with what is done to each sum.
+
+    Args:
+        image: Rows, and points of a row.
+        kernel: The same of a window.
+        stride: Steps of the window along both.
+        before: Rows, and points of a row, that are added before the image.
+        after: The same after it.
+        blocks: Of channels.
+        lanes: Channels of a block.
+        batch: Images.
+    """
+
+    def __init__(
+        self,
+        image: tuple[int, int],
+        kernel: tuple[int, int] = (3, 3),
+        stride: tuple[int, int] = (1, 1),
+        before: tuple[int, int] = (1, 1),
+        after: tuple[int, int] = (1, 1),
+        *,
+        blocks: int = 8,
+        lanes: int = 16,
+        batch: int = 1,
+    ) -> None:
+        self.image, self.kernel, self.stride, self.before, self.after = image, kernel, stride, before, after
+        self.blocks, self.lanes, self.batch = blocks, lanes, batch
+        wide = [size + low + high for size, low, high in zip(image, before, after, strict=True)]
+        self.out = [(size - k) // s + 1 for size, k, s in zip(wide, kernel, stride, strict=True)]
+
+    def program(self) -> tir.PrimFunc:
+        (low_y, low_x), (high_y, high_x), (step_y, step_x) = self.before, self.after, self.stride
+        data = te.placeholder((self.batch, self.blocks, *self.image, self.lanes), "float32", "data")
+        weight = te.placeholder((self.blocks, *self.kernel, self.lanes), "float32", "weight")
+        bias = te.placeholder((self.blocks, self.lanes), "float32", "bias")
+        padded = topi.nn.pad(data, [0, 0, low_y, low_x, 0], [0, 0, high_y, high_x, 0], name="padded")
+        ky, kx = (te.reduce_axis((0, size), name) for size, name in zip(self.kernel, ("ky", "kx"), strict=True))
+        sums = te.compute(
+            (self.batch, self.blocks, *self.out, self.lanes),
+            lambda n, b, y, x, c: te.sum(
+                padded[n, b, y * step_y + ky, x * step_x + kx, c] * weight[b, ky, kx, c], axis=[ky, kx]
+            ),
+            "sums",
+        )
+        out = topi.nn.relu(te.compute(sums.shape, lambda n, b, y, x, c: sums[n, b, y, x, c] + bias[b, c], "total"))
+        return te.create_prim_func([data, weight, bias, out])
+
+    def chosen(self) -> list[str]:
+        return [str(line) for line in schedule_for_cpu(self.program(), Vectors()).attrs["tir.chosen"]]
+
+    def want(self, data: Array, weight: Array, bias: Array) -> Array:
+        around = [(0, 0), (0, 0), *zip(self.before, self.after, strict=True), (0, 0)]
+        padded = np.pad(data.astype(np.float64), around)
+        total = np.zeros((self.batch, self.blocks, *self.out, self.lanes))
+        (rows, points), (step_y, step_x) = self.out, self.stride
+        for ky, kx in np.ndindex(*self.kernel):
+            seen = padded[:, :, ky : ky + step_y * rows : step_y, kx : kx + step_x * points : step_x]
+            total += seen[:, :, :rows, :points] * weight[:, None, None, ky, kx]
+        return np.maximum(total + bias[:, None, None], 0)
+
+    def check(self) -> None:
+        """The scheduled program gives what float64 gives."""
+        rng = np.random.default_rng(1)
+        shapes = [
+            (self.batch, self.blocks, *self.image, self.lanes),
+            (self.blocks, *self.kernel, self.lanes),
+            (self.blocks, self.lanes),
+        ]
+        data, weight, bias = (rng.standard_normal(shape).astype("float32") for shape in shapes)
+        want = self.want(data, weight, bias)
+        out = np.full(want.shape, np.nan, "float32")
+        scheduled = schedule_for_cpu(self.program(), machine_of(NATIVE))
+        check_round_trip(scheduled)
+        NativePrimFunc(scheduled, NATIVE, 2)(data, weight, bias, out)
+        np.testing.assert_allclose(out, want, atol=1e-5 * max(1.0, np.abs(want).max(initial=0)))
+
+
+TAKEN = {
+    "one tile a row": Window((14, 14)),
+    "two tiles a row": Window((6, 28)),
+    "tiles in the middle": Window((3, 64), lanes=32),
+    "every other point": Window((14, 14), stride=(2, 2)),
+    "five taps": Window((5, 7), (5, 5), before=(2, 2), after=(2, 2)),
+    "padding on one side": Window((9, 8), before=(0, 0), after=(2, 2)),
+    "padding of rows only": Window((9, 14), before=(1, 0), after=(1, 0)),
+    "padding of points only": Window((9, 12), before=(0, 1), after=(0, 1)),
+    "one row of taps": Window((5, 12), (1, 3), before=(0, 1), after=(0, 1)),
+    "several images": Window((6, 8), batch=3),
+    "more padding than taps": Window((4, 8), before=(4, 4), after=(4, 4)),
+}
+
+
+@pytest.mark.parametrize("window", TAKEN.values(), ids=TAKEN.keys())
+def test_values_without_a_padded_copy(window: Window):
+    (line,) = window.chosen()
+    assert line.startswith("padded_window@0: ")
+    root = schedule_for_cpu(window.program(), Vectors()).body.block
+    assert {buffer.scope() for buffer in root.alloc_buffers} == {"local"}  # sums, in registers
+    window.check()
+
+
+LEFT = {
+    "no padding": Window((14, 14), before=(0, 0), after=(0, 0)),
+    "few channels for threads to share": Window((14, 14), blocks=7),
+    "channels that are no whole vectors": Window((14, 14), lanes=12),
+    "rows that no tile divides": Window((4, 17)),
+    "too much to write out": Window((14, 14), (7, 7), before=(3, 3), after=(3, 3)),
+}
+
+
+@pytest.mark.parametrize("window", LEFT.values(), ids=LEFT.keys())
+def test_left_to_other_rules(window: Window):
+    assert not any("padded_window" in line for line in window.chosen())
+    window.check()
+
+
+@settings(max_examples=12)
+@given(st.data())
+def test_odd_sizes(data: st.DataObject):
+    def pair(low: int, high: int) -> tuple[int, int]:
+        return data.draw(st.integers(low, high)), data.draw(st.integers(low, high))
+
+    window = Window(pair(5, 16), pair(1, 5), pair(1, 3), pair(0, 3), pair(0, 3), batch=data.draw(st.integers(1, 2)))
+    assert not any("refused" in line for line in window.chosen())
+    window.check()
+
+
+def test_every_choice_gives_the_same(monkeypatch: pytest.MonkeyPatch):
+    window = Window((4, 16))
+    assert window.chosen() == ["padded_window@0: points=16 (default)"]
+    for size in (16, 8, 4):
+        monkeypatch.setattr(padded_window.PaddedWindow, "decide", lambda *_, size=size: {"points": size})
+        assert f"points={size}" in window.chosen()[0]
+        window.check()
+
+
+def test_traces_make_the_same_program():
+    func = Window((6, 28)).program()
+    scheduled = schedule_for_cpu(func, Vectors())
+    sch = tir.Schedule(func)
+    trace_from_python(scheduled.attrs["tir.schedule_trace"]).apply_to_schedule(sch)
+    assert structural_equal(sch.func.body, scheduled.body)
+
+
+@given(st.integers(-3, 3).filter(bool), st.integers(-20, 20), st.sampled_from(["__ge__", "__gt__", "__le__", "__lt__"]))
+def test_where_a_comparison_changes(step: int, rest: int, order: str):
+    var = tir.Var("i", "int64")
+    span = Span((Axis(var, IntImm("int64", 9), var),))
+    truths = [getattr(step * i + rest, order)(0) for i in range(9)]
+    want = {i for i in range(1, 9) if truths[i] != truths[i - 1]}
+    assert changes_of(getattr(var * step + rest, order)(0), span) == want
