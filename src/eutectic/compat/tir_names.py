@@ -8,6 +8,7 @@ from eutectic.ir.prim_expr import Operand, PrimExpr, StringImm, as_prim
 from eutectic.ir.prim_expr import add as _sum_of
 from eutectic.ir.prim_expr import mul as _product_of
 from eutectic.ir.prim_expr import sub as _difference_of
+from eutectic.ir.prim_operators import Deferred
 from eutectic.support.deep import deep
 from eutectic.te.reduction import CommReducer, Reduce, comm_reducer, max, min, sum
 from eutectic.te.tensor import ProducerLoad
@@ -69,7 +70,7 @@ def convert(expr: Any) -> Any:
         return [convert(item) for item in expr]
     if isinstance(expr, str):
         return StringImm(expr)
-    return as_prim(expr, "int32") if isinstance(expr, bool | int | float) else expr
+    return as_prim(expr, "int32") if isinstance(expr, bool | int | float | Deferred) else expr
 
 
 def stmt_list(stmt: Stmt) -> list[Stmt]:

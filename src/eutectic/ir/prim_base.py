@@ -1,120 +1,32 @@
 """The root of scalar expressions: constants, variables, and how two operands get one dtype.
 
-Python operators on expressions look their meaning up in `OPERATORS`, which
-`prim_expr`, `prim_logic` and `prim_call` fill; so each family of nodes has its
-own module. Import from `eutectic.ir.prim_expr`, which loads all of them.
+Their Python operators are in `prim_operators`. Import from `eutectic.ir.prim_expr`, which loads all nodes.
 """
 
 from __future__ import annotations
 
 import numbers
 import re
-from collections.abc import Callable
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from eutectic.ir.dtype import is_float, is_integer
 from eutectic.ir.node import Node, field, init_field, node
+from eutectic.ir.prim_operators import OPERATORS, Deferred, ExprOp, Operand
 from eutectic.ir.prim_type import Type
 from eutectic.support.shown import shown
 
-OPERATORS: Final[dict[str, Callable[..., PrimExpr]]] = {}
 
-
-class PrimExpr(Node):
+class PrimExpr(ExprOp, Node):
     """A scalar expression; `dtype` is the type of its value.
 
-    Operators build expressions and fold constants; only `==` and `!=` do not:
-    they compare identity, as for every node (`a.equal(b)` is the expression).
+    Operators build expressions and fold constants. `==` and `!=` give an `EqualOp` and a `NotEqualOp`: an expression
+    where one is used, whose truth in Python is identity, as for every node.
     """
 
     __slots__ = ()
     dtype: str
-
-    def __add__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["add"](self, other)
-
-    def __radd__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["add"](other, self)
-
-    def __sub__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["sub"](self, other)
-
-    def __rsub__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["sub"](other, self)
-
-    def __mul__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["mul"](self, other)
-
-    def __rmul__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["mul"](other, self)
-
-    def __truediv__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["div"](self, other)
-
-    def __rtruediv__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["div"](other, self)
-
-    def __floordiv__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["floordiv"](self, other)
-
-    def __rfloordiv__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["floordiv"](other, self)
-
-    def __mod__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["floormod"](self, other)
-
-    def __rmod__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["floormod"](other, self)
-
-    def __neg__(self) -> PrimExpr:
-        return OPERATORS["neg"](self)
-
-    def __lt__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["lt"](self, other)
-
-    def __le__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["le"](self, other)
-
-    def __gt__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["gt"](self, other)
-
-    def __ge__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["ge"](self, other)
-
-    def __and__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["bitwise_and"](self, other)
-
-    def __rand__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["bitwise_and"](other, self)
-
-    def __or__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["bitwise_or"](self, other)
-
-    def __ror__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["bitwise_or"](other, self)
-
-    def __xor__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["bitwise_xor"](self, other)
-
-    def __rxor__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["bitwise_xor"](other, self)
-
-    def __lshift__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["shift_left"](self, other)
-
-    def __rlshift__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["shift_left"](other, self)
-
-    def __rshift__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["shift_right"](self, other)
-
-    def __rrshift__(self, other: Operand) -> PrimExpr:
-        return OPERATORS["shift_right"](other, self)
-
-    def __invert__(self) -> PrimExpr:
-        return OPERATORS["bitwise_not"](self)
 
     def __bool__(self) -> bool:
         """A condition that is not constant has no truth value.
@@ -128,21 +40,6 @@ class PrimExpr(Node):
                 "tir.all, tir.any, ~ or tir.if_then_else, or compare nodes with `is` or structural_equal"
             )
         return True
-
-    def equal(self, other: Operand) -> PrimExpr:
-        """The expression `self == other`."""
-        return OPERATORS["eq"](self, other)
-
-    def not_equal(self, other: Operand) -> PrimExpr:
-        """The expression `self != other`."""
-        return OPERATORS["ne"](self, other)
-
-    def astype(self, dtype: str) -> PrimExpr:
-        """The value converted to `dtype`; constants are converted at once."""
-        return OPERATORS["cast"](dtype, self)
-
-
-Operand: TypeAlias = PrimExpr | int | float
 
 
 @node("ir.TypedExpr")
@@ -169,11 +66,17 @@ class IntImm(PrimExpr):
         """Whether the value is not zero."""
         return bool(self.value)
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> bool:  # type: ignore[override]  # constants are decided at once
         """Compares with Python ints and other constants by value, so that `shape[0] == 3` reads naturally."""
         if isinstance(other, IntImm):
             return self.value == other.value
         return self.value == other if isinstance(other, int) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:  # type: ignore[override]  # as above
+        """The opposite of `==`."""
+        if isinstance(other, IntImm):
+            return self.value != other.value
+        return self.value != other if isinstance(other, int) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.value)
@@ -252,8 +155,8 @@ def with_lanes(dtype: str, lanes: int) -> str:
     return element if lanes == 1 else f"{element}x{lanes}"
 
 
-def as_prim(value: PrimExpr | int | float | Any, dtype: str = "int64") -> PrimExpr:
-    """`value` as an expression; Python numbers become constants of `dtype`.
+def as_prim(value: Operand | Any, dtype: str = "int64") -> PrimExpr:
+    """`value` as an expression; Python numbers become constants of `dtype`, what `==` gave the comparison.
 
     Raises:
         TypeError: the value is neither a number nor an expression.
@@ -266,6 +169,8 @@ def as_prim(value: PrimExpr | int | float | Any, dtype: str = "int64") -> PrimEx
     if hasattr(value, "__index__"):
         number = value.__index__()
         return FloatImm(dtype, float(number)) if is_float(dtype) else IntImm(dtype, number)
+    if isinstance(value, Deferred):
+        return value.asobject()
     if isinstance(value, (float, numbers.Real)):
         return FloatImm(dtype if is_float(dtype) else "float32", float(value))
     raise TypeError(f"expected an integer or a scalar expression, got {type(value).__name__}: {shown(value)}")
@@ -285,7 +190,7 @@ def match_operands(a: Operand, b: Operand, what: str) -> tuple[PrimExpr, PrimExp
     Raises:
         TypeError: the dtypes differ in another way; both are named.
     """
-    left = as_prim(a, b.dtype if isinstance(b, PrimExpr) else "int64")
+    left = as_prim(a, b.dtype if isinstance(b, ExprOp) else "int64")
     right = as_prim(b, left.dtype)
     if left.dtype == right.dtype:
         return left, right

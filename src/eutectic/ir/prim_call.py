@@ -10,9 +10,7 @@ from eutectic.ir.module import GlobalVar
 from eutectic.ir.node import Node, init_field, node
 from eutectic.ir.op import Op, register_op
 from eutectic.ir.prim_base import (
-    OPERATORS,
     IntImm,
-    Operand,
     PrimExpr,
     StringImm,
     as_prim,
@@ -20,6 +18,7 @@ from eutectic.ir.prim_base import (
     match_operands,
 )
 from eutectic.ir.prim_logic import NE, compare, logical_and, logical_not, logical_or
+from eutectic.ir.prim_operators import OPERATORS, ExprOp, Operand
 
 RESULT_DTYPE: Final = "TResultDtype"  # attribute of an operator: dtype of the result from the arguments
 
@@ -108,8 +107,8 @@ def _need_integer(value: PrimExpr, name: str) -> None:
 
 
 def _both_conditions(a: Any, b: Any) -> bool:
-    return any(isinstance(x, PrimExpr) and x.dtype == "bool" for x in (a, b)) and all(
-        isinstance(x, bool) or (isinstance(x, PrimExpr) and x.dtype == "bool") for x in (a, b)
+    return any(isinstance(x, ExprOp) and x.dtype == "bool" for x in (a, b)) and all(
+        isinstance(x, bool) or (isinstance(x, ExprOp) and x.dtype == "bool") for x in (a, b)
     )
 
 

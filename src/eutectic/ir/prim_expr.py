@@ -12,10 +12,8 @@ from typing import Final
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import init_field, node
 from eutectic.ir.prim_base import (
-    OPERATORS,
     FloatImm,
     IntImm,
-    Operand,
     PrimExpr,
     SizeVar,
     StringImm,
@@ -57,6 +55,7 @@ from eutectic.ir.prim_logic import (
     logical_not,
     logical_or,
 )
+from eutectic.ir.prim_operators import OPERATORS, EqualOp, ExprOp, NotEqualOp, Operand
 from eutectic.ir.prim_vector import Broadcast, Ramp, Shuffle, broadcast
 from eutectic.support.deep import deep
 
@@ -77,6 +76,8 @@ __all__ = [
     "Cast",
     "Comparison",
     "Div",
+    "EqualOp",
+    "ExprOp",
     "FloatImm",
     "FloorDiv",
     "FloorMod",
@@ -86,6 +87,7 @@ __all__ = [
     "Min",
     "Mul",
     "Not",
+    "NotEqualOp",
     "Operand",
     "Or",
     "PrimExpr",
@@ -255,7 +257,7 @@ def _drops(value: Operand, number: int, other: Operand) -> bool:
     if not isinstance(other, PrimExpr) or isinstance(value, float):
         return False
     if not isinstance(value, IntImm):
-        return not isinstance(value, PrimExpr) and value == number and not is_float(element_dtype(other.dtype))
+        return not isinstance(value, ExprOp) and value == number and not is_float(element_dtype(other.dtype))
     return value.value == number and _absorbs(other.dtype, value.dtype)
 
 
