@@ -11,8 +11,8 @@ import numpy as np
 from eutectic.ir.dtype import KNOWN, to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
+from eutectic.ir.prim_base import expressed
 from eutectic.ir.prim_expr import PrimExpr
-from eutectic.ir.prim_operators import expressed
 from eutectic.ir.printer import render, show
 from eutectic.relax.base import Expr as RelaxExpr
 from eutectic.runtime.tensor import Device, Tensor

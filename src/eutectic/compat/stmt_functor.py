@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from eutectic.ir.node import Node, fields_of, replace
+from eutectic.ir.prim_base import expressed
 from eutectic.ir.prim_expr import PrimExpr, Var, as_prim
-from eutectic.ir.prim_operators import expressed
 from eutectic.support.deep import deep
 from eutectic.tir.buffer import BufferRegion, MatchBufferRegion
 from eutectic.tir.function import PrimFunc

@@ -9,8 +9,8 @@ from eutectic.compat.stmt_functor import parts
 from eutectic.ir.dtype import to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
+from eutectic.ir.prim_base import expressed
 from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var, lanes_of
-from eutectic.ir.prim_operators import expressed
 from eutectic.ir.structural import structural_equal
 from eutectic.support.deep import deep
 from eutectic.tir.access import block_access

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from eutectic.ir.prim_base import Deferred
 from eutectic.ir.prim_expr import Operand, PrimExpr, StringImm, as_prim
 from eutectic.ir.prim_expr import add as _sum_of
 from eutectic.ir.prim_expr import mul as _product_of
 from eutectic.ir.prim_expr import sub as _difference_of
-from eutectic.ir.prim_operators import Deferred
 from eutectic.support.deep import deep
 from eutectic.te.reduction import CommReducer, Reduce, comm_reducer, max, min, sum
 from eutectic.te.tensor import ProducerLoad

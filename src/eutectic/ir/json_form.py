@@ -17,7 +17,7 @@ from eutectic.ir.dtype import from_numpy, to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node, children, init_field, node_class
 from eutectic.ir.op import Op
-from eutectic.ir.prim_operators import expressed
+from eutectic.ir.prim_base import expressed
 from eutectic.support.deep import deep
 from eutectic.support.errors import LoadError
 from eutectic.support.registry import load_providers

@@ -10,7 +10,10 @@ from eutectic.ir.module import GlobalVar
 from eutectic.ir.node import Node, init_field, node
 from eutectic.ir.op import Op, register_op
 from eutectic.ir.prim_base import (
+    OPERATORS,
+    ExprOp,
     IntImm,
+    Operand,
     PrimExpr,
     StringImm,
     as_prim,
@@ -18,7 +21,6 @@ from eutectic.ir.prim_base import (
     match_operands,
 )
 from eutectic.ir.prim_logic import NE, compare, logical_and, logical_not, logical_or
-from eutectic.ir.prim_operators import OPERATORS, ExprOp, Operand
 
 RESULT_DTYPE: Final = "TResultDtype"  # attribute of an operator: dtype of the result from the arguments
 

@@ -12,8 +12,13 @@ from typing import Final
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import init_field, node
 from eutectic.ir.prim_base import (
+    OPERATORS,
+    EqualOp,
+    ExprOp,
     FloatImm,
     IntImm,
+    NotEqualOp,
+    Operand,
     PrimExpr,
     SizeVar,
     StringImm,
@@ -55,7 +60,6 @@ from eutectic.ir.prim_logic import (
     logical_not,
     logical_or,
 )
-from eutectic.ir.prim_operators import OPERATORS, EqualOp, ExprOp, NotEqualOp, Operand
 from eutectic.ir.prim_vector import Broadcast, Ramp, Shuffle, broadcast
 from eutectic.support.deep import deep
 

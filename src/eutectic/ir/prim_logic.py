@@ -11,8 +11,11 @@ import numpy as np
 from eutectic.ir.dtype import KNOWN, is_float, to_numpy
 from eutectic.ir.node import init_field, node
 from eutectic.ir.prim_base import (
+    OPERATORS,
+    ExprOp,
     FloatImm,
     IntImm,
+    Operand,
     PrimExpr,
     TypedExpr,
     as_prim,
@@ -21,7 +24,6 @@ from eutectic.ir.prim_base import (
     match_operands,
     with_lanes,
 )
-from eutectic.ir.prim_operators import OPERATORS, ExprOp, Operand
 
 
 class _Condition(TypedExpr):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eutectic.ir.node import init_field, node
-from eutectic.ir.prim_base import IntImm, PrimExpr, TypedExpr, as_prim, lanes_of, with_lanes
-from eutectic.ir.prim_operators import OPERATORS
+from eutectic.ir.prim_base import OPERATORS, IntImm, PrimExpr, TypedExpr, as_prim, lanes_of, with_lanes
 
 
 @node("tir.Ramp")

@@ -18,8 +18,8 @@ import numpy as np
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.node import Node, fields_of
 from eutectic.ir.op import Op
+from eutectic.ir.prim_base import expressed
 from eutectic.ir.prim_expr import IntImm
-from eutectic.ir.prim_operators import expressed
 from eutectic.ir.visit import post_order
 
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from eutectic.ir.module import GlobalVar
 from eutectic.ir.node import Node, replace
+from eutectic.ir.prim_base import Deferred
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.ir.prim_logic import EQ, GE, GT, LE, LT, NE, compare, logical_and, logical_not, logical_or
-from eutectic.ir.prim_operators import Deferred
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.script.parser.environment import Environment, Namespace, Scopes
