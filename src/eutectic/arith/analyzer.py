@@ -12,7 +12,7 @@ from eutectic.arith.interval import Interval, ModularSet
 from eutectic.arith.normal_form import Normalizer
 from eutectic.arith.polynomial import AtomTable, Polynomial, constant, number, plus, scaled, single
 from eutectic.ir.dtype import is_integer
-from eutectic.ir.prim_expr import EQ, NE, And, Comparison, Operand, Or, PrimExpr, Var, as_prim
+from eutectic.ir.prim_expr import EQ, NE, And, Comparison, ExprOp, Operand, Or, PrimExpr, Var, as_prim
 from eutectic.ir.structural import structural_equal
 
 MAX_ROUNDS: Final = 4  # normalisations until nothing changes; the second one nearly always ends it
@@ -64,7 +64,7 @@ class Analyzer:
             known.pop(var, None)
         if isinstance(value, Interval):
             facts.ranges[var] = value
-        elif isinstance(value, PrimExpr | int):
+        elif isinstance(value, ExprOp | int):
             facts.values[var] = self._form(as_prim(value, var.dtype))
         else:
             low, extent = self._form(as_prim(value.min, var.dtype)), self._form(as_prim(value.extent, var.dtype))
@@ -83,7 +83,7 @@ class Analyzer:
         self._know(facts)
 
     @contextmanager
-    def constraint_scope(self, condition: PrimExpr) -> Iterator[None]:
+    def constraint_scope(self, condition: Operand) -> Iterator[None]:
         """Within the `with` block the condition holds.
 
         Args:
@@ -91,40 +91,42 @@ class Analyzer:
         """
         before = self._facts
         facts = before.copy()
-        self._assume(facts, condition)
+        self._assume(facts, as_prim(condition, "bool"))
         self._know(facts)
         try:
             yield
         finally:
             self._know(before)
 
-    def simplify(self, expr: PrimExpr) -> PrimExpr:
+    def simplify(self, expr: Operand) -> PrimExpr:
         """An equal expression in normal form; `expr` itself when it has that form already.
 
         Args:
             expr: Any scalar expression; floats are not reordered, only what is within them.
         """
+        current = as_prim(expr)
         for _ in range(MAX_ROUNDS):
-            simplified = self._rules().written(expr)
-            if simplified is expr or structural_equal(simplified, expr):
+            simplified = self._rules().written(current)
+            if simplified is current or structural_equal(simplified, current):
                 break
-            expr = simplified
-        return expr
+            current = simplified
+        return current
 
-    def rewrite_simplify(self, expr: PrimExpr) -> PrimExpr:
+    def rewrite_simplify(self, expr: Operand) -> PrimExpr:
         """The same as `simplify`: there is one normal form."""
         return self.simplify(expr)
 
-    def canonical_simplify(self, expr: PrimExpr) -> PrimExpr:
+    def canonical_simplify(self, expr: Operand) -> PrimExpr:
         """The same as `simplify`: there is one normal form."""
         return self.simplify(expr)
 
-    def can_prove(self, condition: PrimExpr) -> bool:
+    def can_prove(self, condition: Operand) -> bool:
         """Whether a condition is proved to hold; False says only that no proof was found."""
-        form = self._form(condition)
+        asked = as_prim(condition, "bool")
+        form = self._form(asked)
         if constant(form) is not None:
             return bool(form)
-        simplified = self.simplify(condition)
+        simplified = self.simplify(asked)
         if isinstance(simplified, And):
             return self.can_prove(simplified.a) and self.can_prove(simplified.b)
         return constant(self._form(simplified)) == 1
@@ -149,17 +151,18 @@ class Analyzer:
         left, right = self._pair(a, b)
         return self._proves(self._difference(left, right), left.dtype)
 
-    def const_int_bound(self, expr: PrimExpr) -> Interval:
+    def const_int_bound(self, expr: Operand) -> Interval:
         """Constant bounds of an integer expression."""
+        expr = as_prim(expr)
         walked = bounds(expr, self._facts.ranges)
         if not is_integer(expr.dtype):
             return walked
         narrowed = fitted(self._facts.interval(self._form(expr)), expr.dtype).intersect(walked)
         return walked if narrowed.is_empty else narrowed
 
-    def modular_set(self, expr: PrimExpr) -> ModularSet:
+    def modular_set(self, expr: Operand) -> ModularSet:
         """The residue class of an integer expression."""
-        return self._facts.residue(self._form(expr))
+        return self._facts.residue(self._form(as_prim(expr)))
 
     # ---- within
 
@@ -176,7 +179,7 @@ class Analyzer:
         return self._rules().form(expr)
 
     def _pair(self, a: Operand, b: Operand) -> tuple[PrimExpr, PrimExpr]:
-        left = as_prim(a, b.dtype if isinstance(b, PrimExpr) else "int64")
+        left = as_prim(a, b.dtype if isinstance(b, ExprOp) else "int64")
         return left, as_prim(b, left.dtype)
 
     def _difference(self, a: PrimExpr, b: PrimExpr) -> Polynomial:

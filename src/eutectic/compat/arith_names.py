@@ -15,7 +15,7 @@ from eutectic.arith.iter_map import IterMap, IterMark, IterRefusal
 from eutectic.arith.iter_map import IterSplit as IterSplitExpr
 from eutectic.arith.iter_map import IterSum as IterSumExpr
 from eutectic.compat.int_sets import NEG_INF, POS_INF, IntervalSet, IntSet, evaluated
-from eutectic.ir.prim_expr import EQ, GE, GT, LE, LT, IntImm, PrimExpr, Var, as_prim
+from eutectic.ir.prim_expr import EQ, GE, GT, LE, LT, IntImm, Operand, PrimExpr, Var, as_prim
 from eutectic.tir.analysis.linear import linear
 from eutectic.tir.iter_var import Range
 
@@ -111,23 +111,23 @@ class Analyzer(_Analyzer):
         )
         super().bind(var, ends if override else ends.intersect(super().const_int_bound(var)))
 
-    def simplify(self, expr: PrimExpr, steps: int = 2) -> PrimExpr:
+    def simplify(self, expr: Operand, steps: int = 2) -> PrimExpr:
         """The normal form; `steps` is accepted as TVM does."""
         return super().simplify(expr)
 
-    def can_prove(self, expr: PrimExpr, strength: int = ProofStrength.DEFAULT) -> bool:
+    def can_prove(self, expr: Operand, strength: int = ProofStrength.DEFAULT) -> bool:
         """Whether a condition is proved; `strength` is accepted as TVM does."""
-        return super().can_prove(as_prim(expr, "bool"))
+        return super().can_prove(expr)
 
     def can_prove_equal(self, lhs: Any, rhs: Any) -> bool:
         """Whether two expressions are proved to have one value."""
         return super().can_prove_equal(lhs, rhs)
 
-    def constraint_scope(self, constraint: PrimExpr) -> _GeneratorContextManager[None, None, None]:
+    def constraint_scope(self, constraint: Operand) -> _GeneratorContextManager[None, None, None]:
         """Within the `with` block the condition holds."""
         return super().constraint_scope(constraint)
 
-    def const_int_bound(self, expr: PrimExpr) -> Any:
+    def const_int_bound(self, expr: Operand) -> Any:
         """Constant ends of an integer expression."""
         return ConstIntBound.of(super().const_int_bound(expr))
 
@@ -169,6 +169,7 @@ class CompareResult:
 
 def detect_linear_equation(expr: PrimExpr, var_list: Sequence[Var]) -> list[PrimExpr]:
     """Factors of the variables in a linear expression, and what is left; an empty list for another expression."""
+    expr = as_prim(expr)
     form = linear(expr, var_list)
     if form is None:
         return []
@@ -192,6 +193,7 @@ def deduce_bound(
     Returns:
         An interval, which may be open at one end; everything where the condition says nothing about `var`.
     """
+    cond = as_prim(cond, "bool")
     if not isinstance(cond, LT | LE | GT | GE | EQ):
         return IntervalSet(NEG_INF, POS_INF)
     form = linear(cond.a - cond.b, (var,))

@@ -11,6 +11,7 @@ import numpy as np
 from eutectic.ir.dtype import KNOWN, to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
+from eutectic.ir.prim_base import expressed
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.ir.printer import render, show
 from eutectic.relax.base import Expr as RelaxExpr
@@ -225,6 +226,7 @@ def convert(value: Any) -> Any:
         return Array(convert(item) for item in value)
     if isinstance(value, dict):
         return Map({convert(key): convert(item) for key, item in value.items()})
+    value = expressed(value)
     if value is None or isinstance(value, (bool, int, float, str, Node, IRModule, Tensor, Device)) or callable(value):
         return value
     raise TypeError(f"a {type(value).__module__}.{type(value).__name__} cannot be converted to an object of the IR")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from eutectic.ir.node import Node, fields_of, replace
+from eutectic.ir.prim_base import expressed
 from eutectic.ir.prim_expr import PrimExpr, Var, as_prim
 from eutectic.support.deep import deep
 from eutectic.tir.buffer import BufferRegion, MatchBufferRegion
@@ -71,7 +72,7 @@ def post_order_visit(stmt: Any, fvisit: Callable[[Any], Any]) -> None:
             visit(part)
         fvisit(item)
 
-    visit(stmt.body if isinstance(stmt, PrimFunc) else stmt)
+    visit(stmt.body if isinstance(stmt, PrimFunc) else expressed(stmt))
 
 
 def pre_order_visit(stmt: Any, fvisit: Callable[[Any], bool]) -> None:
@@ -83,7 +84,7 @@ def pre_order_visit(stmt: Any, fvisit: Callable[[Any], bool]) -> None:
             for part in parts(item):
                 visit(part)
 
-    visit(stmt.body if isinstance(stmt, PrimFunc) else stmt)
+    visit(stmt.body if isinstance(stmt, PrimFunc) else expressed(stmt))
 
 
 def ir_transform(
@@ -113,7 +114,7 @@ def ir_transform(
             return replacement  # type: ignore[no-any-return]  # what the script gives
         return fresh
 
-    return visit(stmt)
+    return visit(expressed(stmt))
 
 
 def substitute(node: Any, vmap: Mapping[Var, Any]) -> Any:
@@ -124,4 +125,4 @@ def substitute(node: Any, vmap: Mapping[Var, Any]) -> Any:
         vmap: What stands for each variable; numbers take its dtype.
     """
     values = {var: as_prim(value, var.dtype) for var, value in vmap.items()}
-    return _substituted(node, values) if isinstance(node, Stmt) else Substituter(values).expr(node)
+    return _substituted(node, values) if isinstance(node, Stmt) else Substituter(values).expr(expressed(node))

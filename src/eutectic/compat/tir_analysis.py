@@ -9,6 +9,7 @@ from eutectic.compat.stmt_functor import parts
 from eutectic.ir.dtype import to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
+from eutectic.ir.prim_base import expressed
 from eutectic.ir.prim_expr import Call, IntImm, PrimExpr, Var, lanes_of
 from eutectic.ir.structural import structural_equal
 from eutectic.support.deep import deep
@@ -54,7 +55,7 @@ def undefined_vars(node: PrimExpr | Stmt, defs: list[Var] | None = None) -> list
         defs: Variables that count as defined.
     """
     known, free = set(defs or ()), dict[Var, None]()
-    _use(node, known, free)
+    _use(expressed(node), known, free)
     return list(free)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eutectic.ir.prim_base import Deferred
 from eutectic.ir.prim_expr import Operand, PrimExpr, StringImm, as_prim
 from eutectic.ir.prim_expr import add as _sum_of
 from eutectic.ir.prim_expr import mul as _product_of
@@ -69,7 +70,7 @@ def convert(expr: Any) -> Any:
         return [convert(item) for item in expr]
     if isinstance(expr, str):
         return StringImm(expr)
-    return as_prim(expr, "int32") if isinstance(expr, bool | int | float) else expr
+    return as_prim(expr, "int32") if isinstance(expr, bool | int | float | Deferred) else expr
 
 
 def stmt_list(stmt: Stmt) -> list[Stmt]:

@@ -17,6 +17,7 @@ from eutectic.ir.dtype import from_numpy, to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node, children, init_field, node_class
 from eutectic.ir.op import Op
+from eutectic.ir.prim_base import expressed
 from eutectic.support.deep import deep
 from eutectic.support.errors import LoadError
 from eutectic.support.registry import load_providers
@@ -46,7 +47,7 @@ def save_json(node: Any) -> str:
         TypeError: it holds a value that has no form in JSON, such as compiled code or a function of Python.
     """
     writer = _Writer()
-    root = writer.value(node)
+    root = writer.value(expressed(node))
     return json.dumps({"eutectic_json": VERSION, "root": root, "nodes": writer.written})
 
 

@@ -7,7 +7,7 @@ This is the only module that knows the representation. A node class is written a
         loop_var: Var = field(role="def")
         extent: PrimExpr
 
-`==` is identity; `structural_equal` compares structure. Nodes are never changed
+`==` is identity, or its truth is (`prim_base.EqualOp`); `structural_equal` compares structure. Nodes are never changed
 after construction, except that `__post_init__` may normalise its own arguments
 through `init_field`.
 """

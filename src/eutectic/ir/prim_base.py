@@ -8,6 +8,7 @@ own module. Import from `eutectic.ir.prim_expr`, which loads all of them.
 from __future__ import annotations
 
 import numbers
+import operator
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, TypeAlias
@@ -22,12 +23,8 @@ from eutectic.support.shown import shown
 OPERATORS: Final[dict[str, Callable[..., PrimExpr]]] = {}
 
 
-class PrimExpr(Node):
-    """A scalar expression; `dtype` is the type of its value.
-
-    Operators build expressions and fold constants; only `==` and `!=` do not:
-    they compare identity, as for every node (`a.equal(b)` is the expression).
-    """
+class ExprOp:
+    """What scalar operators apply to: expressions, and comparisons of them by `==` and `!=`."""
 
     __slots__ = ()
     dtype: str
@@ -116,18 +113,20 @@ class PrimExpr(Node):
     def __invert__(self) -> PrimExpr:
         return OPERATORS["bitwise_not"](self)
 
-    def __bool__(self) -> bool:
-        """A condition that is not constant has no truth value.
+    def __eq__(self, other: object) -> EqualOp:  # type: ignore[override]  # a comparison that can be asked for its truth
+        return EqualOp(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
 
-        Raises:
-            TypeError: the dtype is bool; an expression of another dtype is true, as any object.
-        """
-        if self.dtype == "bool":
-            raise TypeError(
-                f"{type(self).__name__} is symbolic, so Python cannot branch on it; build an expression with "
-                "tir.all, tir.any, ~ or tir.if_then_else, or compare nodes with `is` or structural_equal"
-            )
-        return True
+    def __ne__(self, other: object) -> NotEqualOp:  # type: ignore[override]  # as above
+        return NotEqualOp(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
+
+    __hash__ = object.__hash__  # identity, which is also the truth of `==`
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """What NumPy's operators give: `np.int64(0) == x` is ours, which NumPy would decide; arrays go by elements."""
+        compared = _COMPARED.get(ufunc)
+        if compared is not None and not any(getattr(x, "shape", ()) for x in inputs):
+            return compared(*(x.item() if isinstance(x, np.ndarray | np.generic) else x for x in inputs))
+        return getattr(ufunc, method)(*map(_boxed, inputs), **options)
 
     def equal(self, other: Operand) -> PrimExpr:
         """The expression `self == other`."""
@@ -142,7 +141,124 @@ class PrimExpr(Node):
         return OPERATORS["cast"](dtype, self)
 
 
-Operand: TypeAlias = PrimExpr | int | float
+def _boxed(value: Any) -> Any:
+    """An expression as an array of one object, which NumPy computes with as it does with Python's."""
+    if not isinstance(value, ExprOp):
+        return value
+    box = np.empty((), object)
+    box[()] = value
+    return box
+
+
+class Deferred(ExprOp):
+    """A comparison that nobody has used yet; making it checks nothing and never fails."""
+
+    __slots__ = ("a", "b")
+    meaning: ClassVar[str]
+    sign: ClassVar[str]
+
+    def __init__(self, a: Any, b: Any) -> None:
+        self.a, self.b = a, b
+
+    def asobject(self) -> PrimExpr:
+        """The expression; constants are decided.
+
+        Raises:
+            TypeError: the operands have no common dtype.
+        """
+        return OPERATORS[self.meaning](self.a, self.b)
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]  # derived here, stored in expressions
+        """Dtype of the expression."""
+        return self.asobject().dtype
+
+    def __repr__(self) -> str:
+        try:
+            return repr(self.asobject())
+        except TypeError:  # operands that do not go together can be looked at
+            return f"{self.a!r} {self.sign} {self.b!r}"
+
+
+def expressed(value: Any) -> Any:
+    """The expression of a comparison by `==` or `!=`; any other value is itself."""
+    return value.asobject() if isinstance(value, Deferred) else value
+
+
+class EqualOp(Deferred):
+    """What `a == b` gives: the expression where one is needed, and true in Python where both are one object.
+
+    So `tir.Select(i == j, x, y)` compares values, while `in`, dictionaries and `if a == b` ask for identity.
+
+    Attributes:
+        a: Left operand.
+        b: Right operand, an expression or a number.
+
+    Reference: TVM `tir.expr.EqualOp`.
+    """
+
+    __slots__ = ()
+    meaning = "eq"
+    sign = "=="
+
+    def __bool__(self) -> bool:
+        """Whether the operands are one object."""
+        return self.a is self.b
+
+
+class NotEqualOp(Deferred):
+    """What `a != b` gives: the expression where one is needed, and true in Python where these are two objects.
+
+    Attributes:
+        a: Left operand.
+        b: Right operand, an expression or a number.
+
+    Reference: TVM `tir.expr.NotEqualOp`.
+    """
+
+    __slots__ = ()
+    meaning = "ne"
+    sign = "!="
+
+    def __bool__(self) -> bool:
+        """Whether the operands are two objects."""
+        return self.a is not self.b
+
+
+Operand: TypeAlias = ExprOp | int | float
+_COMPARED: Final[dict[np.ufunc, Callable[[Any, Any], Any]]] = {
+    np.equal: operator.eq,
+    np.not_equal: operator.ne,
+    np.less: operator.lt,
+    np.less_equal: operator.le,
+    np.greater: operator.gt,
+    np.greater_equal: operator.ge,
+}
+_COMPARABLE: Final = (ExprOp, int, float, np.number, np.bool_)
+
+
+class PrimExpr(ExprOp, Node):
+    """A scalar expression; `dtype` is the type of its value.
+
+    Operators build expressions and fold constants. `==` and `!=` give an `EqualOp` and a `NotEqualOp`: an expression
+    where one is used, whose truth in Python is identity, as for every node.
+    """
+
+    __slots__ = ()
+    dtype: str
+
+    def __bool__(self) -> bool:
+        """A condition that is not constant has no truth value.
+
+        Raises:
+            TypeError: the dtype is bool; an expression of another dtype is true, as any object.
+        """
+        if self.dtype == "bool":
+            raise TypeError(
+                f"{type(self).__name__} is symbolic, so Python cannot branch on it; build an expression with "
+                "tir.all, tir.any, ~ or tir.if_then_else, or compare nodes with `is` or structural_equal"
+            )
+        return True
 
 
 @node("ir.TypedExpr")
@@ -169,11 +285,17 @@ class IntImm(PrimExpr):
         """Whether the value is not zero."""
         return bool(self.value)
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> bool:  # type: ignore[override]  # constants are decided at once
         """Compares with Python ints and other constants by value, so that `shape[0] == 3` reads naturally."""
         if isinstance(other, IntImm):
             return self.value == other.value
         return self.value == other if isinstance(other, int) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:  # type: ignore[override]  # as above
+        """The opposite of `==`."""
+        if isinstance(other, IntImm):
+            return self.value != other.value
+        return self.value != other if isinstance(other, int) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.value)
@@ -252,8 +374,8 @@ def with_lanes(dtype: str, lanes: int) -> str:
     return element if lanes == 1 else f"{element}x{lanes}"
 
 
-def as_prim(value: PrimExpr | int | float | Any, dtype: str = "int64") -> PrimExpr:
-    """`value` as an expression; Python numbers become constants of `dtype`.
+def as_prim(value: Operand | Any, dtype: str = "int64") -> PrimExpr:
+    """`value` as an expression; Python numbers become constants of `dtype`, what `==` gave the comparison.
 
     Raises:
         TypeError: the value is neither a number nor an expression.
@@ -266,6 +388,8 @@ def as_prim(value: PrimExpr | int | float | Any, dtype: str = "int64") -> PrimEx
     if hasattr(value, "__index__"):
         number = value.__index__()
         return FloatImm(dtype, float(number)) if is_float(dtype) else IntImm(dtype, number)
+    if isinstance(value, Deferred):
+        return value.asobject()
     if isinstance(value, (float, numbers.Real)):
         return FloatImm(dtype if is_float(dtype) else "float32", float(value))
     raise TypeError(f"expected an integer or a scalar expression, got {type(value).__name__}: {shown(value)}")
@@ -285,7 +409,7 @@ def match_operands(a: Operand, b: Operand, what: str) -> tuple[PrimExpr, PrimExp
     Raises:
         TypeError: the dtypes differ in another way; both are named.
     """
-    left = as_prim(a, b.dtype if isinstance(b, PrimExpr) else "int64")
+    left = as_prim(a, b.dtype if isinstance(b, ExprOp) else "int64")
     right = as_prim(b, left.dtype)
     if left.dtype == right.dtype:
         return left, right

@@ -11,6 +11,7 @@ from eutectic.ir.node import Node, init_field, node
 from eutectic.ir.op import Op, register_op
 from eutectic.ir.prim_base import (
     OPERATORS,
+    ExprOp,
     IntImm,
     Operand,
     PrimExpr,
@@ -108,8 +109,8 @@ def _need_integer(value: PrimExpr, name: str) -> None:
 
 
 def _both_conditions(a: Any, b: Any) -> bool:
-    return any(isinstance(x, PrimExpr) and x.dtype == "bool" for x in (a, b)) and all(
-        isinstance(x, bool) or (isinstance(x, PrimExpr) and x.dtype == "bool") for x in (a, b)
+    return any(isinstance(x, ExprOp) and x.dtype == "bool" for x in (a, b)) and all(
+        isinstance(x, bool) or (isinstance(x, ExprOp) and x.dtype == "bool") for x in (a, b)
     )
 
 

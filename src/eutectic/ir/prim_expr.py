@@ -13,8 +13,11 @@ from eutectic.ir.dtype import is_float
 from eutectic.ir.node import init_field, node
 from eutectic.ir.prim_base import (
     OPERATORS,
+    EqualOp,
+    ExprOp,
     FloatImm,
     IntImm,
+    NotEqualOp,
     Operand,
     PrimExpr,
     SizeVar,
@@ -77,6 +80,8 @@ __all__ = [
     "Cast",
     "Comparison",
     "Div",
+    "EqualOp",
+    "ExprOp",
     "FloatImm",
     "FloorDiv",
     "FloorMod",
@@ -86,6 +91,7 @@ __all__ = [
     "Min",
     "Mul",
     "Not",
+    "NotEqualOp",
     "Operand",
     "Or",
     "PrimExpr",
@@ -255,7 +261,7 @@ def _drops(value: Operand, number: int, other: Operand) -> bool:
     if not isinstance(other, PrimExpr) or isinstance(value, float):
         return False
     if not isinstance(value, IntImm):
-        return not isinstance(value, PrimExpr) and value == number and not is_float(element_dtype(other.dtype))
+        return not isinstance(value, ExprOp) and value == number and not is_float(element_dtype(other.dtype))
     return value.value == number and _absorbs(other.dtype, value.dtype)
 
 

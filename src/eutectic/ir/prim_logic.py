@@ -12,6 +12,7 @@ from eutectic.ir.dtype import KNOWN, is_float, to_numpy
 from eutectic.ir.node import init_field, node
 from eutectic.ir.prim_base import (
     OPERATORS,
+    ExprOp,
     FloatImm,
     IntImm,
     Operand,
@@ -159,7 +160,7 @@ class Select(TypedExpr):
         if element_dtype(self.condition.dtype) != "bool":
             raise TypeError(f"the condition of Select must be bool, got {self.condition.dtype}")
         other: Any = self.false_value
-        literal = other.dtype if isinstance(other, PrimExpr) else "int32"
+        literal = other.dtype if isinstance(other, ExprOp) else "int32"
         init_field(self, "true_value", as_prim(self.true_value, literal))
         init_field(self, "false_value", as_prim(self.false_value, self.true_value.dtype))
         if self.true_value.dtype != self.false_value.dtype:

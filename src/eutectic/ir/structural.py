@@ -18,6 +18,7 @@ import numpy as np
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.node import Node, fields_of
 from eutectic.ir.op import Op
+from eutectic.ir.prim_base import expressed
 from eutectic.ir.prim_expr import IntImm
 from eutectic.ir.visit import post_order
 
@@ -45,7 +46,7 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
 
 def structural_mismatch(lhs: Any, rhs: Any, map_free_vars: bool = False) -> str | None:
     """Path of the first difference with both values, or None when there is none."""
-    return _Comparison(map_free_vars).run(lhs, rhs)
+    return _Comparison(map_free_vars).run(expressed(lhs), expressed(rhs))
 
 
 get_first_structural_mismatch = structural_mismatch
@@ -224,6 +225,7 @@ def structural_digest(item: Any, *, is_exact: bool = True) -> bytes:
     if isinstance(item, (tuple, list)):
         parts = [structural_digest(part, is_exact=is_exact) for part in item]
         return hashlib.blake2b(b"tuple" + b"".join(parts), digest_size=32).digest()
+    item = expressed(item)
     if not isinstance(item, Node):
         return _plain_digest(item)
     numbers: dict[int, int] = {}  # of nodes, by identity; equal nodes have the same one

@@ -12,7 +12,7 @@ from eutectic.ir.dtype import from_numpy, to_numpy
 from eutectic.ir.module import BaseFunc, GlobalVar, set_call_maker
 from eutectic.ir.node import Node, field, init_field, node
 from eutectic.ir.op import Op
-from eutectic.ir.prim_expr import IntImm, PrimExpr, as_prim
+from eutectic.ir.prim_expr import ExprOp, IntImm, PrimExpr, as_prim
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.span import Span
 from eutectic.relax.base import Expr, ShapeExpr, StructInfo
@@ -396,7 +396,7 @@ def convert(value: Any) -> Expr:
     """`value` as an expression: numbers, strings, sequences and arrays become the node that holds them."""
     if isinstance(value, (Expr, GlobalVar, Op)):
         return value  # type: ignore[return-value]  # global variables and operators may stand as arguments
-    if isinstance(value, (bool, int, float, PrimExpr)):
+    if isinstance(value, (bool, int, float, ExprOp)):
         return PrimValue(as_prim(value))
     if isinstance(value, str):
         return StringImm(value)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eutectic.ir.attrs import make_attrs
-from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr, SizeVar, Var
+from eutectic.ir.prim_expr import ExprOp, FloatImm, IntImm, PrimExpr, SizeVar, Var, as_prim
 from eutectic.ir.visit import post_order
 from eutectic.te.reduction import Reduce
 from eutectic.te.tensor import ComputeOp, PlaceholderOp, Tensor, sizes_of
@@ -93,8 +93,8 @@ def _axis_names(fcompute: Callable[..., Any], rank: int, varargs: list[str] | No
 
 
 def _value(value: Any, stage: str) -> PrimExpr:
-    if isinstance(value, PrimExpr):
-        return value
+    if isinstance(value, ExprOp):
+        return as_prim(value)
     if isinstance(value, bool):
         return IntImm("bool", int(value))
     if isinstance(value, (int, float)):

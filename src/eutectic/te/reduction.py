@@ -34,6 +34,10 @@ class CommReducer(Node):
     result: tuple[PrimExpr, ...]
     identity_element: tuple[PrimExpr, ...]
 
+    def __post_init__(self) -> None:
+        init_field(self, "result", tuple(map(as_prim, self.result)))
+        init_field(self, "identity_element", tuple(map(as_prim, self.identity_element)))
+
 
 @node("tir.Reduce")
 class Reduce(TypedExpr):
@@ -56,6 +60,9 @@ class Reduce(TypedExpr):
     init: tuple[PrimExpr, ...] = ()
 
     def __post_init__(self) -> None:
+        init_field(self, "source", tuple(map(as_prim, self.source)))
+        init_field(self, "condition", as_prim(self.condition, "bool"))
+        init_field(self, "init", tuple(map(as_prim, self.init)))
         init_field(self, "dtype", self.source[self.value_index].dtype)
 
     def __repr__(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from eutectic.ir.extent import checked_extent
 from eutectic.ir.node import Node, field, init_field, node, node_class
 from eutectic.ir.prim_expr import (
+    ExprOp,
     IntImm,
     PrimExpr,
     Ramp,
@@ -163,7 +164,7 @@ class Buffer(Node):
 
 def indices_of(values: Any) -> tuple[PrimExpr, ...]:
     """Indices, sizes or strides as expressions; one alone stands for a sequence of one."""
-    sequence = (values,) if isinstance(values, (int, PrimExpr)) else values
+    sequence = (values,) if isinstance(values, (int, ExprOp)) else values
     return tuple(as_prim(value, "int32") for value in sequence)
 
 
@@ -200,6 +201,8 @@ class BufferLoad(TypedExpr):
     def __post_init__(self) -> None:
         init_field(self, "indices", indices_of(self.indices))
         init_field(self, "dtype", access_dtype(self.buffer, self.indices))
+        if self.predicate is not None:
+            init_field(self, "predicate", as_prim(self.predicate, "bool"))
 
 
 @node("tir.BufferRegion")

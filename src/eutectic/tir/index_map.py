@@ -14,7 +14,7 @@ from eutectic.arith.analyzer import Analyzer
 from eutectic.arith.interval import dtype_range
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.node import Node, field, init_field, node, replace
-from eutectic.ir.prim_expr import Call, Cast, IntImm, PrimExpr, Var, as_prim
+from eutectic.ir.prim_expr import Call, Cast, ExprOp, IntImm, PrimExpr, Var, as_prim
 from eutectic.support.errors import WellFormedError
 from eutectic.tir.index_map_box import MapOnBox, is_index, values_of, variables_of
 from eutectic.tir.index_map_inverse import inverse_of
@@ -114,7 +114,7 @@ class IndexMap(Node):
         for item in items:
             if isinstance(item, str) and item == IndexMap.AXIS_SEPARATOR:
                 separators.append(len(outputs))
-            elif isinstance(item, int | float | PrimExpr) and not isinstance(item, bool):
+            elif isinstance(item, int | float | ExprOp) and not isinstance(item, bool):
                 outputs.append(as_prim(item, index_dtype))
             else:
                 raise TypeError(f"an index map returns expressions, got {type(item).__name__}: {item!r}")

@@ -20,6 +20,7 @@ from eutectic.ir.prim_base import match_operands
 from eutectic.ir.prim_call import intrinsic
 from eutectic.ir.prim_expr import (
     Call,
+    ExprOp,
     FloatImm,
     IntImm,
     Operand,
@@ -238,7 +239,7 @@ def is_if_then_else(node: object) -> TypeGuard[Call]:
 
 
 def _pair(a: Operand, b: Operand) -> tuple[Operand, Operand]:
-    if isinstance(a, PrimExpr) or isinstance(b, PrimExpr):
+    if isinstance(a, ExprOp) or isinstance(b, ExprOp):
         return a, b
     return as_prim(a, "int32"), b
 

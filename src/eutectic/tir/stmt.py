@@ -59,7 +59,10 @@ class BufferStore(Stmt):
         received: Any = self.value
         if not isinstance(received, PrimExpr):
             lanes = lanes_of(access_dtype(self.buffer, self.indices))
-            init_field(self, "value", broadcast(as_prim(received, self.buffer.dtype), lanes))
+            value = as_prim(received, self.buffer.dtype)
+            init_field(self, "value", broadcast(value, lanes) if lanes_of(value.dtype) == 1 else value)
+        if self.predicate is not None:
+            init_field(self, "predicate", as_prim(self.predicate, "bool"))
 
 
 @node("tir.Evaluate")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eutectic.ir.dtype import is_float, is_integer, item_bytes
-from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, as_prim
+from eutectic.ir.prim_expr import ExprOp, IntImm, PrimExpr, Var, as_prim
 from eutectic.ir.prim_logic import Select
 from eutectic.te import Tensor
 from eutectic.te.tensor import TENSOR_OPERATORS, sizes_of
@@ -75,7 +75,7 @@ def _binary(
 
 
 def _dtype(name: str, lhs: Any, rhs: Any) -> str:
-    known = [x.dtype for x in (lhs, rhs) if isinstance(x, (Tensor, PrimExpr))]
+    known = [x.dtype for x in (lhs, rhs) if isinstance(x, (Tensor, ExprOp))]
     if len(set(known)) > 1:
         raise TypeError(f"{name} of {known[0]} with {known[1]}: cast one side first")
     return known[0] if known else as_prim(lhs, "int32").dtype

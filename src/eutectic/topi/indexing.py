@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from eutectic.ir.dtype import is_float
-from eutectic.ir.prim_expr import FloatImm, IntImm, PrimExpr, as_prim
+from eutectic.ir.prim_expr import ExprOp, FloatImm, IntImm, PrimExpr, as_prim
 from eutectic.ir.prim_logic import Select
 from eutectic.te import Tensor
 from eutectic.tir import op
@@ -157,7 +157,7 @@ def full(shape: Any, dtype: str, fill_value: PrimExpr | float) -> Tensor:
     Returns:
         One stage `T_full`.
     """
-    value = convert(fill_value, dtype) if isinstance(fill_value, PrimExpr) else op.const(fill_value, dtype)
+    value = convert(as_prim(fill_value), dtype) if isinstance(fill_value, ExprOp) else op.const(fill_value, dtype)
     return stage(shape, lambda *at: value, "T_full", "elemwise")
 
 

@@ -202,3 +202,24 @@ def test_a_rewriter_class():
     changed = AddTwice(f)
     names = [b.value.op.name for b in changed.body.blocks[0].bindings]
     assert names == ["relax.multiply", "relax.nn.relu"]
+
+
+def equals(a, b):
+    """A condition as Python code writes it."""
+    return a == b
+
+
+def test_conditions_of_python_functions_are_part_of_the_program():
+    @T.prim_func
+    def called(A: T.Buffer((4, 4), "bool")):
+        for i, j in T.grid(4, 4):
+            if equals(i, j) or not equals(i, 2):
+                A[i, j] = equals(j % 3, 0)
+
+    @T.prim_func
+    def written(A: T.Buffer((4, 4), "bool")):
+        for i, j in T.grid(4, 4):
+            if i == j or not (i == 2):  # noqa: SIM201  # as above
+                A[i, j] = j % 3 == 0
+
+    assert_structural_equal(called.with_attr("global_symbol", "f"), written.with_attr("global_symbol", "f"))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from eutectic.ir.module import GlobalVar
 from eutectic.ir.node import Node, replace
+from eutectic.ir.prim_base import Deferred
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.ir.prim_logic import EQ, GE, GT, LE, LT, NE, compare, logical_and, logical_not, logical_or
 from eutectic.relax.base import Expr
@@ -123,7 +124,8 @@ class Evaluator:
         method = getattr(self, f"_{type(node).__name__}", None)
         if method is None:
             self.source.refuse(node, f"{type(node).__name__} expressions are not part of the language")
-        return method(node)
+        value = method(node)
+        return self.guard(node, value.asobject) if isinstance(value, Deferred) else value  # as Python code gave it
 
     def _trusted_only(self, node: ast.expr, what: str) -> None:
         if not self.environment.trusted:

@@ -106,7 +106,7 @@ def attention(
 def _same_batch(query: Expr, key: Expr, value: Expr) -> bool:
     """Whether batch sizes agree without broadcasting, and heads agree or are shared."""
     batches = {dims_of(x)[0] for x in (query, key, value)}
-    return len(batches) == 1 and dims_of(key)[1] == dims_of(value)[1] and _heads_fit(query, key)
+    return len(batches) == 1 and bool(dims_of(key)[1] == dims_of(value)[1]) and _heads_fit(query, key)
 
 
 def _heads_fit(query: Expr, key: Expr) -> bool:
