@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.tir.programs import block, nest
 
@@ -108,7 +108,12 @@ def apply(sch: Schedule, step: str, name: str, number: int) -> None:
         getattr(sch, step)(name)
 
 
+# Two stages that copy: few of the random programs let `reverse_compute_inline` do anything.
+COPY = {"extent": SIZE, "target": 0, "at": 0, "reads": [(0, 0)], "sums": 0, "guard": True, "usual": True}
+
+
 @settings(max_examples=settings.default.max_examples * 8)
+@example(stages=[COPY, COPY], steps=[("reverse_compute_inline", 1, 0)])
 @given(
     stages=st.lists(stage, min_size=2, max_size=4),
     steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 3), st.integers(0, 1)), min_size=1, max_size=4),
