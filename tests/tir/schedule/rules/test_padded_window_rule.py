@@ -23,6 +23,7 @@ from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
 from eutectic.tir.schedule.rules.guards import changes_of
 from eutectic.tir.schedule.rules.stage import Axis
 from eutectic.tir.schedule.rules.walk import Span
+from eutectic.tir.stmt import parts_of
 
 NATIVE = Target("llvm")
 Array = npt.NDArray[Any]
@@ -126,6 +127,7 @@ TAKEN = {
     "padding of points only": Window((9, 12), before=(0, 1), after=(0, 1)),
     "one row of taps": Window((5, 12), (1, 3), before=(0, 1), after=(0, 1)),
     "several images": Window((6, 8), batch=3),
+    "one block of channels": Window((9, 14), blocks=1),
     "more padding than taps": Window((4, 8), before=(4, 4), after=(4, 4)),
 }
 
@@ -141,7 +143,7 @@ def test_values_without_a_padded_copy(window: Window):
 
 LEFT = {
     "no padding": Window((14, 14), before=(0, 0), after=(0, 0)),
-    "few channels for threads to share": Window((14, 14), blocks=7),
+    "few rows of channels for threads to share": Window((7, 14), blocks=1),
     "channels that are no whole vectors": Window((14, 14), lanes=12),
     "rows that no tile divides": Window((4, 17)),
     "too much to write out": Window((14, 14), (7, 7), before=(3, 3), after=(3, 3)),
@@ -163,6 +165,13 @@ def test_odd_sizes(data: st.DataObject):
     window = Window(pair(5, 16), pair(1, 5), pair(1, 3), pair(0, 3), pair(0, 3), batch=data.draw(st.integers(1, 2)))
     assert not any("refused" in line for line in window.chosen())
     window.check()
+
+
+def test_threads_share_rows_of_all_channels_in_one_loop():
+    (nest,) = parts_of(schedule_for_cpu(Window((14, 14), blocks=3).program(), Vectors()).body.block.body)
+    while nest.extent.value == 1:  # images, of which there is one
+        nest = nest.body
+    assert (nest.kind, nest.extent.value) == ("parallel", 3 * 14)
 
 
 def test_every_choice_gives_the_same(monkeypatch: pytest.MonkeyPatch):

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise, product
 from math import prod
-from typing import Final
+from typing import Final, NamedTuple
 
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.tir.buffer import Buffer, BufferLoad
@@ -23,6 +23,7 @@ from eutectic.tir.schedule.rules.nest import (
     block_name,
     copies,
     in_registers,
+    joined,
     loops_by_variable,
     reorder,
     run_by_threads,
@@ -37,7 +38,7 @@ from eutectic.tir.schedule.rules.work import lanes_of
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.statement_mutator import with_values
 
-_FEWEST_UNITS: Final = 8  # vectors of channels that threads share
+_FEWEST_UNITS: Final = 8  # rows of vectors of channels, that threads share
 _FEWEST_POINTS: Final = 4  # of a tile, below which sums wait for each other
 _MOST_TERMS: Final = 1000  # of vectors, that are written out in all parts; more take LLVM seconds
 
@@ -102,10 +103,10 @@ class PaddedWindow:
         if len(stages) != 3 or not is_if_then_else(stages[0].value):
             return None
         pad, sums, last = stages
-        joined = with_epilogues(stages, [pad.output, sums.output])
-        if len(joined) != 2 or joined[1].epilogue is None or any(load.buffer is pad.output for load in last.reads()):
+        left = with_epilogues(stages, [pad.output, sums.output])
+        if len(left) != 2 or left[1].epilogue is None or any(load.buffer is pad.output for load in last.reads()):
             return None
-        return _axes(pad, walk_of(joined[1]), processor)
+        return _axes(pad, walk_of(left[1]), processor)
 
     def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
         """What is read several times, and is better computed once: padding is not."""
@@ -132,19 +133,25 @@ class PaddedWindow:
         sch.compute_inline(axes.pad)
         row_sizes, tile_sizes = axes.parts(decisions["points"])
         units, row = _tiles(sch, axes, decisions["points"])
-        for part in _parts(sch, (axes.sums, axes.last), row, row_sizes):
+        parts = _parts(sch, (axes.sums, axes.last), row, row_sizes)
+        for part in parts:
             for pair in _parts(sch, part, row + 1, tile_sizes):
                 _in_registers(sch, pair, row + 2, axes.tap_loops)
-        run_by_threads(sch, with_iterations(sch, units))  # last: every later step is proved to keep threads apart
+        rows = joined(sch, [sch.get_loops(last)[row] for _, last in parts])
+        run_by_threads(
+            sch, with_iterations(sch, [*units, *rows])
+        )  # last: all later steps are proved to keep them apart
 
 
 def _tiles(sch: Schedule, axes: Axes, size: int) -> tuple[list[LoopRV], int]:
-    """Vectors of channels outside, tiles of a row inside: loops that threads share, and how many are around rows."""
+    """Vectors of channels outside, then rows, tiles of a row inside: the loops around rows, and how many there are."""
     loops = loops_by_variable(sch, axes.last)
     row, point, channel = (loops.pop(axis.loop) for axis in (axes.rows, axes.points, axes.channels))
     vectors, lane = sch.split(channel, [None, axes.lanes])
     tile, inner = sch.split(point, [None, size])
     units = [*loops.values(), vectors]
+    shared = with_iterations(sch, units)
+    units = [*(loop for loop in units if loop not in shared), *shared]  # one inside the other, and rows in these
     reorder(sch, [*units, row, tile, inner, lane])
     sch.compute_at(axes.sums, tile, preserve_unit_loops=True)
     sch.set_scope(axes.sums, 0, "local")
@@ -171,48 +178,58 @@ def _in_registers(sch: Schedule, pair: tuple[str, str], depth: int, tap_loops: i
 
 
 def _between(changes: Sequence[int], size: int) -> list[int]:
+    """How long the parts of an axis are that is cut at some places."""
     return [high - low for low, high in pairwise([0, *changes, size])]
 
 
 def _axes(pad: Stage, walk: Walk, processor: Processor) -> Axes | None:
-    sums, channels = walk.stage, contiguous_result(walk)
-    seen = _seen_once(walk, pad.output)
-    if sums.epilogue is None or channels is None or seen is None:
-        return None
-    moving = [span for span in walk.spatial if _is_moved(walk, pad.output, span)]
+    sums, seen, moving = walk.stage, _seen_once(walk, pad.output), _moving(walk, pad.output)
     lanes = lanes_of(sums.output.dtype, processor)
+    if sums.epilogue is None or seen is None or moving is None or (moving.channels.size or 1) % lanes:
+        return None
+    others = [span for span in walk.spatial if span not in (moving.rows, moving.points)]
+    units = [span.size for span in (*others, moving.rows)]
     taps = prod(axis.size or _MOST_TERMS for axis in sums.reduce)
-    if len(moving) < 2 or channels in moving or (channels.size or 1) % lanes or taps > _MOST_TERMS:
+    if taps > _MOST_TERMS or None in units or prod(size or 0 for size in units) < _FEWEST_UNITS * lanes:
         return None
-    *_, rows, points = moving
-    others = [span for span in walk.spatial if span not in (rows, points)]
     values = list(_values(pad, sums, seen))
-    if any(changes_of(value, span) for value in values for span in others):
-        return None
-    if any(len(span.axes) > 1 or span.size is None for span in (rows, points, channels)):
+    rows, points = ({at for value in values for at in changes_of(value, span)} for span in moving[:2])
+    if not (rows or points) or any(changes_of(value, span) for value in values for span in others):
         return None
     own = dict(zip((axis.var for axis in sums.spatial), sums.epilogue.spatial, strict=True))
-    row_changes, point_changes = (
-        sorted({at for value in values for at in changes_of(value, span)}) for span in (rows, points)
-    )
     axes = Axes(
-        pad.name,
-        sums.name,
-        sums.epilogue.name,
-        own[rows.var],
-        own[points.var],
-        own[channels.var],
-        tuple(row_changes),
-        tuple(point_changes),
-        taps,
-        len(sums.reduce) + len(sums.reduce_units),
+        *(pad.name, sums.name, sums.epilogue.name),
+        *(own[moving.rows.var], own[moving.points.var], own[moving.channels.var]),
+        *(tuple(sorted(rows)), tuple(sorted(points))),
+        *(taps, len(sums.reduce) + len(sums.reduce_units)),
         lanes,
         (),
     )
     sizes = _sizes(axes, processor)
-    units = [span.size for span in others]
-    is_shared = None not in units and prod(size or 0 for size in units) >= _FEWEST_UNITS * lanes
-    return replace(axes, sizes=sizes) if sizes and is_shared and (row_changes or point_changes) else None
+    return replace(axes, sizes=sizes) if sizes else None
+
+
+class _Moving(NamedTuple):
+    """Axes of the result: those that a window moves along, and that which vectors lie along."""
+
+    rows: Span
+    points: Span
+    channels: Span
+
+
+def _moving(walk: Walk, image: Buffer) -> _Moving | None:
+    """What a window does along the axes; None when it does not move along two, or not each channel has its own."""
+    channels = contiguous_result(walk)
+    moved = [span for span in walk.spatial if _is_moved(walk, image, span)]
+    if len(moved) < 2 or channels is None or any(access.coefficient(channels) in (None, 0) for access in walk.reads):
+        return None
+    found = _Moving(moved[-2], moved[-1], channels)
+    return None if any(len(span.axes) > 1 or span.size is None for span in found) else found
+
+
+def _is_moved(walk: Walk, image: Buffer, span: Span) -> bool:
+    """Whether the window moves over the image along an axis, and all else that is added up stays."""
+    return all((access.coefficient(span) != 0) == (access.buffer is image) for access in walk.reads)
 
 
 def _sizes(axes: Axes, processor: Processor) -> tuple[int, ...]:
@@ -226,11 +243,6 @@ def _seen_once(walk: Walk, image: Buffer) -> BufferLoad | None:
     """Where sums read the padded image; None when they read it at several places."""
     found = [access.load for access in walk.reads if access.buffer is image]
     return found[0] if len(found) == 1 else None
-
-
-def _is_moved(walk: Walk, image: Buffer, span: Span) -> bool:
-    """Whether the window moves over the image along an axis, and all else that is added up stays."""
-    return all((access.coefficient(span) != 0) == (access.buffer is image) for access in walk.reads)
 
 
 def _values(pad: Stage, sums: Stage, seen: BufferLoad) -> Iterator[PrimExpr]:
