@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eutectic.backend.contract import Backend, BackendRemark, Verdict
 from eutectic.backend.left_out import left_out
+from eutectic.backend.library_choice import library_verdict
 from eutectic.backend.outline import check_precision, outlined_for
 from eutectic.backend.registry import backend as backend_of
 from eutectic.backend.registry import code_generator
@@ -29,7 +30,8 @@ class Partition(Pass):
     Attributes:
         backend: Name of a backend, or several with commas between them, as in `-libs=`.
         precision: One of `PRECISIONS`; only `strict` leaves something out.
-        if_worthwhile: Leave out backends that say of the module that it is not worth their calls.
+        if_worthwhile: Leave out backends that say of the module that it is not worth their calls, and those without
+            which it was measured to be faster (`library_choice.py`).
         lower: Whether the regions become kernels at once. Otherwise they are functions of the module, which
             `AssignLayouts` may call in other layouts, until `RunCodegen` lowers them.
 
@@ -50,9 +52,9 @@ class Partition(Pass):
         """Outline for one backend after another, then lower where that is asked for."""
         target = _with_processor(target_or_current(None))
         for candidate in self._backends():
-            verdict = (
-                candidate.worthwhile(mod, target) if self.if_worthwhile else Verdict(ok=True, reason="it was named")
-            )
+            verdict = Verdict(ok=True, reason="it was named")
+            if self.if_worthwhile:
+                verdict = library_verdict(mod, candidate, target, ctx)
             kind = "taken" if verdict.ok else "declined"
             ctx.remarks.append(BackendRemark(kind, candidate.name, candidate.title, verdict.reason))
             if not verdict.ok:

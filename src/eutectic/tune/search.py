@@ -133,8 +133,10 @@ class Search:
         return network
 
     def _next(self, network: Network, done: set[tuple[str, str]]) -> ChoiceRemark | None:
-        """The most frequent choice that was not measured yet; others may come up when one was made otherwise."""
-        counts = Counter((remark.workload, remark.point) for remark in network.choices)
+        """The choice for most operators that was not measured yet; others may come up when one was made otherwise."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for remark in network.choices:
+            counts[remark.workload, remark.point] += remark.reach
         remarks = {(remark.workload, remark.point): remark for remark in network.choices}
         fresh = [key for key in counts if key not in done]
         for key in [key for key in fresh if key in self._rows]:

@@ -18,7 +18,7 @@ Provider: TypeAlias = Callable[..., Sequence[Offer]]  # takes what is asked, the
 
 @dataclass(frozen=True)
 class ChoiceRemark:
-    """A choice between ways to compute an operator, in `PassContext.remarks`.
+    """A choice between ways to compute an operator, or a model, in `PassContext.remarks`.
 
     Attributes:
         workload: What the operator is known by in a database of decisions: a text with its sizes.
@@ -26,6 +26,7 @@ class ChoiceRemark:
         chosen: What is done.
         source: `default`, or `tuned` for what the services of the context have.
         alternatives: What is worth a measurement beside that.
+        reach: Operators that the choice is for.
     """
 
     workload: str
@@ -33,6 +34,7 @@ class ChoiceRemark:
     chosen: Mapping[str, Any]
     source: str
     alternatives: tuple[Mapping[str, Any], ...]
+    reach: int = 1
 
     def __str__(self) -> str:
         values = ", ".join(f"{name}={str(value).lower()}" for name, value in self.chosen.items())
@@ -60,6 +62,7 @@ def note_choice(
     point: str,
     chosen: Mapping[str, Any],
     ways: Sequence[Mapping[str, Any]],
+    reach: int = 1,
 ) -> None:
     """Leave a remark about a choice, where the context collects remarks.
 
@@ -69,11 +72,12 @@ def note_choice(
         point: What is chosen.
         chosen: What is done.
         ways: Everything that could be done.
+        reach: Operators that the choice is for.
     """
     if ctx.collect_remarks and len(ways) > 1:
         source = "default" if tuned_choice(ctx, workload, point, ways) is None else "tuned"
         others = tuple(way for way in ways if dict(way) != dict(chosen))
-        ctx.remarks.append(ChoiceRemark(workload, point, chosen, source, others))
+        ctx.remarks.append(ChoiceRemark(workload, point, chosen, source, others, reach))
 
 
 class OffersByKind(Generic[Asked, Offer]):
