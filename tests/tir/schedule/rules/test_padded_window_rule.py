@@ -167,6 +167,17 @@ def test_odd_sizes(data: st.DataObject):
     window.check()
 
 
+@pytest.mark.parametrize(
+    ("changes", "size", "tiles"),
+    [((1, 27), 14, [1, 1]), ((1, 55), 14, [1, 2, 1]), ((1, 111), 16, [1, 5, 1]), ((16,), 8, [2, 5]), ((), 14, [4])],
+)
+def test_no_condition_changes_within_a_loop_over_tiles(changes: tuple[int, ...], size: int, tiles: list[int]):
+    var = tir.Var("i", "int64")
+    axis = Axis(var, IntImm("int64", sum(tiles) * size), var)
+    axes = padded_window.Axes("pad", "sums", "last", axis, axis, axis, (), changes, 9, 2, 16)
+    assert axes.parts(size)[1] == tiles
+
+
 def test_threads_share_rows_of_all_channels_in_one_loop():
     (nest,) = parts_of(schedule_for_cpu(Window((14, 14), blocks=3).program(), Vectors()).body.block.body)
     while nest.extent.value == 1:  # images, of which there is one

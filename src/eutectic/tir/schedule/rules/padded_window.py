@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby, pairwise, product
 from math import prod
 from typing import Final, NamedTuple
@@ -73,14 +74,18 @@ class Axes:
     taps: int
     tap_loops: int
     lanes: int
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
 
     def parts(self, size: int) -> tuple[list[int], list[int]]:
-        """Rows that are loops of their own, and tiles of a row, with tiles of so many points."""
+        """How many rows, and how many tiles of so many points, are in each loop of its own."""
         rows, points = self.rows.size or 0, self.points.size or 0
-        tiles = [any(start < at < start + size for at in self.point_changes) for start in range(0, points, size)]
-        runs = [list(run) for _, run in groupby(enumerate(tiles), key=lambda tile: (tile[1], tile[0] * tile[1]))]
-        return _between(self.row_changes, rows), [len(run) for run in runs]
+        runs = groupby(range(0, points, size), key=partial(self._place, size=size))
+        return _between(self.row_changes, rows), [len(list(run)) for _, run in runs]
+
+    def _place(self, start: int, size: int) -> tuple[int, ...]:
+        """Between which changes a tile lies; where there are some inside of it, it shares that with no other."""
+        before, inside = (sum(at <= end for at in self.point_changes) for end in (start, start + size - 1))
+        return (before,) if before == inside else (before, start)
 
     def terms(self, size: int) -> int:
         """Vectors that are added up, as often as they are written out."""
@@ -198,12 +203,17 @@ def _axes(pad: Stage, walk: Walk, processor: Processor) -> Axes | None:
         return None
     own = dict(zip((axis.var for axis in sums.spatial), sums.epilogue.spatial, strict=True))
     axes = Axes(
-        *(pad.name, sums.name, sums.epilogue.name),
-        *(own[moving.rows.var], own[moving.points.var], own[moving.channels.var]),
-        *(tuple(sorted(rows)), tuple(sorted(points))),
-        *(taps, len(sums.reduce) + len(sums.reduce_units)),
-        lanes,
-        (),
+        pad=pad.name,
+        sums=sums.name,
+        last=sums.epilogue.name,
+        rows=own[moving.rows.var],
+        points=own[moving.points.var],
+        channels=own[moving.channels.var],
+        row_changes=tuple(sorted(rows)),
+        point_changes=tuple(sorted(points)),
+        taps=taps,
+        tap_loops=len(sums.reduce) + len(sums.reduce_units),
+        lanes=lanes,
     )
     sizes = _sizes(axes, processor)
     return replace(axes, sizes=sizes) if sizes else None
