@@ -8,8 +8,8 @@ from typing import Final
 from eutectic.backend.contract import Backend, Verdict
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.uses import walk_bindings
-from eutectic.relax.expr import Call, Function
+from eutectic.relax.analysis.uses import walk_calls
+from eutectic.relax.expr import Function
 from eutectic.relax.transform.offers_by_kind import note_choice, tuned_choice
 from eutectic.target import Target
 
@@ -41,13 +41,8 @@ def _measured(candidate: Backend, *, is_used: bool) -> Verdict:
 
 def _workload(mod: IRModule) -> tuple[str, int]:
     """What a model is known by, whatever its weights and names are, and how many operators it has."""
-    calls = [
-        binding.value
-        for _, function in mod.functions_items()
-        if isinstance(function, Function)
-        for binding in walk_bindings(function)
-        if isinstance(binding.value, Call)
-    ]
+    functions = [function for _, function in mod.functions_items() if isinstance(function, Function)]
+    calls = [call for function in functions for call in walk_calls(function)]
     lines = [f"{call.op} {[arg.struct_info for arg in call.args]} {call.attrs} {call.struct_info}" for call in calls]
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_DIGITS]
     return f"model {digest} of {len(calls)} operators", len(calls)

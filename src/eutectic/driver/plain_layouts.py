@@ -15,7 +15,7 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.op import Op
 from eutectic.ir.transform import with_functions
-from eutectic.relax.analysis.uses import walk_bindings
+from eutectic.relax.analysis.uses import walk_calls
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Function, Tuple, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
@@ -39,13 +39,9 @@ def with_plain_layouts(mod: IRModule) -> IRModule:
     changed = {
         gv: _Plain().visit_expr(function)
         for gv, function in mod.functions_items()
-        if isinstance(function, Function) and not function.attr("Codegen") and any(map(_lies, _calls(function)))
+        if isinstance(function, Function) and not function.attr("Codegen") and any(map(_lies, walk_calls(function)))
     }
     return with_functions(mod, changed)
-
-
-def _calls(function: Function) -> list[Call]:
-    return [binding.value for binding in walk_bindings(function) if isinstance(binding.value, Call)]
 
 
 def _lies(call: Call) -> bool:

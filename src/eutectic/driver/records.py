@@ -11,7 +11,7 @@ from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.span import Span
 from eutectic.ir.transform import PassRecord
-from eutectic.relax.analysis.uses import used_vars, walk_bindings
+from eutectic.relax.analysis.uses import used_vars, walk_bindings, walk_calls
 from eutectic.relax.dpl.remarks import FusionRemark
 from eutectic.relax.expr import Call, Function, Var
 from eutectic.relax.op.registry import has_trait
@@ -92,7 +92,7 @@ def library_records(mod: IRModule, entry: str = "main") -> tuple[RegionRecord, .
 def _composites(region: Function, symbol: str) -> tuple[CompositeRecord, ...]:
     out = []
     for _, _, composite in composite_calls(region):
-        calls = [b.value for b in walk_bindings(composite) if isinstance(b.value, Call)]
+        calls = list(walk_calls(composite))
         modules, sources = _places(c.span for c in calls)
         ops = tuple(c.op.name for c in calls if isinstance(c.op, Op))
         out.append(CompositeRecord(str(composite.attr("Composite")), ops, symbol, modules, sources))

@@ -8,7 +8,7 @@ from typing import Final
 
 from eutectic.backend.contract import Verdict
 from eutectic.ir.module import IRModule
-from eutectic.relax.analysis.uses import walk_bindings
+from eutectic.relax.analysis.uses import walk_calls
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.op.registry import has_trait, is_convolution, work_of
 from eutectic.relax.struct_info import TensorStructInfo
@@ -83,7 +83,7 @@ def _functions(mod: IRModule) -> list[Function]:
 
 
 def _calls(functions: Sequence[Function]) -> list[Call]:
-    return [b.value for function in functions for b in walk_bindings(function) if isinstance(b.value, Call)]
+    return [call for function in functions for call in walk_calls(function)]
 
 
 def _is_much(call: Call) -> bool:

@@ -8,7 +8,7 @@ from eutectic.ir.module import GlobalVar
 from eutectic.ir.node import Node
 from eutectic.ir.visit import post_order
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Binding, BindingBlock, DataflowBlock, Function, If, SeqExpr, Var
+from eutectic.relax.expr import Binding, BindingBlock, Call, DataflowBlock, Function, If, SeqExpr, Var
 from eutectic.support.deep import deep
 
 
@@ -43,6 +43,11 @@ def walk_bindings(function: Function) -> Iterator[Binding]:
         elif isinstance(item, SeqExpr):
             bindings = [binding for block in item.blocks for binding in block.bindings]
             todo.extend((binding, False) for binding in reversed(bindings))
+
+
+def walk_calls(function: Function) -> Iterator[Call]:
+    """All calls that something is bound to, in the order of `walk_bindings`."""
+    return (binding.value for binding in walk_bindings(function) if isinstance(binding.value, Call))
 
 
 def used_vars(expr: Node) -> list[Var]:

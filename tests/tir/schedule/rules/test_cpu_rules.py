@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te, tir, topi
 from eutectic.ir.prim_expr import Var
@@ -21,18 +21,6 @@ from eutectic.tir.schedule.primitive import PRIMITIVES
 from eutectic.tir.schedule.rules.cpu import schedule_by_rules, schedule_for_cpu
 from eutectic.tir.stmt import For, ForKind
 from eutectic.topi.nn.conv_blocked import conv2d_nchwc
-
-
-@dataclass(frozen=True)
-class Vectors:
-    """A processor as the rules see it."""
-
-    bits: int
-    registers: int
-
-    def lanes(self, bits: int = 32) -> int:
-        return self.bits // bits
-
 
 NARROW, WIDE = Vectors(128, 16), Vectors(256, 16)
 n = Var("n", "int64")

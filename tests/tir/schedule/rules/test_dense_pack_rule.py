@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te, tir, topi
 from eutectic.backend.llvm.machine import machine_of
@@ -22,15 +23,6 @@ from eutectic.tir.stmt import For, parts_of
 from eutectic.topi.nn.dense_pack import packed_panels
 
 NATIVE = Target("llvm")
-
-
-class Vectors:
-    """A processor as the rules see it, the same wherever tests run."""
-
-    registers = 32
-
-    def lanes(self, bits: int = 32) -> int:
-        return 512 // bits
 
 
 def program(rows: tuple[int, ...], depth: int, columns: int, panel: int, dtype: str = "float32") -> tir.PrimFunc:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te, tir, topi
 from eutectic.backend.llvm.machine import machine_of
@@ -27,15 +28,6 @@ from eutectic.tir.stmt import parts_of
 
 NATIVE = Target("llvm")
 Array = npt.NDArray[Any]
-
-
-class Vectors:
-    """A processor as the rules see it, the same wherever tests run."""
-
-    registers = 32
-
-    def lanes(self, bits: int = 32) -> int:
-        return 512 // bits
 
 
 class Window:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from tests.tir.schedule.rules.processors import Vectors
 from torch import nn
 
 import eutectic
@@ -18,15 +19,6 @@ from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
 
 TARGETS = ("llvm", "llvm -mcpu=x86-64-v3")
 Network = tuple[nn.Module, tuple[torch.Tensor, ...]]
-
-
-class Vectors:
-    """A processor as the rules see it, the same wherever tests run."""
-
-    registers = 32
-
-    def lanes(self, bits: int = 32) -> int:
-        return 512 // bits
 
 
 def product(rng: random.Random) -> Network:

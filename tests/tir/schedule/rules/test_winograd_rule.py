@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te, tir, topi
 from eutectic.driver.build_prim_func import NativePrimFunc
@@ -19,18 +19,7 @@ from eutectic.tir.schedule.rules.cpu import schedule_by_rules, schedule_for_cpu
 from eutectic.tir.stmt import parts_of
 from eutectic.topi.nn.winograd_transforms import packed_weights
 
-
-@dataclass(frozen=True)
-class Vectors:
-    """A processor as the rules see it."""
-
-    registers: int = 32
-
-    def lanes(self, bits: int = 32) -> int:
-        return 128 // bits
-
-
-LANES = Vectors().lanes()
+LANES = Vectors(128).lanes()
 LAYOUTS = ("NHWC", f"NCHW{LANES}c")
 # Images, channels, filters, rows, columns, outputs of a tile along an axis, padding.
 CASES = [
@@ -83,7 +72,7 @@ def program(case: tuple[Any, ...], layout: str) -> tuple[tir.PrimFunc, list[np.n
 def test_results(case: tuple[Any, ...], layout: str, by_rows: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(winograd, "_NEAR_BYTES", 1 << 30 if by_rows else 0)
     func, inputs, expected = program(case, layout)
-    sch = schedule_by_rules(func, Vectors())
+    sch = schedule_by_rules(func, Vectors(128))
     nests = parts_of(sch.func.body.block.body)
     assert len(nests) == (1 if by_rows else 4)  # all stages; or padding, transforms, products, and transforms back
     out = np.full(expected.shape, np.nan, "float32")
@@ -95,7 +84,7 @@ def test_results(case: tuple[Any, ...], layout: str, by_rows: bool, monkeypatch:
 def test_traces_make_the_same_program(by_rows: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(winograd, "_NEAR_BYTES", 1 << 30 if by_rows else 0)
     func, _, _ = program(CASES[0], LAYOUTS[1])
-    scheduled = schedule_for_cpu(func, Vectors())
+    scheduled = schedule_for_cpu(func, Vectors(128))
     assert "sch.compute_at(" in scheduled.script()
     sch = tir.Schedule(func)
     trace_from_python(scheduled.attrs["tir.schedule_trace"]).apply_to_schedule(sch)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.uses import walk_bindings
+from eutectic.relax.analysis.uses import walk_calls
 from eutectic.relax.expr import Call, Constant, Function
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.nn.conv import conv2d
@@ -34,7 +34,7 @@ class ConvertWinogradToConv2D(FunctionPass):
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Convert within one function."""
-        if not any(map(_is_winograd, _calls(function))):
+        if not any(map(_is_winograd, walk_calls(function))):
             return function
         fresh = _Converter().visit_expr(function)
         assert isinstance(fresh, Function)
@@ -44,11 +44,7 @@ class ConvertWinogradToConv2D(FunctionPass):
 def has_winograd(mod: IRModule) -> bool:
     """Whether a function of a module has convolutions by Winograd's method."""
     functions = [function for _, function in mod.functions_items() if isinstance(function, Function)]
-    return any(_is_winograd(call) for function in functions for call in _calls(function))
-
-
-def _calls(function: Function) -> list[Call]:
-    return [binding.value for binding in walk_bindings(function) if isinstance(binding.value, Call)]
+    return any(_is_winograd(call) for function in functions for call in walk_calls(function))
 
 
 def _is_winograd(call: Call) -> bool:

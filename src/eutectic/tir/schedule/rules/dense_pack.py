@@ -21,11 +21,11 @@ from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.nest import (
     block_name,
-    copies,
     has_no_remainder,
-    in_registers,
+    in_registers_within,
     joined,
     loops_by_variable,
+    pair_parts,
     realize_of,
     reorder,
     run_by_threads,
@@ -181,10 +181,7 @@ def _rows(sch: Schedule, axes: Axes, rows: list[LoopRV], decisions: Decisions) -
 
 def _cut(sch: Schedule, pair: tuple[str, str], place: int, is_ragged: bool) -> list[tuple[str, str]]:
     """The two blocks, those of the last iteration apart where it is smaller, of the loop within so many others."""
-    if not is_ragged:
-        return [pair]
-    parts = sch.loop_partition(sch.get_loops(pair[1])[place], ["whole", None])
-    return [(products, last) for products, last in copies(sch, parts, *pair)]
+    return pair_parts(sch, pair, place, ["whole", None]) if is_ragged else [pair]
 
 
 def _in_registers(sch: Schedule, pair: tuple[str, str], axes: Axes, depth: int, ahead: int) -> None:
@@ -193,7 +190,7 @@ def _in_registers(sch: Schedule, pair: tuple[str, str], axes: Axes, depth: int, 
     _multiply(sch, products, depth)
     if ahead:
         _look_ahead(sch, f"{products}_update", axes.weights, depth, ahead)
-    in_registers(sch, last, len(sch.get_loops(last)) - depth)
+    in_registers_within(sch, last, depth)
 
 
 def _multiply(sch: Schedule, products: str, depth: int) -> None:
@@ -201,8 +198,8 @@ def _multiply(sch: Schedule, products: str, depth: int) -> None:
     *own, term = sch.get_loops(products)[depth:]
     reorder(sch, [term, *own])
     first = block_name(sch, sch.decompose_reduction(products, term))
-    for name, outside in ((first, depth), (f"{products}_update", depth + 1)):  # the first may have fewer loops of one
-        in_registers(sch, name, len(sch.get_loops(name)) - outside)
+    for name, outside in ((first, depth), (f"{products}_update", depth + 1)):
+        in_registers_within(sch, name, outside)
 
 
 def _look_ahead(sch: Schedule, products: str, weights: Buffer, depth: int, terms: int) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
 from eutectic.ir.dtype import item_bytes
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.choosing import distinct
-from eutectic.tir.schedule.rules.guards import change_points
+from eutectic.tir.schedule.rules.guards import change_points, part_sizes
 from eutectic.tir.schedule.rules.nest import Nest, copies, joined, reorder, run_by_threads, tiles
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
@@ -137,7 +136,7 @@ def _edge(walk: Walk, outer: Sequence[Span]) -> tuple[Span | None, tuple[int, ..
 
 def _sizes(span: Span, changes: Sequence[int]) -> list[int]:
     assert span.size is not None
-    return [high - low for low, high in pairwise([0, *changes, span.size])]
+    return part_sizes(changes, span.size)
 
 
 def _in_vectors(sch: Schedule, loop: LoopRV, block: str, size: int, width: int, is_outside: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from eutectic.ir.node import Node
@@ -30,6 +32,11 @@ def changes_of(expr: PrimExpr, span: Span) -> set[int]:
     """Where along an axis a comparison of its variable with a constant changes; nowhere without a constant extent."""
     changes = {_change(part, span.var) for part in post_order(expr)}
     return {point for point in changes if point is not None and 0 < point < (span.size or 0)}
+
+
+def part_sizes(changes: Sequence[int], size: int) -> list[int]:
+    """How long the parts of an axis are that is cut where something changes."""
+    return [high - low for low, high in pairwise([0, *changes, size])]
 
 
 def _is_guard(node: Node) -> bool:

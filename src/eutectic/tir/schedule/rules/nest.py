@@ -150,6 +150,14 @@ def copies(sch: Schedule, loops: Sequence[LoopRV], *blocks: str) -> list[tuple[s
     return [tuple(names[place] for place in places) for names in inside]
 
 
+def pair_parts(
+    sch: Schedule, pair: tuple[str, str], place: int, factors: Sequence[int | str | None]
+) -> list[tuple[str, str]]:
+    """Two blocks of one nest in each part of the loop within so many others, as `loop_partition` cuts it."""
+    parts = sch.loop_partition(sch.get_loops(pair[1])[place], list(factors))
+    return [(first, second) for first, second in copies(sch, parts, *pair)]
+
+
 def block_name(sch: Schedule, rv: BlockRV) -> str:
     """Name of a block."""
     block = sch.get(rv)
@@ -169,6 +177,11 @@ def in_registers(sch: Schedule, block: str, count: int) -> None:
     for loop in unrolled:
         sch.unroll(loop)
     sch.vectorize(lanes)
+
+
+def in_registers_within(sch: Schedule, block: str, depth: int) -> None:
+    """The same for all loops within so many others: blocks of a nest may differ in loops of one iteration."""
+    in_registers(sch, block, len(sch.get_loops(block)) - depth)
 
 
 def run_by_threads(sch: Schedule, loops: Sequence[LoopRV]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby, pairwise, product
+from itertools import groupby, product
 from math import prod
 from typing import Final, NamedTuple
 
@@ -17,15 +17,14 @@ from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.handles import LoopRV
-from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.epilogues import with_epilogues
-from eutectic.tir.schedule.rules.guards import changes_of
+from eutectic.tir.schedule.rules.guards import changes_of, part_sizes
 from eutectic.tir.schedule.rules.nest import (
     block_name,
-    copies,
-    in_registers,
+    in_registers_within,
     joined,
     loops_by_variable,
+    pair_parts,
     reorder,
     run_by_threads,
     with_iterations,
@@ -80,7 +79,7 @@ class Axes:
         """How many rows, and how many tiles of so many points, are in each loop of its own."""
         rows, points = self.rows.size or 0, self.points.size or 0
         runs = groupby(range(0, points, size), key=partial(self._place, size=size))
-        return _between(self.row_changes, rows), [len(list(run)) for _, run in runs]
+        return part_sizes(self.row_changes, rows), [len(list(run)) for _, run in runs]
 
     def _place(self, start: int, size: int) -> tuple[int, ...]:
         """Between which changes a tile lies; where there are some inside of it, it shares that with no other."""
@@ -127,7 +126,7 @@ class PaddedWindow:
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """All tiles."""
-        return distinct([{"points": size} for size in axes.sizes])
+        return [{"points": size} for size in axes.sizes]
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
         """Schedule all stages.
@@ -143,9 +142,8 @@ class PaddedWindow:
             for pair in _parts(sch, part, row + 1, tile_sizes):
                 _in_registers(sch, pair, row + 2, axes.tap_loops)
         rows = joined(sch, [sch.get_loops(last)[row] for _, last in parts])
-        run_by_threads(
-            sch, with_iterations(sch, [*units, *rows])
-        )  # last: all later steps are proved to keep them apart
+        shared = with_iterations(sch, [*units, *rows])
+        run_by_threads(sch, shared)  # last: from then on every step is proved to keep them apart
 
 
 def _tiles(sch: Schedule, axes: Axes, size: int) -> tuple[list[LoopRV], int]:
@@ -164,11 +162,8 @@ def _tiles(sch: Schedule, axes: Axes, size: int) -> tuple[list[LoopRV], int]:
 
 
 def _parts(sch: Schedule, pair: tuple[str, str], place: int, sizes: Sequence[int]) -> list[tuple[str, str]]:
-    """The two blocks in each part of the loop within so many others."""
-    if len(sizes) < 2:
-        return [pair]
-    parts = sch.loop_partition(sch.get_loops(pair[1])[place], list(sizes))
-    return [(sums, last) for sums, last in copies(sch, parts, *pair)]
+    """The two blocks in each part of the loop within so many others; one part stays as it is."""
+    return pair_parts(sch, pair, place, sizes) if len(sizes) > 1 else [pair]
 
 
 def _in_registers(sch: Schedule, pair: tuple[str, str], depth: int, tap_loops: int) -> None:
@@ -179,12 +174,7 @@ def _in_registers(sch: Schedule, pair: tuple[str, str], depth: int, tap_loops: i
     reorder(sch, [*taps, *own])
     first = block_name(sch, sch.decompose_reduction(sums, taps[0]))
     for name in (first, f"{sums}_update", last):
-        in_registers(sch, name, len(sch.get_loops(name)) - depth)
-
-
-def _between(changes: Sequence[int], size: int) -> list[int]:
-    """How long the parts of an axis are that is cut at some places."""
-    return [high - low for low, high in pairwise([0, *changes, size])]
+        in_registers_within(sch, name, depth)
 
 
 def _axes(pad: Stage, walk: Walk, processor: Processor) -> Axes | None:
