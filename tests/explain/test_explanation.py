@@ -17,7 +17,7 @@ from eutectic.explain.data import Timing
 from eutectic.explain.diff import diff
 from eutectic.explain.explanation import Explanation
 from eutectic.explain.machine import Bandwidth, MachineSpeed, machine_speed
-from eutectic.explain.measure import units, without_calls
+from eutectic.explain.measure import units
 from eutectic.explain.numbers import count_text, seconds_text, share_text
 from eutectic.support.errors import CallError, LoadError
 
@@ -227,13 +227,6 @@ def test_the_roofline(size, flops, least):
 def test_units_are_what_one_instruction_computes():
     groups = [record(1, 1), record(1, 1, "library", "r"), record(1, 1, "library", "r"), record(1, 1, "view")]
     assert units([*groups, record(1, 1, "library", "s")]) == [(0,), (1, 2), (4,)]
-
-
-def test_the_cost_of_calls_is_taken_off():
-    assert without_calls([3.0, 5.0], 4.0) == [1.0, 3.0]
-    assert without_calls([3.0, 5.0], 9.0) == [3.0, 5.0]
-    assert without_calls([1.0, 9.0], 4.0) == [1 / 50, 6.0]
-    assert without_calls([3.0], 1.0) == [3.0]
 
 
 @pytest.mark.serial

@@ -258,6 +258,7 @@ class CodeGenerator(Protocol):
         threads: int | None = None,
         bounds: Mapping[Var, Bounds] | None = None,
         elsewhere: bool = False,
+        timed: bool = False,
     ) -> NativeCode:
         """A plan as one native function.
 
@@ -269,6 +270,7 @@ class CodeGenerator(Protocol):
             threads: Threads of a call; None takes what is available.
             bounds: Ranges of symbolic sizes.
             elsewhere: Whether the code may be for another machine, where it is loaded from a file.
+            timed: Whether each call is to take the times of its steps, for profiles; gives a `TimedCode`.
 
         Raises:
             CodegenError: the code is not for this machine.

@@ -198,7 +198,7 @@ def build(
     pipeline = get_pipeline(relax_pipeline) if isinstance(relax_pipeline, str) else relax_pipeline
     with PassContext.current().inner():
         lowered = pipeline(mod) if pipeline is not None else mod
-    native = NativeBuilder(chosen, threads, one_by_one=exec_mode == "interpreted")
+    native = NativeBuilder(chosen, threads, timed=exec_mode == "interpreted")
     names = [name for name, _ in _entries(lowered)] if code_generator(chosen).machine(chosen).is_host else []
     libraries = libraries_for(lowered, threads, chosen)
     functions = {name: link(lowered, libraries, name, native) for name in names}

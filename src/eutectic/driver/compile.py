@@ -244,15 +244,15 @@ def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassCo
     )
 
     @cache
-    def apart() -> Executable:
-        return link(kept.module, libraries, "main", NativeBuilder(target, threads, one_by_one=True), other)
+    def timed() -> Executable:
+        return link(kept.module, libraries, "main", NativeBuilder(target, threads, timed=True), other)
 
     return CompiledModel(
         executable,
         imported.signature,
         report,
         (partitioned, kept),
-        apart=apart,
+        timed=timed,
         threads=threads,
         target=str(target),
         precision=settings.precision,

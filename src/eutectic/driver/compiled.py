@@ -37,7 +37,7 @@ class CompiledModel(LoadedModel):
         signature: How it is called.
         report: What was fused, what was not, and why.
         made_from: The graph with its regions, before code was generated, and the graph of kernels that was linked.
-        apart: Links it once more, with an instruction per kernel.
+        timed: Links it once more, as code that takes the times of its kernels.
         target: What it was compiled for.
         threads: Threads of calls that Python makes of libraries; None takes what is available.
         precision: What libraries were allowed to take.
@@ -53,14 +53,14 @@ class CompiledModel(LoadedModel):
         report: CompileReport,
         made_from: tuple[Shelved, Shelved],
         *,
-        apart: Callable[[], Executable],
+        timed: Callable[[], Executable],
         target: str,
         threads: int | None = None,
         precision: str = "default",
         state: Callable[[], Sequence[Any]] | None = None,
     ) -> None:
         self.executable, self.report = executable, report
-        self._made_from, self._apart = made_from, apart
+        self._made_from, self._made_timed = made_from, timed
         self._threads, self._target, self._precision = threads, target, precision
         self._state = state
         self.use_signature(signature)
@@ -109,7 +109,7 @@ class CompiledModel(LoadedModel):
         )
 
     def _timed(self) -> Executable:
-        return self._apart()
+        return self._made_timed()
 
     def _threads_of_calls(self) -> int | None:
         return self._threads
@@ -120,7 +120,7 @@ class CompiledModel(LoadedModel):
             self._signature,
             self.report,
             self._made_from,
-            apart=self._apart,
+            timed=self._made_timed,
             threads=self._threads,
             target=self._target,
             precision=self._precision,

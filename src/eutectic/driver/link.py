@@ -170,9 +170,8 @@ class _Linker:
     def run(self) -> Program:
         self.name_symbols()
         params = [self.param(param) for param in self.function.params]
-        one_by_one = self.native is not None and self.native.one_by_one
         callable_natively = {} if self.by_reference else self.libraries.native()
-        for is_native, bindings in runs(self.function, self.mod, callable_natively, one_by_one):
+        for is_native, bindings in runs(self.function, self.mod, callable_natively):
             if is_native and self.native is not None:
                 self.segment(self.native, bindings)
                 continue
@@ -385,8 +384,6 @@ class _Linker:
         """A run of bindings as one call of native code."""
         number = sum(isinstance(item, Filled) for item in self.instructions)
         name = f"{self.function.attr('global_symbol') or 'main'}_{number}"
-        if native.one_by_one:
-            name = _called(bindings[-1])
         needed = needed_outside(bindings, self.function)
         symbol = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
         own = {binding.var for binding in bindings}
@@ -427,12 +424,6 @@ class _Linker:
         limits = Sizes(self.size, self.symbols, {}, {})
         want = value_check(binding.var.name_hint, binding.struct_info, limits)
         self.instructions.append(Check("match_cast", source, slot, want))
-
-
-def _called(binding: Any) -> str:
-    """What profiles call the kernel that a binding calls."""
-    target = binding.value.args[0] if isinstance(binding.value, Call) else None
-    return target.global_symbol if isinstance(target, ExternFunc) else str(binding.var.name_hint)
 
 
 @deep

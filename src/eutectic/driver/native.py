@@ -42,7 +42,7 @@ class NativeBuilder:
     Attributes:
         target: What the code is for.
         threads: Threads of a call; None takes what is available.
-        one_by_one: Whether each binding becomes a function of its own, so that it can be timed.
+        timed: Whether native code takes the times of its steps at each call.
         elsewhere: Whether the code may be for another machine than this one: it is written to a file, not loaded.
         built: Kernels made so far.
         plans: Plans made so far, in order.
@@ -51,7 +51,7 @@ class NativeBuilder:
 
     target: Target
     threads: int | None = None
-    one_by_one: bool = False
+    timed: bool = False
     elsewhere: bool = False
     built: dict[PrimFunc, Built] = field(default_factory=dict)
     plans: list[Plan] = field(default_factory=list)
@@ -120,6 +120,7 @@ class NativeBuilder:
             threads=threads,
             bounds=bounds,
             elsewhere=self.elsewhere,
+            timed=self.timed,
         )
         return segment, code
 
@@ -141,7 +142,7 @@ def _overlapped(work: Mapping[str, Callable[[], Built]]) -> dict[str, Built]:
 
 
 def runs(
-    function: Function, mod: IRModule, libraries: Mapping[str, NativeInterface], one_by_one: bool
+    function: Function, mod: IRModule, libraries: Mapping[str, NativeInterface]
 ) -> Iterator[tuple[bool, list[Any]]]:
     """The bindings of a function in order, in runs that are native or not."""
     run: list[Any] = []
@@ -154,9 +155,6 @@ def runs(
                 yield False, [binding]
                 continue
             run.append(binding)
-            if one_by_one and _is_kernel(binding):
-                yield True, run
-                run = []
     if run:
         yield _has_kernel(run), run
 

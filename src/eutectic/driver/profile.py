@@ -95,18 +95,17 @@ def profile_function(
         threads: Threads of a call.
         warm_up: Calls before the one that is timed.
     """
-    native = NativeBuilder(target, threads, one_by_one=True)
+    native = NativeBuilder(target, threads, timed=True)
     executable = link(mod, None, name, native)
     for _ in range(warm_up):
         executable.run(args)
     _, times = executable.profile(args)
-    spent = [time for step, time in zip(executable.instructions, times, strict=True) if isinstance(step, RunNative)]
-    rows = []
-    for plan, time in zip(native.plans, spent, strict=True):
-        steps = [s for s in plan.steps if isinstance(s, KernelStep)]
-        for step in steps:
-            moved = sum(map(_bytes, step.tensors))
-            rows.append(KernelCost(step.name, time.seconds / len(steps), moved, count_flops(step.kernel.function)))
+    spent = [time for time in times if isinstance(executable.instructions[time.instruction], RunNative)]
+    steps = [step for plan in native.plans for step in plan.steps if isinstance(step, KernelStep)]
+    rows = [
+        KernelCost(step.name, time.seconds, sum(map(_bytes, step.tensors)), count_flops(step.kernel.function))
+        for step, time in zip(steps, spent, strict=True)
+    ]
     return KernelTable(tuple(rows))
 
 

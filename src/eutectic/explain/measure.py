@@ -14,7 +14,7 @@ from eutectic.driver.report import CompileReport
 from eutectic.explain.data import Timing
 from eutectic.explain.explanation import Explanation
 from eutectic.explain.machine import machine_speed
-from eutectic.runtime.executable import Executable
+from eutectic.runtime.executable import Executable, KernelTime
 from eutectic.runtime.instructions import CallHost, Filled, HostCall
 from eutectic.runtime.library import DivisibleKernel, KernelPart
 from eutectic.runtime.team import available_threads
@@ -28,7 +28,7 @@ _PART_RUNS: Final = 5
 def explained(
     report: CompileReport,
     executable: Executable,
-    apart: Callable[[], Executable],
+    timed: Callable[[], Executable],
     args: Sequence[Any],
     threads: int | None,
     measure: bool,
@@ -38,7 +38,7 @@ def explained(
     Args:
         report: What its compilation left.
         executable: What runs.
-        apart: Gives what runs with an instruction per kernel, or `executable` where there is nothing of the kind.
+        timed: Gives what runs and takes the time of each kernel, or `executable` where there is nothing of the kind.
         args: Arguments as arrays, when measuring.
         threads: As it was compiled with.
         measure: Whether to run it. Symbolic sizes are those of these arguments then, else those of the example that it
@@ -52,7 +52,7 @@ def explained(
     plan = at_sizes(report.plan, executable.sizes(args)) if varies else report.plan
     used = available_threads(threads)
     seconds = _median_call(executable, args)
-    timings = tuple(_timings(report.plan.groups, apart(), args, seconds))
+    timings = tuple(_timings(report.plan.groups, timed(), args))
     return Explanation(plan, timings, seconds, machine_speed(used), used, report.notes)
 
 
@@ -70,43 +70,26 @@ def _goes_on(times: Sequence[float]) -> bool:
     return len(times) < _LEAST or (sum(times) < _SECONDS and len(times) < _MOST)
 
 
-def _timings(
-    groups: Sequence[GroupRecord], executable: Executable, args: Sequence[Any], whole: float
-) -> Iterator[Timing]:
+def _timings(groups: Sequence[GroupRecord], executable: Executable, args: Sequence[Any]) -> Iterator[Timing]:
     """What can be timed, in the order of execution.
 
     Args:
         groups: What was compiled.
-        executable: What runs, with an instruction for each.
+        executable: What runs, and takes the time of each.
         args: Its arguments.
-        whole: Seconds of a call of the model itself.
     """
     executable.run(args)
-    rows: list[list[float]] = []
-    while _goes_on([sum(row) for row in rows]):
-        rows.append([time.seconds for time in executable.profile(args)[1]])
-    medians = [median(column) for column in zip(*rows, strict=True)]
+    rows: list[list[KernelTime]] = []
+    while _goes_on([sum(time.seconds for time in row) for row in rows]):
+        rows.append(executable.profile(args)[1])
     is_work = [isinstance(step, (Filled, CallHost, HostCall)) for step in executable.instructions]
-    spent = [seconds for seconds, counts in zip(medians, is_work, strict=True) if counts]
-    spent = without_calls(spent, whole)
+    columns = (column for column in zip(*rows, strict=True) if is_work[column[0].instruction])
+    spent = [median(time.seconds for time in column) for column in columns]
     parts = _parts(executable)
     for numbers, seconds in _assigned(units(groups), spent):
         symbol = groups[numbers[0]].region
         known = parts.get(symbol, ()) if len(numbers) > 1 or symbol else ()
         yield from _divided(numbers, seconds, known if len(known) == len(numbers) else ())
-
-
-def without_calls(spent: Sequence[float], whole: float) -> list[float]:
-    """Seconds of steps without what it costs to call each from Python: so that they add up to the whole call.
-
-    That cost is the same for each; no step is made shorter than a fiftieth.
-
-    Args:
-        spent: Seconds of steps that were called one by one.
-        whole: Seconds of a call in which native code does all of them.
-    """
-    cost = max((sum(spent) - whole) / len(spent), 0.0) if len(spent) > 1 else 0.0
-    return [max(seconds - cost, seconds / 50) for seconds in spent]
 
 
 def units(groups: Sequence[GroupRecord]) -> list[tuple[int, ...]]:

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from eutectic.runtime.instructions import Filling, Instruction, Literal, Run, RunLibrary, RunNative, Slots
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, VaryingKernel
 from eutectic.runtime.native import OtherThread
+from eutectic.runtime.native_code import TimedCode
 from eutectic.runtime.packed_array import plain
 from eutectic.runtime.params import Param, TensorParam
 from eutectic.runtime.program import Program
@@ -52,10 +54,17 @@ class Direct:
 
 @dataclass(frozen=True)
 class KernelTime:
-    """Seconds that one instruction took."""
+    """How long a part of a call took.
+
+    Attributes:
+        name: Of a kernel, or of an instruction.
+        seconds: It.
+        instruction: Number of the instruction; native code that takes times has one for each of its steps.
+    """
 
     name: str
     seconds: float
+    instruction: int = 0
 
 
 class Executable:
@@ -178,10 +187,19 @@ class Executable:
         return [*names, *([own] if own else [])] or ["fast code"]
 
     def profile(self, args: Sequence[Array]) -> tuple[list[Array], list[KernelTime]]:
-        """Results, and the seconds of each instruction of this one call; those of new memory do not count."""
+        """Results, and the seconds of each instruction of this one call; those of new memory do not count.
+
+        Native code that takes times gives those of its steps, where other native code is one.
+        """
         slots, sizes = self._start(args)
-        pairs = zip(self.instructions, self._steps, strict=True)
-        times = [KernelTime(instruction.name, _seconds(step, slots, sizes)) for instruction, step in pairs]
+        times: list[KernelTime] = []
+        for number, (instruction, step) in enumerate(zip(self.instructions, self._steps, strict=True)):
+            spent = _seconds(step, slots, sizes)
+            if isinstance(instruction, RunNative) and isinstance(instruction.code, TimedCode):
+                steps = self._loading.native(instruction.code).seconds_of_steps()
+                times += map(KernelTime, instruction.code.steps, steps, repeat(number))
+            else:
+                times.append(KernelTime(instruction.name, spent, number))
         return self._finish(slots), times
 
     def sizes(self, args: Sequence[Array]) -> dict[str, int]:

@@ -10,6 +10,7 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ from eutectic.support.errors import CallError, LoadError
 
 Array: TypeAlias = np.ndarray[Any, Any]
 RAISE = "eutectic_raise"
+STAMPS: Final = "stamps"  # variable of a function that takes times: nanoseconds of its beginning and of its steps' ends
 KEPT_SIZES: Final = 8  # sets of sizes for which the kernels of libraries are kept
 
 
@@ -64,6 +66,17 @@ class NativeCode:
     def varies(self) -> bool:
         """Whether a library is asked for sizes that vary."""
         return any(kernel.sizes for kernel in self.libraries)
+
+
+@dataclass(frozen=True, eq=False)
+class TimedCode(NativeCode):
+    """A native function that takes the times of its steps, for profiles; never written to a file.
+
+    Attributes:
+        steps: Names of the steps, in order.
+    """
+
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,6 +169,12 @@ class LoadedCode:
             self.function(*tensors, *outputs, *integers)
         except RuntimeError as error:
             raise self._failure(str(error), prepared.calls) from None
+
+    def seconds_of_steps(self) -> list[float]:
+        """Seconds of each step of a `TimedCode` in the last call; calls at the same time mix theirs."""
+        assert isinstance(self.code, TimedCode)
+        stamps = (ctypes.c_uint64 * (len(self.code.steps) + 1)).from_address(self._library.address(STAMPS))
+        return [(end - begin) / 1e9 for begin, end in pairwise(stamps)]
 
     def _prepare(self, integers: list[int]) -> _Prepared:
         """The libraries for the sizes that the integers of a call end with, which become what the function takes."""

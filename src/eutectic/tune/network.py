@@ -10,7 +10,7 @@ import numpy as np
 
 from eutectic.backend.contract import Machine
 from eutectic.backend.kernel import Built
-from eutectic.backend.plan import KernelStep
+from eutectic.backend.plan import CopyStep, KernelStep
 from eutectic.backend.registry import code_generator
 from eutectic.driver.compile import Settings, context_of, libraries_for
 from eutectic.driver.importing import Imported
@@ -81,19 +81,19 @@ class Network:
             args: Arguments of the call.
             chosen: As for `with_choices`.
         """
-        builder = self._builder(one_by_one=True)
+        builder = self._builder(timed=True)
         executable = link(self._decided(chosen), self._libraries, "main", builder)
         executable.run(args)
-        rows = [[time.seconds for time in executable.profile(args)[1]] for _ in range(_PROFILES)]
-        medians = [median(column) for column in zip(*rows, strict=True)]
-        steps = executable.instructions
-        spent = [time for step, time in zip(steps, medians, strict=True) if isinstance(step, RunNative)]
+        rows = [executable.profile(args)[1] for _ in range(_PROFILES)]
+        medians = [median(time.seconds for time in column) for column in zip(*rows, strict=True)]
+        numbers, steps = [time.instruction for time in rows[0]], executable.instructions
+        spent = [time for number, time in zip(numbers, medians, strict=True) if isinstance(steps[number], RunNative)]
         seconds: dict[str, float] = {}
-        for plan, time in zip(builder.plans, spent, strict=True):
-            kernels = [step for step in plan.steps if isinstance(step, KernelStep)]
-            for step in kernels:
+        timed = (step for plan in builder.plans for step in plan.steps if not isinstance(step, CopyStep))
+        for step, time in zip(timed, spent, strict=True):
+            if isinstance(step, KernelStep):
                 key = workload_key(step.kernel.function)
-                seconds[key] = seconds.get(key, 0.0) + time / len(kernels)
+                seconds[key] = seconds.get(key, 0.0) + time
         return seconds
 
     def _decided(self, chosen: Chosen) -> IRModule:
@@ -104,7 +104,7 @@ class Network:
                 decided.update_func(gv, with_decisions(func, decisions))
         return decided
 
-    def _builder(self, *, one_by_one: bool = False) -> NativeBuilder:
+    def _builder(self, *, timed: bool = False) -> NativeBuilder:
         """Makes kernels, or takes those that were made before."""
         settings = self._settings
-        return NativeBuilder(settings.target, settings.threads, one_by_one=one_by_one, built=self._built)
+        return NativeBuilder(settings.target, settings.threads, timed=timed, built=self._built)

@@ -86,11 +86,18 @@ class Llvm(CodeGenerator):
         threads: int | None = None,
         bounds: Mapping[Var, Bounds] | None = None,
         elsewhere: bool = False,
+        timed: bool = False,
     ) -> NativeCode:
         """A plan as its entry and its kernels."""
-        machine = machine_of(target)
         return native_code(
-            plan, arrays, machine, libraries=libraries, threads=threads, bounds=bounds, elsewhere=elsewhere
+            plan,
+            arrays,
+            machine_of(target),
+            libraries=libraries,
+            threads=threads,
+            bounds=bounds,
+            elsewhere=elsewhere,
+            timed=timed,
         )
 
     def with_code(self, kernel: LibraryKernel, target: Target) -> LibraryKernel:

@@ -16,6 +16,7 @@ from itertools import groupby
 from eutectic.backend.llvm.ahead import next_constant
 from eutectic.backend.llvm.entry_arena import RELEASE_TEXT, give_back_arena, take_arena
 from eutectic.backend.llvm.entry_arguments import CheckedText, EntryArguments
+from eutectic.backend.llvm.entry_stamps import stamp, stamp_by_first, stamps_text, timed_steps
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.machine import Machine
@@ -46,14 +47,15 @@ def entry_symbol(name: str) -> str:
     return f"__tvm_ffi_{name}"
 
 
-def entry_text(plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds]) -> str:
+def entry_text(plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds], timed: bool = False) -> str:
     """The LLVM module of a plan.
 
     It has variables that are set when it is loaded: `constants`, an array of pointers; `libraries`, for each library
     kernel the function and its first argument, unless a call is given such a table because their sizes vary; `team`,
-    the team's record; `threads`, how many threads a call uses.
+    the team's record; `threads`, how many threads a call uses. Where it is timed, one step begins when the last one
+    has ended, and the variable `stamps` has the times at which that was.
     """
-    writer = _Entry(plan, machine, bounds)
+    writer = _Entry(plan, machine, bounds, timed)
     checks = writer.entry()
     constants, libraries = max(len(plan.constants), 1), max(2 * len(plan.libraries), 1)
     lines = [
@@ -74,6 +76,7 @@ def entry_text(plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds])
         *writer.declared().values(),
         "",
         *RELEASE_TEXT,
+        *(stamps_text(len(timed_steps(plan))) if timed else ()),
         *writer.works,
         f"define i32 @{entry_symbol(plan.name)}(ptr %self, ptr %args, i32 %count, ptr %result) nounwind {{",
         checks,
@@ -86,8 +89,9 @@ def entry_text(plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds])
 class _Entry:
     """The frame is an array of words: pointers of inputs, of outputs, of the arena, then values of symbols."""
 
-    def __init__(self, plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds]) -> None:
+    def __init__(self, plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds], timed: bool) -> None:
         self.plan, self.machine, self.out = plan, machine, CheckedText()
+        self.timed, self.ended = timed, 0  # whether times are taken, and the steps so far that have one
         self.arguments = EntryArguments(plan, bounds, self.out)
         self.work_text = FunctionText()
         self.works: list[str] = []  # the functions that the team's threads run
@@ -130,12 +134,21 @@ class _Entry:
                 self._call(emitter, step, arena, next_constant(steps, number + 1))
             else:
                 self._alone(emitter, partial(self._call, emitter, step, arena, None))
+            if self.timed:
+                meet(text)
+                waiting = []
+                stamp_by_first(text, self._ended(step))
         text.do("ret void")
         name = f"@work{len(self.works)}"
         head = f"define internal void {name}(ptr %frame, i64 %thread, i64 %threads, ptr %team) nounwind {{"
         self.works.append("\n".join([head, text.body(), "}", ""]))
         self._work_declared.update(text.declared)
         return name
+
+    def _ended(self, step: Step) -> int:
+        """Which time is that of the end of a step."""
+        self.ended += not isinstance(step, CopyStep)
+        return self.ended
 
     def _alone(self, emitter: ExprEmitter, emit: Callable[[], None]) -> None:
         """What one thread does, whichever."""
@@ -213,11 +226,15 @@ class _Entry:
     def _steps(self, emitter: ExprEmitter, frame: str, arena: str) -> None:
         """Everything in order: what the team does is one call for neighbouring steps, libraries are called between."""
         text = self.out.text
+        if self.timed:
+            stamp(text, 0)
         for is_library, steps in groupby(self.plan.steps, lambda step: isinstance(step, LibraryStep)):
             if is_library:
                 for step in steps:
                     assert isinstance(step, LibraryStep)
                     self._library(emitter, frame, step, arena)
+                    if self.timed:
+                        stamp(text, self._ended(step))
             else:
                 self._together([step for step in steps if not isinstance(step, LibraryStep)], frame, arena)
         give_back_arena(self.out.text, arena)

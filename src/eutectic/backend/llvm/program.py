@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
 
 from eutectic.backend.kernel import Built
 from eutectic.backend.llvm.entry import entry_symbol, entry_text
+from eutectic.backend.llvm.entry_stamps import timed_steps
 from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.optimize import object_code
 from eutectic.backend.llvm.pool_text import team_code
 from eutectic.backend.plan import Bounds, KernelStep, LibraryStep, Plan
 from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.runtime.library import LibraryKernel
-from eutectic.runtime.native_code import NativeCode
+from eutectic.runtime.native_code import NativeCode, TimedCode
 from eutectic.runtime.team import available_threads
 from eutectic.support.errors import CodegenError
 from eutectic.tir.analysis.flops import count_flops
@@ -33,6 +34,7 @@ def native_code(
     threads: int | None = None,
     bounds: Mapping[Var, Bounds] | None = None,
     elsewhere: bool = False,
+    timed: bool = False,
 ) -> NativeCode:
     """Compile a plan.
 
@@ -44,6 +46,7 @@ def native_code(
         threads: Threads of a call; None takes what is available.
         bounds: Ranges of symbolic sizes.
         elsewhere: Whether it may be for a machine that this one is not.
+        timed: Whether it is to take the times of its steps; gives a `TimedCode`.
 
     Raises:
         CodegenError: the code is not for this machine.
@@ -52,10 +55,11 @@ def native_code(
         raise CodegenError(
             f"code for {machine.cpu} cannot run here", help='read it with mod.show("asm"), or use target="llvm"'
         )
-    entry = object_code(entry_text(plan, machine, bounds or {}), machine)
+    entry = object_code(entry_text(plan, machine, bounds or {}, timed), machine)
     kernels = {kernel.symbol: kernel.code for kernel in plan_kernels(plan)}
     known = libraries or {}
-    return NativeCode(
+    kind = partial(TimedCode, steps=timed_steps(plan)) if timed else NativeCode
+    return kind(
         plan.name,
         entry_symbol(plan.name),
         (*kernels.values(), entry),
