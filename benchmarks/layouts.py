@@ -2,7 +2,7 @@
 
     python benchmarks/layouts.py [--rounds 15] [--output FILE]
 
-Each line is a layer of ResNet-18 or MobileNetV2 with bias and activation, in every layout that our code generator
+Each line is a layer of ResNet-18, MobileNetV2 or EfficientNet-Lite0 with bias and activation, in every layout that our code generator
 offers. The seconds are those of the processor, not of the clock, so that other load matters little; ways take turns,
 the least of the rounds counts. `estimated` is the cost in the offer; what `backend/llvm/layouts.py` estimates is fitted
 to this.
@@ -49,6 +49,19 @@ LAYERS = {
     "depthwise 144 at 56": (144, 56, 144, 3, 1, 144),
     "depthwise 384 at 14": (384, 14, 384, 3, 1, 384),
     "depthwise 960 at 7": (960, 7, 960, 3, 1, 960),
+    "depthwise 5x5 144 at 56, by 2": (144, 56, 144, 5, 2, 144),
+    "depthwise 5x5 240 at 28": (240, 28, 240, 5, 1, 240),
+    "depthwise 240 at 28, by 2": (240, 28, 240, 3, 2, 240),
+    "depthwise 5x5 480 at 14": (480, 14, 480, 5, 1, 480),
+    "depthwise 5x5 672 at 14, by 2": (672, 14, 672, 5, 2, 672),
+    "depthwise 5x5 1152 at 7": (1152, 7, 1152, 5, 1, 1152),
+    "depthwise 72 at 28": (72, 28, 72, 3, 1, 72),
+    "depthwise 72 at 28, by 2": (72, 28, 72, 3, 2, 72),
+    "1x1 144 to 40 at 28": (144, 28, 40, 1, 1, 1),
+    "1x1 240 to 40 at 28": (240, 28, 40, 1, 1, 1),
+    "1x1 40 to 240 at 28": (40, 28, 240, 1, 1, 1),
+    "1x1 480 to 80 at 14": (480, 14, 80, 1, 1, 1),
+    "1x1 1152 to 192 at 7": (1152, 7, 192, 1, 1, 1),
 }
 
 

@@ -27,8 +27,8 @@ _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for eac
 _TO_BLOCKS: Final = {0.5: 0.57, 1: 1.04, 2: 1.07}  # by vectors in a block of the result
 _ROWS_TO_BLOCKS: Final = {0.5: 0.5, 1: 0.55, 2: 0.92}  # the same where the data is row-major and windows have taps
 # Depthwise, with steps of one and longer ones.
-_DEPTHWISE_ROWS: Final = (0.3, 0.07)
-_DEPTHWISE_BLOCKS: Final = {0.5: (0.1, 0.04), 1: (0.19, 0.085), 2: (0.24, 0.1)}
+_DEPTHWISE_ROWS: Final = (0.36, 0.12)
+_DEPTHWISE_BLOCKS: Final = {0.5: (0.4, 0.2), 1: (0.8, 0.5), 2: (0.8, 0.5)}
 
 
 def layout_offers(call: Call, machine: Machine, speeds: Speeds | None = None) -> Sequence[LayoutOffer]:

@@ -105,12 +105,29 @@ def test_panels_too_wide_for_several_rows_are_left_to_other_rules():
 @pytest.mark.parametrize("columns", [64, 70])
 @pytest.mark.parametrize("block", [7, 14, 28])
 def test_blocks_of_rows(rows: tuple[int, ...], columns: int, block: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(dense_pack, "_NEAR_BYTES", 1)
-    monkeypatch.setattr(dense_pack, "_BLOCK_BYTES", block * 20 * 4)
+    own = dense_pack.DensePack.decide
+    monkeypatch.setattr(dense_pack.DensePack, "decide", lambda *given: {**own(*given), "block": block})
     chosen = str(schedule_for_cpu(program(rows, 20, columns, 32), Vectors()).attrs["tir.chosen"])
     assert "block=" in chosen
     assert "block=0" not in chosen
     check(rows, 20, columns, 32)
+
+
+@pytest.mark.parametrize(
+    ("terms", "dtype", "rows"),
+    [
+        (3072, "float32", 10),  # all rows begin at equal places of a page: ten lines, and two for weights
+        (1024, "float32", 10),
+        (512, "float64", 10),
+        (768, "float32", 13),  # 128 rows in ten tiles of 13 are fewer than in tiles of 14
+        (512, "float32", 13),
+        (37, "float32", 13),
+    ],
+)
+def test_rows_of_a_tile_have_places_in_the_nearest_cache(terms: int, dtype: str, rows: int):
+    panel = 2 * Vectors().lanes()
+    (line,) = schedule_for_cpu(program((128,), terms, 4 * panel, panel, dtype), Vectors()).attrs["tir.chosen"]
+    assert f"rows={rows}," in line
 
 
 @pytest.mark.parametrize("columns", [64, 70])

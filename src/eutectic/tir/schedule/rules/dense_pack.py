@@ -2,15 +2,16 @@
 
 The stages are those of `topi.nn.dense_pack`. The sums of a panel, for all rows if they are few, else for a tile of them
 at a time, stay in registers while its weights are read; then they are stored, with what is done to each of them.
-Threads share the panels. Where the data is more than stays near a processor, all panels are gone through with one block
-of it after the other.
+Threads share the panels. Each panel is read from memory once, as in a network its weights come from far, and data that
+does not stay near a processor is read again for each of them, of which there is time for many numbers of the sum: going
+through all panels with one block of rows after the other, which `candidates` has, was slower wherever it was measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import Final
 
 from eutectic.ir.dtype import item_bytes
@@ -40,6 +41,8 @@ from eutectic.tir.schedule.schedule import Schedule
 _SPARE: Final = 4  # registers that hold no sums: weights, and a number of the data
 _FEWEST: Final = 4  # rows that must share what is read of a panel
 _NEAR_BYTES: Final = 1 << 20  # of data that stays near a processor while it goes through panels
+_WAYS: Final = 12  # lines with equal last bits of their addresses that the nearest cache keeps
+_SET_BYTES: Final = 4096  # from one of them to the next
 _BLOCK_BYTES: Final = 256 << 10  # of a block of it
 _AHEAD: Final = 4096  # bytes of weights between what is read and what is asked for: processors do not look over pages
 
@@ -110,23 +113,30 @@ class DensePack:
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """Rows of a tile and of a block, and how many terms before weights are read they are asked for.
 
-        No block (0) where all data stays near; weights that several tiles read are not asked for.
+        No block (0): see above. Weights that several tiles read are not asked for. Rows of a tile whose addresses end in
+        the same bits are fewer than the nearest cache has places for, with two for weights.
         """
         item = item_bytes(axes.weights.dtype)
         if axes.count <= axes.most:
             return {"rows": axes.count, "block": 0, "ahead": max(1, _AHEAD // (axes.panel * item))}
-        size, row_bytes = axes.rows[-1].size or 1, item * (axes.terms or 1)
-        rows = -(-size // -(-size // axes.most))
-        fits = axes.count * row_bytes <= _NEAR_BYTES
-        return {"rows": rows, "block": 0 if fits else rows * max(1, _BLOCK_BYTES // (rows * row_bytes)), "ahead": 0}
+        size = axes.rows[-1].size or 1
+        places = _SET_BYTES // gcd(_SET_BYTES, self._row_bytes(axes))
+        most = min(axes.most, (_WAYS - 2) * places)
+        return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": 0}
+
+    def _row_bytes(self, axes: Axes) -> int:
+        return item_bytes(axes.weights.dtype) * (axes.terms or 1)
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
-        """Weights asked for half as early, and twice as early; smaller tiles; blocks of half and double the size."""
+        """Weights asked for half as early, and twice as early; other tiles; blocks of rows, where not all stay near."""
         own = self.decide(axes, processor)
         if own["ahead"]:
             return distinct([own, {**own, "ahead": max(1, own["ahead"] // 2)}, {**own, "ahead": 2 * own["ahead"]}])
         tiles = [{**own, "rows": rows} for rows in range(axes.most, max(_FEWEST, axes.most // 2) - 1, -1)]
-        blocks = [{**own, "block": size} for size in (0, own["block"] // 2, 2 * own["block"])]
+        row_bytes, tile = self._row_bytes(axes), own["rows"]
+        is_far = axes.count * row_bytes > _NEAR_BYTES
+        block = tile * max(1, _BLOCK_BYTES // (tile * row_bytes)) if is_far else 0
+        blocks = [{**own, "block": size} for size in (block, block // 2, 2 * block)]
         return distinct([own, *tiles, *blocks])
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
