@@ -113,8 +113,8 @@ class DensePack:
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """Rows of a tile and of a block, and how many terms before weights are read they are asked for.
 
-        No block (0): see above. Weights that several tiles read are not asked for. Rows of a tile whose addresses end in
-        the same bits are fewer than the nearest cache has places for, with two for weights.
+        No block (0): see above. Weights that several tiles read are not asked for. Rows of a tile whose addresses end
+        in the same bits are fewer than the nearest cache has places for, with two for weights.
         """
         item = item_bytes(axes.weights.dtype)
         if axes.count <= axes.most:
