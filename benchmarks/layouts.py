@@ -2,8 +2,9 @@
 
     python benchmarks/layouts.py [--rounds 15] [--output FILE]
 
-Each line is a layer of ResNet-18, MobileNetV2 or EfficientNet-Lite0 with bias and activation, in every layout that our code generator
-offers. The seconds are those of the processor, not of the clock, so that other load matters little; ways take turns,
+Each line is a layer of ResNet-18, MobileNetV2 or EfficientNet-Lite0 with bias and activation, in every layout that our
+code generator offers. The seconds are those of the processor, not of the clock, so that other load matters little;
+ways take turns,
 the least of the rounds counts. `estimated` is the cost in the offer; what `backend/llvm/layouts.py` estimates is fitted
 to this.
 """

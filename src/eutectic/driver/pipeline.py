@@ -17,6 +17,7 @@ from eutectic.relax.transform import (
     AssignLayouts,
     BatchnormToScaleShift,
     CanonicalizeBindings,
+    CombinePermuteDims,
     ConvertConv2DToWinograd,
     ConvertMatmulToDensePack,
     DeadCodeElimination,
@@ -49,6 +50,7 @@ def prepare() -> Pipeline:
         (
             CanonicalizeBindings(),
             RemoveIdentityOps(),
+            CombinePermuteDims(),
             FoldBatchnormToConv2D(),
             FoldPadIntoConv(),
             BatchnormToScaleShift(),
@@ -75,6 +77,7 @@ def kernels(fuse: bool = True) -> Pipeline:
             FoldConstant(),
             DecomposeOpsForInference(),
             LegalizeOps(),
+            CanonicalizeBindings(),
             *fusion,
             FuseTIR(),
             RewriteDataflowReshape(),

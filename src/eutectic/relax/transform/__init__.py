@@ -10,6 +10,7 @@ from eutectic.relax.transform.bind_params import BindParams, bind_params, bind_s
 from eutectic.relax.transform.bind_region_constants import BindRegionConstants
 from eutectic.relax.transform.call_tir_rewrite import CallTIRRewrite
 from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
+from eutectic.relax.transform.combine_permute_dims import CombinePermuteDims
 from eutectic.relax.transform.conv_transpose.decompose import DecomposeConvTranspose
 from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
 from eutectic.relax.transform.decompose_ops import DecomposeOpsForInference, DecomposeOpsForTraining
@@ -60,6 +61,7 @@ __all__ = [
     "BundleModelParams",
     "CallTIRRewrite",
     "CanonicalizeBindings",
+    "CombinePermuteDims",
     "ConvertConv2DToWinograd",
     "ConvertDensePackToMatmul",
     "ConvertMatmulToDensePack",

@@ -16,6 +16,7 @@ from eutectic.topi.nn.activation import (
     softplus,
 )
 from eutectic.topi.nn.attention import causal_mask, sequence_mask, without_empty_sequences
+from eutectic.topi.nn.attention_tiles import attention_in_tiles
 from eutectic.topi.nn.conv import (
     conv1d,
     conv1d_transpose,
@@ -44,6 +45,7 @@ from eutectic.topi.nn.winograd import conv2d_winograd
 
 __all__ = [
     "adaptive_pool",
+    "attention_in_tiles",
     "batch_matmul",
     "batch_norm_inference",
     "batch_norm_training",

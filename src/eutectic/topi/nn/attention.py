@@ -27,12 +27,13 @@ def causal_mask(scores: Tensor, mask: str, window: int | None = None) -> Tensor:
     hidden = op.const(float("-inf"), scores.dtype)
 
     def element(*at: PrimExpr) -> PrimExpr:
-        return Select(_seen(at[-1], at[-2] + offset, window), scores(*at), hidden)
+        return Select(sees(at[-1], at[-2] + offset, window), scores(*at), hidden)
 
     return stage(scores.shape, element, "T_causal_mask", "elemwise")
 
 
-def _seen(key: PrimExpr, last: PrimExpr, window: int | None) -> PrimExpr:
+def sees(key: PrimExpr, last: PrimExpr, window: int | None) -> PrimExpr:
+    """Whether a query sees a key: keys up to a last one, of these so many at most."""
     seen = key <= last
     return seen if window is None else op.logical_and(seen, key > last - window)
 
@@ -64,7 +65,7 @@ def sequence_mask(
         visible = op.all(begin_q <= query, query < end_q, begin_k <= key, key < end_k)
         if mask is not None:
             offset = end_k - begin_k - (end_q - begin_q) if mask == "BottomRight" else IntImm(index, 0)
-            visible = op.logical_and(visible, _seen(key - begin_k, query - begin_q + offset, window))
+            visible = op.logical_and(visible, sees(key - begin_k, query - begin_q + offset, window))
         return te_sum(visible.astype("int32"), b)
 
     counted: Tensor = compute(scores.shape[-2:], seen, "T_seen", "comm_reduce")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from eutectic.relax.op.datatype import astype
 from eutectic.relax.op.manipulate import permute_dims
 from eutectic.relax.op.matmul import matmul
 from eutectic.relax.op.nn.activation import need_float, softmax, stable_softmax
+from eutectic.relax.op.nn.attention_tiles import attend_in_tiles
 from eutectic.relax.op.numerics import Array, cast, dtype_of, is_narrow, widen
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.repeat import repeat
@@ -144,6 +146,28 @@ def _reference(attrs: AttentionAttrs, query: Array, key: Array, value: Array, bi
     return cast(np.matmul(stable_softmax(scores, -1), v).transpose(0, 2, 1, 3), dtype_of(query))
 
 
+def _terms(c: Call) -> tuple[float, int] | None:
+    """The factor of the scores, and how many heads share keys; None when a size that says it is not a number."""
+    query, key, _ = tensor_args(c, (0, 1, 2))
+    assert query.dims is not None and key.dims is not None
+    heads, shared, features = query.dims[2], key.dims[2], static(query.dims[3])
+    scale = attrs_of(c, AttentionAttrs).scale
+    counts = (static(heads), static(shared))
+    if scale is None and features is None:
+        return None
+    if None in counts and not is_one(shared) and not same(heads, shared):
+        return None
+    times = 1 if None in counts or counts[1] == 1 else (counts[0] or 0) // (counts[1] or 1)
+    return (1 / math.sqrt(features) if scale is None and features else scale or 0.0), times
+
+
+def _arranged(builder: Builder, dtype: str, x: Expr, axes: Sequence[int], times: int) -> Expr:
+    """An operand with its axes in an order, in the dtype that is computed in, each head so many times."""
+    wide = builder.emit(astype(x, "float32")) if is_narrow(dtype) else x
+    moved = wide if list(axes) == sorted(axes) else builder.emit(permute_dims(wide, axes))
+    return builder.emit(repeat(moved, times, axis=1)) if times > 1 else moved
+
+
 def attend(builder: Builder, c: Call, bias: Expr | None, masked: Callable[[Expr], Expr]) -> Expr | None:
     """Attention spelt with matmul and softmax; None when a size that it needs is not a number.
 
@@ -156,23 +180,13 @@ def attend(builder: Builder, c: Call, bias: Expr | None, masked: Callable[[Expr]
     Returns:
         `(b, s, n, v)` in the dtype that 16-bit floats are computed in.
     """
+    terms = _terms(c)
+    if terms is None:
+        return None
     query, key, _ = tensor_args(c, (0, 1, 2))
     assert query.dims is not None and key.dims is not None
-    heads, shared, features = query.dims[2], key.dims[2], static(query.dims[3])
-    scale = attrs_of(c, AttentionAttrs).scale
-    counts = (static(heads), static(shared))
-    if scale is None and features is None:
-        return None
-    if None in counts and not is_one(shared) and not same(heads, shared):
-        return None
-    times = 1 if None in counts or counts[1] == 1 else (counts[0] or 0) // (counts[1] or 1)
-    factor = 1 / math.sqrt(features) if scale is None and features else scale or 0.0
-
-    def arranged(x: Expr, axes: Sequence[int], times: int) -> Expr:
-        wide = builder.emit(astype(x, "float32")) if is_narrow(query.dtype) else x
-        moved = builder.emit(permute_dims(wide, axes))
-        return builder.emit(repeat(moved, times, axis=1)) if times > 1 else moved
-
+    factor, times = terms
+    arranged = partial(_arranged, builder, query.dtype)
     q, v = arranged(c.args[0], (0, 2, 1, 3), 1), arranged(c.args[2], (0, 2, 1, 3), times)
     if (static(query.dims[1]) or _FEW + 1) <= _FEW and same(query.dims[3], key.dims[3]):
         k = arranged(c.args[1], (0, 2, 1, 3), times)
@@ -205,8 +219,20 @@ def _legalize(builder: Builder, c: Call) -> Expr:
             return scores
         return builder.call_te(topi.nn.causal_mask, scores, attrs.causal_mask, attrs.window_size)
 
-    out = attend(builder, c, c.args[3] if len(c.args) > 3 else None, masked)
+    out = _in_tiles(builder, c) or attend(builder, c, c.args[3] if len(c.args) > 3 else None, masked)
     return c if out is None else rounded(out, c)
+
+
+def _in_tiles(builder: Builder, c: Call) -> Expr | None:
+    terms = _terms(c)
+    if terms is None:
+        return None
+    (query, key), attrs = tensor_args(c, (0, 1)), attrs_of(c, AttentionAttrs)
+    assert query.dims is not None and key.dims is not None
+    if terms[1] == 1 and not same(query.dims[2], key.dims[2]):
+        return None  # one head of keys for all, which are not repeated
+    arranged = partial(_arranged, builder, query.dtype)
+    return attend_in_tiles(builder, c, arranged, terms, (attrs.causal_mask, attrs.window_size))
 
 
 def _define(op: OpDef) -> None:

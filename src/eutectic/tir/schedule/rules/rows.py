@@ -1,4 +1,8 @@
-"""Stages that share their outer axes, such as the rows of a softmax, are done row by row."""
+"""Stages that share their outer axes, such as the rows of a softmax, are done row by row, or tile by tile.
+
+Products whose own axes are a tile that fits into registers, beside the shared ones, are done with the others: so the
+scores of attention are used up where they were computed.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.stage import Stage
 
 _MOST_ROW_BYTES: Final = 1 << 20  # of a row's values that are kept by each thread
+_FEWEST: Final = 8  # points of each axis that keep a product busy, and of shared axes that keep threads busy
 
 
 @dataclass(frozen=True)
@@ -51,12 +56,10 @@ def _together(stages: Sequence[Stage], later: Sequence[Stage], intermediates: Co
     depth = min(len(stage.spatial) for stage in stages)
     while depth and not all(_same(stages[0], stage, depth) for stage in stages[1:]):
         depth -= 1
-    while depth:
-        has_rows = _size(stages[0], depth) >= 2 and any(len(stage.spatial) > depth or stage.reduce for stage in stages)
-        if has_rows and all(_own_rows(stage, stages, depth) for stage in stages):
-            break
-        depth -= 1
-    if not depth or any(_is_matrix_like(stage, depth) for stage in stages):
+    depth = next((some for some in range(depth, 0, -1) if _has_rows(stages, some)), 0)
+    if depth and any(_is_matrix_like(stage) for stage in stages):
+        depth = next((some for some in range(depth, 0, -1) if _has_tiles(stages, some)), 0)
+    if not depth:
         return None
     read_later = {load.buffer for stage in later for load in stage.reads()}
     kept = [stage for stage in stages if stage.result in intermediates and stage.result not in read_later]
@@ -64,6 +67,19 @@ def _together(stages: Sequence[Stage], later: Sequence[Stage], intermediates: Co
     if None in sizes or sum(size or 0 for size in sizes) > _MOST_ROW_BYTES:
         return None
     return Group(tuple(stages), depth, tuple(kept))
+
+
+def _has_rows(stages: Sequence[Stage], depth: int) -> bool:
+    """Whether stages that share so many axes can be done point by point."""
+    has_rows = _size(stages[0], depth) >= 2 and any(len(stage.spatial) > depth or stage.reduce for stage in stages)
+    return has_rows and all(_own_rows(stage, stages, depth) for stage in stages)
+
+
+def _has_tiles(stages: Sequence[Stage], depth: int) -> bool:
+    """Whether products have enough to do at each point, with threads for the points."""
+    products = (stage for stage in stages if _is_matrix_like(stage))
+    own = ([axis for axis in stage.spatial[depth:] if (axis.size or 0) >= _FEWEST] for stage in products)
+    return _size(stages[0], depth) >= _FEWEST and _has_rows(stages, depth) and all(len(axes) > 1 for axes in own)
 
 
 def _same(first: Stage, other: Stage, depth: int) -> bool:
@@ -93,7 +109,7 @@ def _own_rows(stage: Stage, stages: Sequence[Stage], depth: int) -> bool:
     return True
 
 
-def _is_matrix_like(stage: Stage, depth: int) -> bool:
+def _is_matrix_like(stage: Stage) -> bool:
     """A reduction that reads what it shares between points of an axis: it has a better schedule of its own."""
     if stage.init is None:
         return False

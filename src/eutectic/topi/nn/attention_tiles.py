@@ -1,0 +1,100 @@
+"""Attention in tiles of queries: the scores of a tile are used up before those of the next one are computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eutectic.arith.proofs import simplify
+from eutectic.ir.prim_expr import PrimExpr
+from eutectic.ir.prim_logic import Select
+from eutectic.te import Tensor, compute, reduce_axis
+from eutectic.te import sum as te_sum
+from eutectic.tir import op
+from eutectic.topi.nn.attention import sees
+from eutectic.topi.shapes import is_one, same_size, sizes_text, static
+from eutectic.topi.special_values import reduce_max
+
+
+def attention_in_tiles(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tile: int,
+    factor: float,
+    bias: Tensor | None = None,
+    mask: str | None = None,
+    window: int | None = None,
+) -> Tensor:
+    """Weighted means of values, for some queries at a time.
+
+    Queries are the last axis of scores, so that sums and maxima over keys need no neighbours within a vector, and
+    keys are read as they lie.
+
+    Args:
+        query: `(b, s, n, d)`; float32 or float64.
+        keys: `(b, n, t, d)`, same dtype.
+        values: `(b, n, t, v)`, same dtype.
+        tile: Queries of a tile, `i`. The last tile repeats the last query where `s` is no multiple of it.
+        factor: Of the scores.
+        bias: Added to the scaled scores; each axis is that of `(b, n, 1, t)`, or one.
+        mask: As for `causal_mask`; None sees all keys.
+        window: As there.
+
+    Returns:
+        `(b, n, ceil(s / i), i, v)`; stages `turned`, `products`, `scores`, `largest`, `powers`, `total`, `shares`,
+        `mixed` and `attention`.
+
+    Raises:
+        ValueError: sizes do not go together, or the number of queries is not known.
+
+    Accuracy: the maximum is subtracted first, over all keys, as in `softmax`; sums are divided by once, at the end.
+    """
+    (b, s, n, d), (_, _, t, _), v = query.shape, keys.shape, values.shape[-1]
+    count = static(s)
+    pairs = ((keys.shape[-1], d), (keys.shape[1], n), (values.shape[1], n), (values.shape[2], t))
+    if count is None or not all(same_size(*pair) for pair in pairs):
+        shapes = ", ".join(sizes_text(x.shape) for x in (query, keys, values))
+        raise ValueError(f"attention in tiles of {shapes}: sizes do not go together")
+    tiles = -(-count // tile)
+    keys_of = [reduce_axis((0, t), name) for name in ("t_largest", "t_total", "t_mixed")]
+    k = reduce_axis((0, d), "k")
+    offset = simplify(t - s) if mask == "BottomRight" else 0
+
+    def row(o: PrimExpr, i: PrimExpr) -> PrimExpr:
+        at = o * tile + i
+        return op.min(at, s - 1) if count % tile else at
+
+    def score(bi: PrimExpr, h: PrimExpr, o: PrimExpr, at: PrimExpr, i: PrimExpr) -> PrimExpr:
+        value = products(bi, h, o, at, i) * op.const(factor, query.dtype)
+        if bias is not None:
+            places = zip(bias.shape, (bi, h, 0, at), strict=True)
+            value = value + bias(*(0 if is_one(size) else place for size, place in places))
+        if mask is None:
+            return value
+        return Select(sees(at, row(o, i) + offset, window), value, op.const(float("-inf"), query.dtype))
+
+    def stage(shape: tuple[Any, ...], value: Any, name: str, axes: str) -> Tensor:
+        made: Tensor = compute(shape, value, name, "", varargs_names=axes.split())
+        return made
+
+    rows, scored, out = (b, n, tiles, tile), (b, n, tiles, t, tile), (b, n, tiles, tile, v)
+    turned = stage((b, n, tiles, d, tile), lambda x, h, o, c, i: query(x, row(o, i), h, c), "turned", "b n o d i")
+    products = stage(
+        scored, lambda x, h, o, at, i: te_sum(keys(x, h, at, k) * turned(x, h, o, k, i), k), "products", "b n o t i"
+    )
+    scores = stage(scored, score, "scores", "b n o t i")
+    largest = stage(
+        rows, lambda x, h, o, i: reduce_max(scores(x, h, o, keys_of[0], i), keys_of[0]), "largest", "b n o i"
+    )
+    powers = stage(
+        scored, lambda x, h, o, at, i: op.exp(scores(x, h, o, at, i) - largest(x, h, o, i)), "powers", "b n o t i"
+    )
+    total = stage(rows, lambda x, h, o, i: te_sum(powers(x, h, o, keys_of[1], i), keys_of[1]), "total", "b n o i")
+    shares = stage(rows, lambda *at: op.const(1.0, query.dtype) / total(*at), "shares", "b n o i")
+    mixed = stage(
+        out,
+        lambda x, h, o, i, c: te_sum(powers(x, h, o, keys_of[2], i) * values(x, h, keys_of[2], c), keys_of[2]),
+        "mixed",
+        "b n o i v",
+    )
+    return stage(out, lambda *at: shares(*at[:-1]) * mixed(*at), "attention", "b n o i v")
