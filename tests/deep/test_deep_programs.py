@@ -24,6 +24,7 @@ from eutectic.tir.interpret import run_module
 FAST, SLOW = 1200, 10_000  # the limit of Python is 1000
 PASSES = (
     "CanonicalizeBindings",
+    "CombinePermuteDims",
     "DeadCodeElimination",
     "EliminateCommonSubexpr",
     "FoldConstant",

@@ -16,6 +16,7 @@ TESTS = (*(f"test_rules_{kind}.py" for kind in KINDS), "test_blocked_layouts.py"
 # Names that are no operators.
 NO_OPERATORS = {"image": "a module", "nn": "a module", "checked": "tested in test_checked_values.py"}
 ELSEWHERE = {
+    "attention_in_tiles": "tested in tests/topi/test_attention_tiles.py",
     "conv2d_winograd": "tested in tests/tir/schedule/rules/test_winograd_rule.py",
     "dense_pack": "tested in tests/tir/schedule/rules/test_dense_pack_rule.py",
 }

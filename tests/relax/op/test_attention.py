@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 import eutectic
+from eutectic.relax.op.nn.attention_tiles import tile_of
 
 
 class Attention(torch.nn.Module):
@@ -41,3 +42,90 @@ def test_values(queries: int, dtype: torch.dtype):
 
 def test_keys_of_few_queries_are_not_transposed():
     assert [transposed(queries) for queries in (1, 4, 5)] == [False, False, True]
+
+
+# ---- in tiles of queries
+
+
+class SelfAttention(torch.nn.Module):
+    """Heads out of one row of features, as encoders have them; the transpositions of torch's layout cancel."""
+
+    def __init__(self, heads: int, is_causal: bool = False) -> None:
+        super().__init__()
+        self.heads, self.is_causal = heads, is_causal
+
+    def forward(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        """(b, s, n * h), three times."""
+        q, k, v = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (query, keys, values))
+        return scaled_dot_product_attention(q, k, v, is_causal=self.is_causal).transpose(1, 2).flatten(2)
+
+
+def check_self_attention(
+    queries: int, keys: int, *, causal: bool = False, dtype: torch.dtype = torch.float32
+) -> eutectic.CompiledModel:
+    torch.manual_seed(queries)
+    args = [torch.randn(2, count, 4 * 24).to(dtype) for count in (queries, keys, keys)]
+    model = SelfAttention(4, causal)
+    want = model(*(x.double() for x in args))
+    fast = eutectic.compile(model, args, target="llvm", threads=2)
+    assert (fast(*args) - want).abs().max() <= (1e-5 if dtype == torch.float32 else 2e-2) * want.abs().max()
+    return fast
+
+
+def programs(fast: eutectic.CompiledModel) -> list[str]:
+    return [group.name for group in fast.report.plan.groups if group.kind == "kernel"]
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(16, 5), (17, 17), (33, 64), (47, 47), (128, 128), (197, 197)])
+def test_many_queries(queries: int, keys: int):
+    assert "attention" in programs(check_self_attention(queries, keys))
+
+
+@pytest.mark.parametrize("queries", [16, 50])
+def test_causal(queries: int):
+    assert "attention" in programs(check_self_attention(queries, queries, causal=True))
+
+
+def test_narrow_floats():
+    assert any("attention" in name for name in programs(check_self_attention(40, 40, dtype=torch.bfloat16)))
+
+
+def test_few_queries_make_no_tile():
+    assert "attention" not in programs(check_self_attention(15, 40))
+
+
+def test_shared_heads():
+    class Shared(torch.nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    torch.manual_seed(0)
+    args = [torch.randn(2, heads, 36, 16) for heads in (6, 2, 2)]
+    fast = eutectic.compile(Shared(), args, target="llvm")
+    want = Shared()(*(x.double() for x in args))
+    assert "attention" in programs(fast)
+    assert (fast(*args) - want).abs().max() < 1e-5 * want.abs().max()
+
+
+def test_no_operand_is_transposed_twice():
+    """One copy each of keys, values and the result: those of torch's layout and of the operator's cancel."""
+    assert len(programs(check_self_attention(128, 128))) == 4
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "dtype", "tile"),
+    [
+        (128, 128, "float32", 32),
+        (197, 197, "float32", 32),
+        (16, 100, "float32", 16),
+        (33, 33, "float32", 16),
+        (128, 5000, "float32", 16),
+        (128, 5000, "float64", None),
+        (128, 20_000, "float32", None),
+        (15, 128, "float32", None),
+        (None, 128, "float32", None),
+        (128, None, "float32", None),
+    ],
+)
+def test_queries_of_a_tile(queries: int | None, keys: int | None, dtype: str, tile: int | None):
+    assert tile_of(queries, keys, dtype) == tile

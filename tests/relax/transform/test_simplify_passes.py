@@ -16,6 +16,7 @@ from eutectic.relax.transform import (
     BatchnormToScaleShift,
     BindParams,
     CanonicalizeBindings,
+    CombinePermuteDims,
     DeadCodeElimination,
     EliminateCommonSubexpr,
     FoldBatchnormToConv2D,
@@ -164,6 +165,42 @@ def test_identities_go(body):
 def test_what_only_looks_like_an_identity_stays(body):
     mod = graph({"x": (2, 4, 4, 4)}, body)
     assert run(RemoveIdentityOps(), mod) is mod
+
+
+# ---- permutations
+
+
+@given(st.lists(st.permutations(range(4)), min_size=1, max_size=5), st.booleans())
+def test_permutations_in_a_row_are_one_or_none(orders, negative: bool):
+    def body(bb, x):
+        for order in orders:
+            axes = [axis - 4 for axis in order] if negative else order
+            x = bb.emit(op.permute_dims(x, None if order == [3, 2, 1, 0] else axes))
+        return op.nn.relu(x)
+
+    mod = graph({"x": (2, 3, 4, 5)}, body)
+    after = run(CombinePermuteDims(), mod)
+    whole = np.arange(4)
+    for order in orders:
+        whole = whole[list(order)]
+    if len(orders) == 1:
+        assert after is mod
+    else:
+        assert ops(after) == (["nn.relu"] if list(whole) == [0, 1, 2, 3] else ["permute_dims", "nn.relu"])
+
+
+def test_a_permutation_that_others_read_stays():
+    def body(bb, x):
+        first = bb.emit(op.permute_dims(x, [1, 0]))
+        return op.add(bb.emit(op.permute_dims(first, [1, 0])), op.reshape(bb.emit(op.exp(first)), (2, 3)))
+
+    after = run(CombinePermuteDims(), graph({"x": (2, 3)}, body))
+    assert ops(after) == ["permute_dims", "exp", "reshape", "add"]
+
+
+def test_permutations_between_other_operators_stay():
+    mod = graph({"x": (2, 3)}, lambda bb, x: op.permute_dims(bb.emit(op.exp(bb.emit(op.permute_dims(x))))))
+    assert run(CombinePermuteDims(), mod) is mod
 
 
 # ---- constants

@@ -41,6 +41,15 @@ def attention() -> PrimFunc:
     return of(definition, x(3, 2, name="q"), x(4, 2, name="k"), x(4, 3, name="v"))
 
 
+def attention_in_tiles() -> PrimFunc:
+    """Three queries in tiles of two."""
+
+    def definition(q: te.Tensor, k: te.Tensor, v: te.Tensor) -> te.Tensor:
+        return topi.nn.attention_in_tiles(q, k, v, 2, 0.5)
+
+    return of(definition, x(1, 3, 2, 2, name="q"), x(1, 2, 3, 2, name="k"), x(1, 2, 3, 2, name="v"))
+
+
 PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
     **{
         name: SMALL[name]
@@ -52,6 +61,7 @@ PROGRAMS: dict[str, Callable[[], PrimFunc]] = {
     "layer norm": LOWERED["layer norm"],
     "argmax": LOWERED["argmax"],
     "attention": attention,
+    "attention in tiles": attention_in_tiles,
     "gather": LOWERED["gather"],
     "any size": lambda: of(lambda t: topi.nn.relu(topi.sum(t, 1)), x(n, 4)),
     "int8 product": lambda: of(

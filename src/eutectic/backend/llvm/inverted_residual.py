@@ -1,8 +1,8 @@
 """What inverted residuals gain from one kernel of ours, beside their convolutions one after the other.
 
-Products take as long in both. One kernel neither writes nor reads tensors that are too large for a processor's own
-cache, but expands rows twice that two bands see. The estimates are fitted to the layers of MobileNetV2 on a processor
-with vectors of 512 bits.
+One kernel neither writes nor reads tensors that are too large for a processor's own cache, and has whole vectors where
+a convolution of its own would have half ones; but it expands rows twice that two bands see, and filters more slowly. The
+estimates are fitted to the layers of MobileNetV2 on a processor with vectors of 512 bits.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _STREAM: Final = 160.0  # bytes that are written to a shared cache, or read from
 _REACHED: Final = 0.8  # the same, as a share of what a copy reaches
 _NEAR_BYTES: Final = 1 << 20  # of a tensor that stays in the cache of one processor
 _ROWS: Final = 14  # of the result in a band
+_FILTERED: Final = (3.0, 1.25)  # time of a tap beside that of a product: in one kernel, and in one of its own
 _GAIN: Final = 0.95  # share of the time of separate kernels from which on one kernel is worth it
 
 
@@ -39,11 +40,14 @@ def residual_offers(sizes: ResidualSizes, machine: Machine, speeds: Speeds | Non
     hidden = sizes.batch * prod(sizes.space) * sizes.expanded if sizes.expands else 0
     rate = vector * lane_speed(machine, speeds)
     first = 2.0 * hidden * sizes.channels / rate
-    rest = 2.0 * points * sizes.expanded * (sizes.filters + 3 * prod(sizes.taps)) / rate
+    together, alone = (each * prod(sizes.taps) for each in _FILTERED)
+    halves = 2 if sizes.filters % vector else 1  # a layout in blocks has half vectors then
+    rest = 2.0 * points * sizes.expanded * (sizes.filters + together) / rate
+    rest_alone = 2.0 * points * sizes.expanded * (sizes.filters * halves + alone) / rate
     step = -(-sizes.space[0] // sizes.out[0])
     twice = max(0, sizes.taps[0] - step) / (_ROWS * step)
     far = [size for size in (4 * hidden, 4 * points * sizes.expanded) if size > _NEAR_BYTES]
-    separate = first + rest + 2 * sum(far) / (_STREAM if speeds is None else _REACHED * speeds.shared)
+    separate = first + rest_alone + 2 * sum(far) / (_STREAM if speeds is None else _REACHED * speeds.shared)
     cost = first * (1 + twice) + rest
     return [ResidualOffer(lanes, panel, cost, separate, cost < _GAIN * separate)]
 

@@ -1,0 +1,131 @@
+"""Attention in tiles of queries: the definition, and that its schedule keeps the scores of one tile only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.tir.schedule.rules.processors import Vectors
+from tests.topi.evaluate import evaluate
+
+from eutectic import te, topi
+from eutectic.backend.llvm.machine import machine_of
+from eutectic.driver.build_prim_func import NativePrimFunc
+from eutectic.target import Target
+from eutectic.tir import PrimFunc
+from eutectic.tir.schedule.rules.cpu import schedule_by_rules, schedule_for_cpu
+from eutectic.tir.stmt import parts_of
+
+NATIVE = Target("llvm")
+Sizes = tuple[int, int, int, int, int, int]  # batch, queries, heads, keys, features, features of values
+
+
+def operands(sizes: Sizes, dtype: str = "float32") -> list[np.ndarray]:
+    b, s, n, t, d, v = sizes
+    rng = np.random.default_rng(s * t)
+    return [rng.standard_normal(shape).astype(dtype) for shape in ((b, s, n, d), (b, n, t, d), (b, n, t, v))]
+
+
+def expected(
+    arrays: list[np.ndarray], tile: int, bias: Any = 0.0, mask: str | None = None, window: int | None = None
+) -> np.ndarray:
+    """By the definition, in float64."""
+    q, k, v = (x.astype("float64") for x in arrays)
+    scores = q.transpose(0, 2, 1, 3) @ k.transpose(0, 1, 3, 2) * 0.3 + bias
+    queries, keys = scores.shape[-2:]
+    if mask is not None:
+        last = np.arange(queries)[:, None] + (keys - queries if mask == "BottomRight" else 0)
+        at = np.arange(keys)
+        seen = (at <= last) & (at > last - (window or keys + queries))
+        scores = np.where(seen, scores, -np.inf)
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    out = powers @ v / powers.sum(-1, keepdims=True)
+    tiles = -(-queries // tile)
+    filled = np.concatenate([out, np.repeat(out[:, :, -1:], tiles * tile - queries, axis=2)], axis=2)
+    return filled.reshape(*out.shape[:2], tiles, tile, -1)
+
+
+def program(sizes: Sizes, tile: int, dtype: str = "float32") -> PrimFunc:
+    b, s, n, t, d, v = sizes
+    inputs = [te.placeholder(shape, dtype) for shape in ((b, s, n, d), (b, n, t, d), (b, n, t, v))]
+    return te.create_prim_func([*inputs, topi.nn.attention_in_tiles(*inputs, tile, 0.3)])
+
+
+@pytest.mark.parametrize("queries", [8, 7, 9, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_definition(queries: int, dtype: str):
+    arrays = operands((2, queries, 3, 5, 2, 3), dtype)
+    got = evaluate(lambda *x: topi.nn.attention_in_tiles(*x, 4, 0.3), *arrays, text=True)
+    tolerance = 1e-5 if dtype == "float32" else 1e-12
+    np.testing.assert_allclose(got, expected(arrays, 4), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("mask", "window", "queries", "keys"),
+    [("TopLeft", None, 6, 6), ("BottomRight", None, 6, 9), ("BottomRight", 2, 5, 9), ("TopLeft", None, 7, 3)],
+)
+def test_masks(mask: str, window: int | None, queries: int, keys: int):
+    arrays = operands((1, queries, 2, keys, 4, 3))
+    got = evaluate(lambda *x: topi.nn.attention_in_tiles(*x, 4, 0.3, None, mask, window), *arrays)
+    np.testing.assert_allclose(got, expected(arrays, 4, 0.0, mask, window), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 6), (2, 1, 1, 6), (1, 3, 1, 6), (2, 3, 1, 6), (2, 3, 1, 1)])
+def test_bias(shape: tuple[int, ...]):
+    arrays = operands((2, 5, 3, 6, 4, 3))
+    bias = np.random.default_rng(1).standard_normal(shape).astype("float32")
+    got = evaluate(lambda q, k, v, b: topi.nn.attention_in_tiles(q, k, v, 4, 0.3, b), *arrays, bias)
+    np.testing.assert_allclose(got, expected(arrays, 4, bias), rtol=1e-5, atol=1e-6)
+
+
+def test_queries_that_see_nothing_are_nan_as_in_softmax():
+    arrays = operands((1, 5, 1, 3, 2, 2))
+    got = evaluate(lambda *x: topi.nn.attention_in_tiles(*x, 4, 0.3, None, "BottomRight"), *arrays)
+    rows = got.reshape(8, 2)
+    assert np.isnan(rows[:2]).all()
+    assert not np.isnan(rows[2:]).any()
+
+
+def test_sizes_that_do_not_go_together():
+    q, k, v = (te.placeholder(shape) for shape in ((1, 8, 2, 4), (1, 2, 6, 4), (1, 2, 5, 4)))
+    with pytest.raises(ValueError, match="do not go together"):
+        topi.nn.attention_in_tiles(q, k, v, 4, 1.0)
+    with pytest.raises(ValueError, match="do not go together"):
+        topi.nn.attention_in_tiles(q, te.placeholder((1, 3, 6, 4)), v, 4, 1.0)
+
+
+# ---- its default schedule
+
+
+@pytest.mark.parametrize("sizes", [(1, 64, 4, 40, 16, 16), (2, 70, 2, 33, 8, 24), (1, 256, 1, 16, 64, 64)])
+def test_one_nest_by_threads_with_the_scores_of_a_tile(sizes: Sizes):
+    sch = schedule_by_rules(program(sizes, 32), Vectors())
+    (nest,) = parts_of(sch.func.body.block.body)
+    assert nest.kind == "parallel"
+    tiles = sizes[0] * sizes[2] * -(-sizes[1] // 32)
+    assert nest.extent.value == tiles
+    assert {buffer.scope() for buffer in sch.func.body.block.alloc_buffers} == {"local"}
+
+
+def test_few_tiles_are_left_to_threads_stage_by_stage():
+    sch = schedule_by_rules(program((1, 64, 1, 40, 16, 16), 32), Vectors())
+    assert len(parts_of(sch.func.body.block.body)) > 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.tuples(*(st.integers(1, high) for high in (2, 70, 5, 70, 20, 40))),
+    st.sampled_from([8, 16, 32]),
+    st.sampled_from(["float32", "float64"]),
+)
+def test_scheduled_programs_compute_the_same(sizes: Sizes, tile: int, dtype: str):
+    arrays = operands(sizes, dtype)
+    want = expected(arrays, tile)
+    scheduled = schedule_for_cpu(program(sizes, tile, dtype), machine_of(NATIVE))
+    out = np.full(want.shape, np.nan, dtype)
+    NativePrimFunc(scheduled, NATIVE, 2)(*arrays, out)
+    tolerance = 2e-5 if dtype == "float32" else 1e-12
+    np.testing.assert_allclose(out, want, rtol=tolerance, atol=tolerance)
