@@ -157,7 +157,7 @@ def build(
             default operators are fused.
         tir_pipeline: Only `default`: tensor programs are scheduled and lowered.
         exec_mode: `bytecode` and `compiled` run as much as possible in one native function; `interpreted` runs
-            binding by binding.
+            kernel by kernel: one begins when all threads have ended the one before.
         system_lib: Only None or False.
         threads: Threads of a call; None takes `EUTECTIC_THREADS`, else what is available.
         bounds: `checked`: every access of a tensor program is proved to be inside of its buffer, or looked at when

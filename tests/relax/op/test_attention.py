@@ -1,13 +1,20 @@
-"""Attention of few queries, as in decoding: keys are read as they are, and never copied in another order."""
+"""Attention: of few queries, as in decoding, keys are read as they are; many queries make tiles."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from tests.tir.schedule.rules.processors import Vectors
 from torch.nn.functional import scaled_dot_product_attention
 
 import eutectic
+from eutectic import relax, te, topi
+from eutectic.relax import op
 from eutectic.relax.op.nn.attention_tiles import tile_of
+from eutectic.testing.graphs import graph
+from eutectic.tir.schedule.rules.cpu import schedule_by_rules
+from eutectic.tir.stmt import parts_of
 
 
 class Attention(torch.nn.Module):
@@ -123,9 +130,25 @@ def test_no_operand_is_transposed_twice():
         (128, 5000, "float64", None),
         (128, 20_000, "float32", None),
         (15, 128, "float32", None),
-        (None, 128, "float32", None),
-        (128, None, "float32", None),
     ],
 )
-def test_queries_of_a_tile(queries: int | None, keys: int | None, dtype: str, tile: int | None):
-    assert tile_of(queries, keys, dtype) == tile
+def test_queries_of_a_tile(queries: int, keys: int, dtype: str, tile: int | None):
+    assert tile_of(queries, keys, 64, dtype) == tile
+
+
+@pytest.mark.parametrize("keys", [4000, 4060, 4100, 8000, 8150])
+def test_what_is_lowered_in_tiles_keeps_no_more_than_a_thread_may(keys: int):
+    tile = tile_of(128, keys, 64, "float32")
+    assert tile is not None
+    shapes = ((1, 128, 4, 64), (1, 4, keys, 64), (1, 4, keys, 64))
+    tensors = [te.placeholder(shape) for shape in shapes]
+    func = te.create_prim_func([*tensors, topi.nn.attention_in_tiles(*tensors, tile, 0.1)])
+    (nest,) = parts_of(schedule_by_rules(func, Vectors()).func.body.block.body)
+    assert nest.kind == "parallel"
+
+
+def test_without_keys_everything_is_zero():
+    args = [torch.randn(1, 20, 2, 8), torch.randn(1, 0, 2, 8), torch.randn(1, 0, 2, 8)]
+    mod = graph(dict(zip("qkv", (tuple(x.shape) for x in args), strict=True)), lambda bb, *x: op.nn.attention(*x))
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"))
+    np.testing.assert_array_equal(vm["main"](*(x.numpy() for x in args)).numpy(), np.zeros((1, 20, 2, 8)))

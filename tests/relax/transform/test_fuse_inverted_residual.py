@@ -146,7 +146,7 @@ def test_where_nothing_is_offered_it_stays(monkeypatch: pytest.MonkeyPatch):
         (
             ResidualSizes(1, 32, 32, 16, False, (112, 112), (112, 112), (3, 3)),
             [],
-        ),  # nothing is expanded: windows are fast
+        ),  # windows alone are fast
         (ResidualSizes(1, 16, 96, 24, True, (112, 112), (56, 56), (3, 3)), [(48, 32)]),
         (ResidualSizes(1, 24, 144, 24, True, (56, 56), (56, 56), (3, 3)), [(48, 32)]),
         (ResidualSizes(1, 64, 384, 64, True, (14, 14), (14, 14), (3, 3)), []),  # it all stays near, anyway

@@ -1,8 +1,8 @@
 """What inverted residuals gain from one kernel of ours, beside their convolutions one after the other.
 
 One kernel neither writes nor reads tensors that are too large for a processor's own cache, and has whole vectors where
-a convolution of its own would have half ones; but it expands rows twice that two bands see, and filters more slowly. The
-estimates are fitted to the layers of MobileNetV2 on a processor with vectors of 512 bits.
+a convolution of its own would have half ones; but it expands rows twice that two bands see, and filters more slowly.
+The estimates are fitted to the layers of MobileNetV2 on a processor with vectors of 512 bits.
 """
 
 from __future__ import annotations

@@ -18,18 +18,19 @@ from eutectic.relax.op.shapes import is_one, static
 
 _TILES: Final = {32: 1.0, 16: 1.15}  # queries of a tile, and time for each of them beside that in a whole tile
 _FEWEST: Final = 16  # queries that are worth a tile
-_KEPT_BYTES: Final = 1 << 20  # of the scores of a tile, and of their powers
+_KEPT_BYTES: Final = 1 << 20  # of a tile, by each thread: its queries, their scores, and the powers of these
+_NUMBERS: Final = 4  # that are kept for a query beside these, at most
 
 
-def tile_of(queries: int | None, keys: int | None, dtype: str) -> int | None:
+def tile_of(queries: int, keys: int, features: int, dtype: str) -> int | None:
     """How many queries are computed together; None where they are too few, or their scores too many.
 
     The last tile is computed as a whole, however many queries are left for it.
     """
-    if queries is None or keys is None or queries < _FEWEST:
+    if queries < _FEWEST:
         return None
-    item = 2 * item_bytes(dtype) * keys
-    fitting = {tile: time for tile, time in _TILES.items() if tile * item <= _KEPT_BYTES}
+    size = item_bytes(dtype) * (2 * keys + features + _NUMBERS)
+    fitting = {tile: time for tile, time in _TILES.items() if tile * size <= _KEPT_BYTES}
     if not fitting:
         return None
     return min(fitting, key=lambda tile: -(-queries // tile) * tile * fitting[tile])
@@ -57,12 +58,14 @@ def attend_in_tiles(
     """
     query, key, value, *bias = tensor_args(c)
     assert query.dims is not None and key.dims is not None and value.dims is not None
-    sizes = [static(size) for size in (*query.dims, *key.dims, *value.dims)]
-    same_for_queries = all(info.dims is not None and is_one(info.dims[2]) for info in bias)
-    tile = tile_of(sizes[1], sizes[5], "float64" if query.dtype == "float64" else "float32")
-    if tile is None or None in sizes or not same_for_queries:
+    known = [static(size) for size in (*query.dims, *key.dims, *value.dims)]
+    sizes = [size for size in known if size]
+    if len(sizes) < len(known) or not all(info.dims is not None and is_one(info.dims[2]) for info in bias):
         return None
-    batch, queries, heads, _ = query.dims
+    batch, queries, heads, features = sizes[:4]
+    tile = tile_of(queries, sizes[5], features, "float64" if query.dtype == "float64" else "float32")
+    if tile is None:
+        return None
     factor, times = terms
     operands = [arranged(c.args[0], (0, 1, 2, 3), 1), *(arranged(x, (0, 2, 1, 3), times) for x in c.args[1:3])]
     added = arranged(c.args[3], (0, 1, 2, 3), 1) if bias else None
@@ -71,8 +74,8 @@ def attend_in_tiles(
             topi.nn.attention_in_tiles, *operands, tile, factor, added, *mask, primfunc_name_hint="attention"
         )
     )
-    count = -(-(sizes[1] or 0) // tile) * tile
-    rows = builder.emit(reshape(whole, (batch, heads, count, value.dims[-1])))
-    if count != sizes[1]:
+    count = -(-queries // tile) * tile
+    rows = builder.emit(reshape(whole, (batch, heads, count, sizes[-1])))
+    if count != queries:
         rows = builder.emit(strided_slice(rows, [2], [0], [queries]))
     return builder.emit(permute_dims(rows, (0, 2, 1, 3)))
