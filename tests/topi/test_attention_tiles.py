@@ -73,7 +73,9 @@ def test_masks(mask: str, window: int | None, queries: int, keys: int):
     np.testing.assert_allclose(got, expected(arrays, 4, 0.0, mask, window), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 1, 6), (2, 1, 1, 6), (1, 3, 1, 6), (2, 3, 1, 6), (2, 3, 1, 1)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1, 6), (2, 1, 1, 6), (2, 3, 1, 6), (2, 3, 1, 1), (2, 3, 5, 6), (1, 1, 5, 6), (1, 3, 5, 1)]
+)
 def test_bias(shape: tuple[int, ...]):
     arrays = operands((2, 5, 3, 6, 4, 3))
     bias = np.random.default_rng(1).standard_normal(shape).astype("float32")

@@ -152,3 +152,46 @@ def test_without_keys_everything_is_zero():
     mod = graph(dict(zip("qkv", (tuple(x.shape) for x in args), strict=True)), lambda bb, *x: op.nn.attention(*x))
     vm = relax.VirtualMachine(relax.build(mod, "llvm"))
     np.testing.assert_array_equal(vm["main"](*(x.numpy() for x in args)).numpy(), np.zeros((1, 20, 2, 8)))
+
+
+# ---- masks
+
+
+class Masked(torch.nn.Module):
+    """Attention with a mask of truth values, or of numbers that are added to the scores."""
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return scaled_dot_product_attention(q, k, v, mask)
+
+
+def masked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
+    """By the definition, in float64: zeros for queries that see nothing."""
+    q, k, v, mask = (x.numpy().astype("float64") if x.dtype != torch.bool else x.numpy() for x in (q, k, v, mask))
+    bias = np.where(mask, 0.0, -np.inf) if mask.dtype == bool else mask
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]) + bias
+    powers = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e300))
+    return powers @ v / np.maximum(powers.sum(-1, keepdims=True), 1e-300)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 40, 37), (2, 1, 1, 37), (1, 3, 40, 1), (40, 37), (2, 1, 40, 37)])
+@pytest.mark.parametrize("kind", ["truth", "numbers"])
+def test_masks(shape: tuple[int, ...], kind: str):
+    torch.manual_seed(len(shape))
+    q, k, v = torch.randn(2, 3, 40, 16), torch.randn(2, 3, 37, 16), torch.randn(2, 3, 37, 8)
+    seen = torch.rand(shape) < 0.7
+    if len(shape) > 1:
+        seen[..., -1, :] = False  # a query, or all, that see nothing
+    mask = seen if kind == "truth" else torch.where(seen, torch.randn(shape), -torch.inf)
+    fast = eutectic.compile(Masked(), (q, k, v, mask), target="llvm", threads=2)
+    assert "attention" in programs(fast)
+    np.testing.assert_allclose(fast(q, k, v, mask), masked(q, k, v, mask), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("queries", [1, 3, 9])
+def test_masks_of_few_queries(queries: int):
+    torch.manual_seed(0)
+    q, k, v = torch.randn(2, 3, queries, 16), torch.randn(2, 3, 37, 16), torch.randn(2, 3, 37, 8)
+    mask = torch.rand(2, 1, queries, 37) < 0.5
+    mask[:, :, 0] = False
+    fast = eutectic.compile(Masked(), (q, k, v, mask), target="llvm")
+    np.testing.assert_allclose(fast(q, k, v, mask), masked(q, k, v, mask), rtol=1e-5, atol=1e-5)

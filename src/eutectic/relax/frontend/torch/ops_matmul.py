@@ -15,6 +15,7 @@ from eutectic.relax.op import (
     add,
     einsum,
     equal,
+    expand_dims,
     matmul,
     max,
     multiply,
@@ -24,6 +25,7 @@ from eutectic.relax.op import (
     sum,
     where,
 )
+from eutectic.relax.op.shapes import is_one, same
 
 
 def _product(ctx: Context, a: Expr, b: Expr) -> Expr:
@@ -87,17 +89,20 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Expr:
-    """Attention; with a mask spelt out, because a query that sees nothing gives zeros."""
+    """Attention, whose masks are added to the scores; spelt out where operands are broadcast."""
     if dropout:
         ctx.refuse(f"dropout_p={dropout} in attention; call model.eval()")
     shared = ndim_of(query) == ndim_of(key) == ndim_of(value) == 4
     if shared and enable_gqa and dims_of(key)[1] != dims_of(value)[1]:
         ctx.refuse("keys and values have different numbers of heads")
-    if shared and mask is None and _same_batch(query, key, value) and _positive(dims_of(key)[2]):
+    if shared and _same_batch(query, key, value) and _positive(dims_of(key)[2]) and _fits(mask, query, key):
         order = (0, 2, 1, 3)
         swapped = [ctx.call(permute_dims, x, order) for x in (query, key, value)]
+        bias = None if mask is None else _bias(ctx, mask, dtype_of(query))
         causal = "TopLeft" if is_causal else None
-        return ctx.call(permute_dims, ctx.call(nn.attention, *swapped, scale=scale, causal_mask=causal), order)
+        out = ctx.call(nn.attention, *swapped, bias, scale=scale, causal_mask=causal)
+        out = ctx.call(permute_dims, out, order)
+        return out if bias is None else _where_seen(ctx, bias, out)
     if enable_gqa:
         key, value = (_repeated(ctx, query, x) for x in (key, value))
     return _masked_attention(ctx, (query, key, value), mask, is_causal, scale)
@@ -117,6 +122,30 @@ def _heads_fit(query: Expr, key: Expr) -> bool:
 def _positive(size: Any) -> bool:
     known = as_int(size)
     return known is not None and known > 0
+
+
+def _fits(mask: Expr | None, query: Expr, key: Expr) -> bool:
+    """Whether each axis of a mask is that of the scores, or one."""
+    if mask is None:
+        return True
+    scores = (*dims_of(query)[:3], dims_of(key)[2])
+    mine = dims_of(mask)
+    return len(mine) <= 4 and all(is_one(a) or same(a, b) for a, b in zip(mine[::-1], scores[::-1], strict=False))
+
+
+def _bias(ctx: Context, mask: Expr, dtype: str) -> Expr:
+    """What is added to scores, with four axes: a mask of numbers, or minus infinity where a key is not seen."""
+    missing = 4 - ndim_of(mask)
+    whole = ctx.call(expand_dims, mask, [*range(missing)]) if missing else mask
+    if dtype_of(mask) != "bool":
+        return ctx.cast(whole, dtype)
+    return ctx.call(where, whole, number(0, dtype), number(-math.inf, dtype))
+
+
+def _where_seen(ctx: Context, bias: Expr, out: Expr) -> Expr:
+    """Zeros for queries that see nothing, as torch has it; the rest is what attention gave."""
+    blind = ctx.call(equal, ctx.call(max, bias, -1, True), number(-math.inf, dtype_of(bias)))
+    return ctx.call(where, blind, number(0, dtype_of(out)), out)
 
 
 def _repeated(ctx: Context, query: Expr, x: Expr) -> Expr:

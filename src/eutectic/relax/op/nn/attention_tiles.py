@@ -14,7 +14,7 @@ from eutectic.relax.op.index import strided_slice
 from eutectic.relax.op.manipulate import permute_dims
 from eutectic.relax.op.registry import tensor_args
 from eutectic.relax.op.reshape import reshape
-from eutectic.relax.op.shapes import is_one, static
+from eutectic.relax.op.shapes import static
 
 _TILES: Final = {32: 1.0, 16: 1.15}  # queries of a tile, and time for each of them beside that in a whole tile
 _FEWEST: Final = 16  # queries that are worth a tile
@@ -60,7 +60,7 @@ def attend_in_tiles(
     assert query.dims is not None and key.dims is not None and value.dims is not None
     known = [static(size) for size in (*query.dims, *key.dims, *value.dims)]
     sizes = [size for size in known if size]
-    if len(sizes) < len(known) or not all(info.dims is not None and is_one(info.dims[2]) for info in bias):
+    if len(sizes) < len(known) or any(info.dims is None for info in bias):
         return None
     batch, queries, heads, features = sizes[:4]
     tile = tile_of(queries, sizes[5], features, "float64" if query.dtype == "float64" else "float32")
