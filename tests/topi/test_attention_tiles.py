@@ -79,8 +79,11 @@ def test_masks(mask: str, window: int | None, queries: int, keys: int):
 def test_bias(shape: tuple[int, ...]):
     arrays = operands((2, 5, 3, 6, 4, 3))
     bias = np.random.default_rng(1).standard_normal(shape).astype("float32")
-    got = evaluate(lambda q, k, v, b: topi.nn.attention_in_tiles(q, k, v, 4, 0.3, b), *arrays, bias)
-    np.testing.assert_allclose(got, expected(arrays, 4, bias), rtol=1e-5, atol=1e-6)
+    rows = bias if shape[2] == 1 else np.concatenate([bias, np.zeros((*shape[:2], 3, shape[3]), "float32")], 2)
+    turned = rows.reshape(*shape[:2], -1, 1 if shape[2] == 1 else 4, shape[3]).swapaxes(3, 4)
+    got = evaluate(lambda q, k, v, b: topi.nn.attention_in_tiles(q, k, v, 4, 0.3, b), *arrays, turned)
+    got, want = (x.reshape(2, 3, 8, 3)[:, :, :5] for x in (got, expected(arrays, 4, bias)))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 def test_queries_that_see_nothing_are_nan_as_in_softmax():

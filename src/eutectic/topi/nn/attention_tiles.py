@@ -36,7 +36,7 @@ def attention_in_tiles(
         values: `(b, n, t, v)`, same dtype.
         tile: Queries of a tile, `i`. The last tile repeats the last query where `s` is no multiple of it.
         factor: Of the scores.
-        bias: Added to the scaled scores; each axis is that of `(b, n, s, t)`, or one.
+        bias: Added to the scaled scores; each axis is that of `(b, n, ceil(s / i), t, i)`, or one.
         mask: As for `causal_mask`; None sees all keys.
         window: As there.
 
@@ -67,7 +67,7 @@ def attention_in_tiles(
     def score(bi: PrimExpr, h: PrimExpr, o: PrimExpr, at: PrimExpr, i: PrimExpr) -> PrimExpr:
         value = products(bi, h, o, at, i) * op.const(factor, query.dtype)
         if bias is not None:
-            places = zip(bias.shape, (bi, h, row(o, i), at), strict=True)
+            places = zip(bias.shape, (bi, h, o, at, i), strict=True)
             value = value + bias(*(0 if is_one(size) else place for size, place in places))
         if mask is None:
             return value

@@ -12,9 +12,10 @@ from eutectic.relax.expr import Call
 from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.index import strided_slice
 from eutectic.relax.op.manipulate import permute_dims
+from eutectic.relax.op.nn.pad import pad
 from eutectic.relax.op.registry import tensor_args
 from eutectic.relax.op.reshape import reshape
-from eutectic.relax.op.shapes import static
+from eutectic.relax.op.shapes import static_dims
 
 _TILES: Final = {32: 1.0, 16: 1.15}  # queries of a tile, and time for each of them beside that in a whole tile
 _FEWEST: Final = 16  # queries that are worth a tile
@@ -56,26 +57,38 @@ def attend_in_tiles(
     Returns:
         `(b, s, n, v)` in the dtype that is computed in.
     """
-    query, key, value, *bias = tensor_args(c)
-    assert query.dims is not None and key.dims is not None and value.dims is not None
-    known = [static(size) for size in (*query.dims, *key.dims, *value.dims)]
-    sizes = [size for size in known if size]
-    if len(sizes) < len(known) or any(info.dims is None for info in bias):
+    infos = tensor_args(c)
+    sizes = [size for info in infos for size in static_dims(info.dims) or () if size]
+    if len(sizes) < 4 * len(infos):
         return None
     batch, queries, heads, features = sizes[:4]
-    tile = tile_of(queries, sizes[5], features, "float64" if query.dtype == "float64" else "float32")
+    tile = tile_of(queries, sizes[5], features, "float64" if infos[0].dtype == "float64" else "float32")
     if tile is None:
         return None
     factor, times = terms
     operands = [arranged(c.args[0], (0, 1, 2, 3), 1), *(arranged(x, (0, 2, 1, 3), times) for x in c.args[1:3])]
-    added = arranged(c.args[3], (0, 1, 2, 3), 1) if bias else None
+    added = None
+    if len(infos) > 3:
+        added = _turned(builder, arranged(c.args[3], (0, 1, 2, 3), 1), sizes[12:], tile)
     whole = builder.emit(
         builder.call_te(
             topi.nn.attention_in_tiles, *operands, tile, factor, added, *mask, primfunc_name_hint="attention"
         )
     )
     count = -(-queries // tile) * tile
-    rows = builder.emit(reshape(whole, (batch, heads, count, sizes[-1])))
+    rows = builder.emit(reshape(whole, (batch, heads, count, sizes[11])))
     if count != queries:
         rows = builder.emit(strided_slice(rows, [2], [0], [queries]))
     return builder.emit(permute_dims(rows, (0, 2, 1, 3)))
+
+
+def _turned(builder: Builder, bias: Expr, sizes: Sequence[int], tile: int) -> Expr:
+    """What is added to scores as these lie, with the queries of a tile last: `(b, n, ceil(s / tile), t, tile)`."""
+    batch, heads, queries, keys = sizes
+    if queries == 1:
+        return builder.emit(reshape(bias, (batch, heads, 1, keys, 1)))
+    tiles = -(-queries // tile)
+    missing = tiles * tile - queries
+    whole = builder.emit(pad(bias, (0, 0, 0, 0, 0, missing, 0, 0))) if missing else bias
+    rows = builder.emit(reshape(whole, (batch, heads, tiles, tile, keys)))
+    return builder.emit(permute_dims(rows, (0, 1, 2, 4, 3)))
