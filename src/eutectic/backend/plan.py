@@ -184,6 +184,11 @@ class Plan:
         return (LIBRARY_BYTES, LIBRARY_TABLE) if any(self.varying) else ()
 
     @property
+    def timed(self) -> list[KernelStep | LibraryStep]:
+        """The steps that have a time of their own; that of a copy belongs to the step before it."""
+        return [step for step in self.steps if not isinstance(step, CopyStep)]
+
+    @property
     def integers(self) -> tuple[ScalarVar, ...]:
         """All integers that are given."""
         return (*self.symbols, *self.prepared)

@@ -10,7 +10,7 @@ import numpy as np
 
 from eutectic.backend.contract import Machine
 from eutectic.backend.kernel import Built
-from eutectic.backend.plan import CopyStep, KernelStep
+from eutectic.backend.plan import KernelStep
 from eutectic.backend.registry import code_generator
 from eutectic.driver.compile import Settings, context_of, libraries_for
 from eutectic.driver.importing import Imported
@@ -89,7 +89,7 @@ class Network:
         numbers, steps = [time.instruction for time in rows[0]], executable.instructions
         spent = [time for number, time in zip(numbers, medians, strict=True) if isinstance(steps[number], RunNative)]
         seconds: dict[str, float] = {}
-        timed = (step for plan in builder.plans for step in plan.steps if not isinstance(step, CopyStep))
+        timed = (step for plan in builder.plans for step in plan.timed)
         for step, time in zip(timed, spent, strict=True):
             if isinstance(step, KernelStep):
                 key = workload_key(step.kernel.function)

@@ -16,7 +16,7 @@ from itertools import groupby
 from eutectic.backend.llvm.ahead import next_constant
 from eutectic.backend.llvm.entry_arena import RELEASE_TEXT, give_back_arena, take_arena
 from eutectic.backend.llvm.entry_arguments import CheckedText, EntryArguments
-from eutectic.backend.llvm.entry_stamps import stamp, stamp_by_first, stamps_text, timed_steps
+from eutectic.backend.llvm.entry_stamps import stamp, stamp_by_first, stamps_text
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.machine import Machine
@@ -76,7 +76,7 @@ def entry_text(plan: Plan, machine: Machine, bounds: Mapping[ScalarVar, Bounds],
         *writer.declared().values(),
         "",
         *RELEASE_TEXT,
-        *(stamps_text(len(timed_steps(plan))) if timed else ()),
+        *(stamps_text(len(plan.timed)) if timed else ()),
         *writer.works,
         f"define i32 @{entry_symbol(plan.name)}(ptr %self, ptr %args, i32 %count, ptr %result) nounwind {{",
         checks,

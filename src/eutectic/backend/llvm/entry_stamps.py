@@ -8,16 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 from eutectic.backend.llvm.function_text import FunctionText
-from eutectic.backend.plan import CopyStep, Plan
 from eutectic.runtime.native_code import STAMPS
 
 _STAMP: Final = "stamp"
 _MONOTONIC: Final = 1
-
-
-def timed_steps(plan: Plan) -> tuple[str, ...]:
-    """Names of the steps that have a time of their own; that of a copy belongs to the step before it."""
-    return tuple(step.name for step in plan.steps if not isinstance(step, CopyStep))
 
 
 def stamps_text(count: int) -> list[str]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from eutectic.backend.kernel import Built
 from eutectic.backend.llvm.entry import entry_symbol, entry_text
-from eutectic.backend.llvm.entry_stamps import timed_steps
 from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.optimize import object_code
 from eutectic.backend.llvm.pool_text import team_code
@@ -58,7 +57,7 @@ def native_code(
     entry = object_code(entry_text(plan, machine, bounds or {}, timed), machine)
     kernels = {kernel.symbol: kernel.code for kernel in plan_kernels(plan)}
     known = libraries or {}
-    kind = partial(TimedCode, steps=timed_steps(plan)) if timed else NativeCode
+    kind = partial(TimedCode, steps=tuple(step.name for step in plan.timed)) if timed else NativeCode
     return kind(
         plan.name,
         entry_symbol(plan.name),

@@ -9,14 +9,13 @@ import numpy as np
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.analysis.uses import get_var2val
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Constant, Function, TupleGetItem, Var
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.binary import add, multiply
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.infra import FunctionPass, mutated
 
 
 @dataclass(frozen=True)
@@ -34,9 +33,7 @@ class BatchnormToScaleShift(FunctionPass):
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Rewrite one function."""
-        fresh = _Rewriter(get_var2val(function)).visit_expr(function)
-        assert isinstance(fresh, Function)
-        return function if fresh is function else remove_all_unused(fresh)
+        return mutated(function, _Rewriter(get_var2val(function)))
 
 
 class _Rewriter(PyExprMutator):

@@ -8,12 +8,11 @@ from typing import Any
 from eutectic.ir.module import IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.manipulate import PermuteDimsAttrs, permute_dims
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.infra import FunctionPass, mutated
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,7 @@ class CombinePermuteDims(FunctionPass):
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Rewrite one function."""
-        fresh = _Combiner().visit_expr(function)
-        assert isinstance(fresh, Function)
-        return function if fresh is function else remove_all_unused(fresh)
+        return mutated(function, _Combiner())
 
 
 class _Combiner(PyExprMutator):

@@ -11,7 +11,6 @@ import numpy as np
 from eutectic.ir.module import IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.analysis.uses import get_var2val, users_of
 from eutectic.relax.base import Expr
 from eutectic.relax.dpl.bias import channel_axis, check_channel_bias
@@ -20,7 +19,7 @@ from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.binary import add
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.transform.channel_scale import scaled_weights
-from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.infra import FunctionPass, mutated
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,7 @@ class FoldBatchnormToConv2D(FunctionPass):
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Fold inside one function."""
-        fresh = _Folder(function).visit_expr(function)
-        assert isinstance(fresh, Function)
-        return function if fresh is function else remove_all_unused(fresh)
+        return mutated(function, _Folder(function))
 
 
 class _Folder(PyExprMutator):

@@ -9,12 +9,11 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.span import merged_span
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.analysis.uses import get_var2val
 from eutectic.relax.expr import Call, Constant, Function, PrimValue, Var
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.registry import has_trait
-from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.infra import FunctionPass, mutated
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,7 @@ class FoldPadIntoConv(FunctionPass):
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Fold inside one function."""
-        fresh = _Folder(function).visit_expr(function)
-        assert isinstance(fresh, Function)
-        return function if fresh is function else remove_all_unused(fresh)
+        return mutated(function, _Folder(function))
 
 
 class _Folder(PyExprMutator):

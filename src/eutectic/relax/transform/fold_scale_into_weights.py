@@ -10,7 +10,6 @@ import numpy as np
 from eutectic.ir.module import IRModule
 from eutectic.ir.span import merged_span
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.analysis.uses import get_var2val, users_of
 from eutectic.relax.base import Expr
 from eutectic.relax.dpl.bias import channel_axis, check_channel_bias
@@ -21,7 +20,7 @@ from eutectic.relax.op.manipulate import permute_dims
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.channel_scale import Array, scaled_weights
-from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.infra import FunctionPass, mutated
 
 _DTYPES: Final = ("float32", "float64")  # in others a scaled weight may lose too many digits
 
@@ -46,9 +45,7 @@ class FoldScaleIntoWeights(FunctionPass):
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Fold inside one function."""
-        fresh = _Folder(function).visit_expr(function)
-        assert isinstance(fresh, Function)
-        return function if fresh is function else remove_all_unused(fresh)
+        return mutated(function, _Folder(function))
 
 
 @dataclass(frozen=True)

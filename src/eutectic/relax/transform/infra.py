@@ -7,6 +7,7 @@ from typing import Any
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext, UserPass, make_pass_decorator, with_functions
+from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.expr import BindingBlock, DataflowBlock, Function
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.support.errors import PassError, WellFormedError
@@ -28,6 +29,13 @@ class FunctionPass(Pass):
                 if fresh is not function:
                     changed[gv] = fresh
         return with_functions(mod, changed)
+
+
+def mutated(function: Function, mutator: PyExprMutator) -> Function:
+    """What a mutator makes of a function, without what nothing reads any more; the same object when nothing changed."""
+    fresh = mutator.visit_expr(function)
+    assert isinstance(fresh, Function)
+    return function if fresh is function else remove_all_unused(fresh)
 
 
 class _UserFunctionPass(UserPass, FunctionPass):

@@ -8,12 +8,11 @@ from typing import Any
 from eutectic.arith import prove_equal
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.registry import is_identity
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.infra import FunctionPass, mutated
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,7 @@ class RemoveIdentityOps(FunctionPass):
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Rewrite one function."""
-        fresh = _Remover().visit_expr(function)
-        assert isinstance(fresh, Function)
-        return function if fresh is function else remove_all_unused(fresh)
+        return mutated(function, _Remover())
 
 
 class _Remover(PyExprMutator):

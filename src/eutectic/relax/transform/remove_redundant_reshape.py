@@ -8,11 +8,10 @@ from typing import Any
 from eutectic.ir.module import IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.expr_functor import PyExprMutator
-from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.infra import FunctionPass, mutated
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,7 @@ class RemoveRedundantReshape(FunctionPass):
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Rewrite one function, and drop what is not read any more."""
-        fresh = _Rewriter().visit_expr(function)
-        assert isinstance(fresh, Function)
-        return function if fresh is function else remove_all_unused(fresh)
+        return mutated(function, _Rewriter())
 
 
 class _Rewriter(PyExprMutator):

@@ -13,7 +13,6 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.op import Op
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import (
     BindingBlock,
@@ -29,7 +28,7 @@ from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.datatype import astype
 from eutectic.relax.op.registry import infer_call
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
-from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.infra import FunctionPass, mutated
 from eutectic.relax.transform.precision_classes import precision_class
 from eutectic.support.choices import check_choice
 from eutectic.support.deep import deep
@@ -104,10 +103,9 @@ class ToMixedPrecision(FunctionPass):
         if any(function.attr(name) for name in ("Composite", "Codegen", "Primitive")):
             return function
         narrowing = _Narrowing(self.dtype, self.out_dtype)
-        fresh = narrowing.visit_expr(function)
-        assert isinstance(fresh, Function)
+        fresh = mutated(function, narrowing)
         ctx.remarks.extend(narrowing.remarks)
-        return function if fresh is function else remove_all_unused(fresh)
+        return fresh
 
 
 class _Narrowing(PyExprMutator):

@@ -12,7 +12,6 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm
 from eutectic.ir.span import merged_span
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.unused import remove_all_unused
 from eutectic.relax.analysis.uses import get_var2val, users_of
 from eutectic.relax.base import Expr
 from eutectic.relax.dpl.bias import check_channel_bias
@@ -21,7 +20,7 @@ from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.nn.conv_blocks import is_plain
 from eutectic.relax.op.nn.inverted_residual import BOUNDS, inverted_residual
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.infra import FunctionPass, mutated
 from eutectic.relax.transform.inverted_residual.choice import POINT, RESIDUAL_OFFERS, ResidualOffer, ResidualSizes
 from eutectic.relax.transform.inverted_residual.pack import Array, packed
 from eutectic.relax.transform.offers_by_kind import note_choice, tuned_choice
@@ -56,9 +55,7 @@ class FuseInvertedResidual(FunctionPass):
         """Fuse within one function."""
         if any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
             return function
-        fresh = _Fuser(function, target_or_current(self.target or None), ctx).visit_expr(function)
-        assert isinstance(fresh, Function)
-        return function if fresh is function else remove_all_unused(fresh)
+        return mutated(function, _Fuser(function, target_or_current(self.target or None), ctx))
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,11 @@ class Axes:
         """Rows in all; 0 where that is not known."""
         return prod(axis.size or 0 for axis in self.rows)
 
+    @property
+    def row_bytes(self) -> int:
+        """Of the data in a row; those of one number where it is not known how many there are."""
+        return item_bytes(self.weights.dtype) * (self.terms or 1)
+
 
 class DensePack:
     """Panels of weights, from front to end."""
@@ -116,16 +121,13 @@ class DensePack:
         No block (0): see above. Weights that several tiles read are not asked for. Rows of a tile whose addresses end
         in the same bits are fewer than the nearest cache has places for, with two for weights.
         """
-        item = item_bytes(axes.weights.dtype)
         if axes.count <= axes.most:
-            return {"rows": axes.count, "block": 0, "ahead": max(1, _AHEAD // (axes.panel * item))}
+            ahead = max(1, _AHEAD // (axes.panel * item_bytes(axes.weights.dtype)))
+            return {"rows": axes.count, "block": 0, "ahead": ahead}
         size = axes.rows[-1].size or 1
-        places = _SET_BYTES // gcd(_SET_BYTES, self._row_bytes(axes))
+        places = _SET_BYTES // gcd(_SET_BYTES, axes.row_bytes)
         most = min(axes.most, (_WAYS - 2) * places)
         return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": 0}
-
-    def _row_bytes(self, axes: Axes) -> int:
-        return item_bytes(axes.weights.dtype) * (axes.terms or 1)
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Weights asked for half as early, and twice as early; other tiles; blocks of rows, where not all stay near."""
@@ -133,9 +135,8 @@ class DensePack:
         if own["ahead"]:
             return distinct([own, {**own, "ahead": max(1, own["ahead"] // 2)}, {**own, "ahead": 2 * own["ahead"]}])
         tiles = [{**own, "rows": rows} for rows in range(axes.most, max(_FEWEST, axes.most // 2) - 1, -1)]
-        row_bytes, tile = self._row_bytes(axes), own["rows"]
-        is_far = axes.count * row_bytes > _NEAR_BYTES
-        block = tile * max(1, _BLOCK_BYTES // (tile * row_bytes)) if is_far else 0
+        tile, is_far = own["rows"], axes.count * axes.row_bytes > _NEAR_BYTES
+        block = tile * max(1, _BLOCK_BYTES // (tile * axes.row_bytes)) if is_far else 0
         blocks = [{**own, "block": size} for size in (block, block // 2, 2 * block)]
         return distinct([own, *tiles, *blocks])
 

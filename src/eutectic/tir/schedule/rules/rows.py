@@ -56,9 +56,8 @@ def _together(stages: Sequence[Stage], later: Sequence[Stage], intermediates: Co
     depth = min(len(stage.spatial) for stage in stages)
     while depth and not all(_same(stages[0], stage, depth) for stage in stages[1:]):
         depth -= 1
-    depth = next((some for some in range(depth, 0, -1) if _has_rows(stages, some)), 0)
-    if depth and any(_is_matrix_like(stage) for stage in stages):
-        depth = next((some for some in range(depth, 0, -1) if _has_tiles(stages, some)), 0)
+    fits = _has_tiles if any(map(_is_matrix_like, stages)) else _has_rows
+    depth = next((some for some in range(depth, 0, -1) if fits(stages, some)), 0)
     if not depth:
         return None
     read_later = {load.buffer for stage in later for load in stage.reads()}
