@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.arith.expressions import literal
 
-from eutectic.arith.sets import Region, covers, disjoint, is_empty, is_injective
+from eutectic.arith.sets import Region, covers, covers_together, disjoint, is_empty, is_injective
 from eutectic.ir.prim_expr import Cast, Max, Min, PrimExpr, SizeVar, Var, evaluate
 from eutectic.tir import Range
 
@@ -61,6 +61,23 @@ def test_answers_are_those_of_enumeration(a: Region, b: Region):
     assert disjoint(a, b) == (not set(first) & set(second))
     assert is_empty(a) == (not first)
     assert is_injective(a) == (len(set(first)) == len(first))
+
+
+@given(st.lists(regions(), min_size=1, max_size=3), regions())
+def test_several_regions_cover_together_what_their_union_does(parts: list[Region], b: Region):
+    union = {point for part in parts for point in reached(part)}
+    assert covers_together(parts, b) == (set(reached(b)) <= union)
+
+
+def test_parts_of_symbolic_sizes():
+    halves = [Region.box([(0, X)]), Region.box([(X, N - X)])]
+    assert covers_together(halves, Region.box([(0, N)]))
+    assert not covers_together(halves, Region.box([(0, N + 1)]))
+    unknown = Region((P * J,), {P: (0, 4), J: (0, 4)})
+    assert covers_together([unknown, *halves], Region.box([(0, N)]))  # what is not affine adds nothing
+    assert not covers_together([unknown, halves[0]], Region.box([(0, N)]))
+    assert not covers_together(halves, unknown)
+    assert not covers_together([Region.box([(0, 4), (0, 4)])], Region.box([(0, 4)]))
 
 
 def test_symbolic_sizes():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
@@ -76,6 +76,7 @@ _QUICK: Final[dict[str, quick_proofs.Question]] = {
 }
 _ASKED: Final[dict[str, Callable[..., Any]]] = {
     "covers": lambda a, b: b.range().is_subset(a.range()),
+    "covers_together": lambda b, *parts: b.range().is_subset(reduce(_joined, (part.range() for part in parts))),
     "disjoint": lambda a, b: a.range().intersect(b.range()).is_empty(),
     "is_empty": lambda a: a.is_empty(),
     "is_injective": lambda a: a.is_injective(),
@@ -111,6 +112,19 @@ class _NotAffineError(Exception):
 def covers(a: Region, b: Region, assumption: PrimExpr | bool = True) -> bool:
     """Whether every tuple of `b` is proved to be one of `a`, wherever `assumption` holds."""
     return len(a.indices) == len(b.indices) and _proved("covers", (a, b), assumption)
+
+
+def covers_together(parts: Sequence[Region], b: Region, assumption: PrimExpr | bool = True) -> bool:
+    """Whether every tuple of `b` is proved to be one of some of several regions, wherever `assumption` holds.
+
+    Regions that are not quasi-affine are left out.
+    """
+    condition = as_prim(assumption, "bool")
+    fitting = [part for part in parts if len(part.indices) == len(b.indices)]
+    names = _parameters((b, *fitting), condition)
+    wanted = _map_text_or_none(b, condition, names)
+    texts = [text for part in fitting if (text := _map_text_or_none(part, condition, names)) is not None]
+    return wanted is not None and bool(texts) and _answered("covers_together", (wanted, *texts))
 
 
 def disjoint(a: Region, b: Region, assumption: PrimExpr | bool = True) -> bool:
@@ -198,6 +212,10 @@ def _proved(question: str, regions: Sequence[Region], assumption: PrimExpr | boo
     return proved_quickly(question, regions, assumption) or proved_by_isl(question, regions, assumption)
 
 
+def _joined(a: Any, b: Any) -> Any:
+    return a.union(b)
+
+
 @lru_cache(maxsize=MAX_REMEMBERED)
 def _answered(question: str, texts: tuple[str, ...]) -> bool:
     """What isl says; the texts are all of a question, with names of their own for its variables."""
@@ -256,6 +274,16 @@ def _map_text(region: Region, assumption: PrimExpr, parameters: Mapping[Var, str
     inputs = ", ".join(names[var] for var in region.iters)
     outputs = ", ".join(_text(index, names, simplifies) for index in region.indices)
     return f"[{', '.join(parameters.values())}] -> {{ [{inputs}] -> [{outputs}] : {' and '.join(conditions)} }}"
+
+
+def _map_text_or_none(region: Region, assumption: PrimExpr, parameters: Mapping[Var, str]) -> str | None:
+    """The text of a region, simplified where it is not quasi-affine as it is; None where it is not then either."""
+    for simplifies in (False, True):
+        try:
+            return _map_text(region, assumption, parameters, simplifies)
+        except _NotAffineError:
+            continue
+    return None
 
 
 def _text(expr: PrimExpr, names: Mapping[Var, str], simplifies: bool) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.tir.schedule.programs import keeps, of, refused, x
 
 from eutectic import topi
@@ -157,3 +159,66 @@ def test_blocks_move_under_loops_that_are_parallel_already():
     sch.compute_at("pad_temp", outer)
     keeps(before, sch)
     same_natively(sch.func)
+
+
+def parts(first: int, second: int, step: int, read: int) -> PrimFunc:
+    """Each row of 6 writes the start of its memory and, from `second` on, every `step`-th element; it reads some."""
+    rest = -(-(6 - second) // step)
+
+    @T.prim_func
+    def made(A: T.Buffer((4, 6), "float32"), C: T.Buffer((4, 6), "float32")):
+        B = T.alloc_buffer((6,), "float32")
+        for i in range(4):
+            for j in range(first):
+                with T.block("start"):
+                    vi = T.axis.opaque(4, i)
+                    vj = T.axis.opaque(6, j)
+                    B[vj] = A[vi, vj]
+            for j in range(rest):
+                with T.block("rest"):
+                    vi = T.axis.opaque(4, i)
+                    vj = T.axis.opaque(6, j * step + second)
+                    B[vj] = A[vi, vj] * T.float32(2)
+            for j in range(read):
+                with T.block("read"):
+                    vi = T.axis.opaque(4, i)
+                    vj = T.axis.opaque(6, j)
+                    C[vi, vj] = B[vj]
+
+    return made
+
+
+@given(st.integers(1, 6), st.integers(1, 5), st.integers(1, 2), st.integers(1, 6))
+def test_parts_written_one_after_the_other(first: int, second: int, step: int, read: int):
+    """Memory is private exactly where all parts together are what is read."""
+    func = parts(first, second, step, read)
+    sch = Schedule(func)
+    rows = sch.get_loops("read")[0]
+    if {*range(first), *range(second, 6, step)} >= set(range(read)):
+        sch.parallel(rows)
+        keeps(func, sch)
+    else:
+        assert "an element of B" in refused(sch, lambda: sch.parallel(rows))
+
+
+@T.prim_func
+def growing(A: T.Buffer((2, 4, 4), "float32"), C: T.Buffer((2, 4, 4), "float32")):
+    B = T.alloc_buffer((20,), "float32")
+    for o in range(2):
+        for i in range(4):
+            for j in range(i + 1):
+                with T.block("write"):
+                    vo, vi = T.axis.opaque(2, o), T.axis.opaque(4, i)
+                    vj = T.axis.opaque(4, j)
+                    B[vi * 5 + vj] = A[vo, vi, vj]
+                with T.block("read"):
+                    vo, vi = T.axis.opaque(2, o), T.axis.opaque(4, i)
+                    vj = T.axis.opaque(4, j)
+                    C[vo, vi, vj] = T.if_then_else(vi > 0 and vj == 0, B[T.max((vi - 1) * 5 + vi, 0)], T.float32(0))
+
+
+def test_earlier_iterations_have_ends_of_their_own():
+    """Row i has i + 1 elements; that of the row before, which has one less, is not one of them."""
+    sch = Schedule(growing)
+    loop = sch.get_loops("write")[0]
+    assert "an element of B" in refused(sch, lambda: sch.parallel(loop))

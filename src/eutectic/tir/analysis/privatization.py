@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from eutectic.arith.sets import Ends, Region, covers
+from eutectic.arith.sets import Ends, Region, covers, covers_together
 from eutectic.ir.prim_expr import EQ, PrimExpr, Var, as_prim, compare, logical_and, logical_or
 from eutectic.tir.analysis.accesses import Access
 from eutectic.tir.analysis.dependence import conjunction, context_of, in_bounds, lexicographic, region_of
 from eutectic.tir.analysis.program_order import fixed_loops, shared, written_before
 from eutectic.tir.block import BlockRealize
+from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import For, Stmt
 
 
@@ -21,32 +22,38 @@ def is_privatizable(own: Sequence[Access], above: Sequence[Stmt]) -> bool:
         above: Statements around it.
     """
     writes = [item for item in own if item.is_write and item.exact and None not in item.indices]
-    return all(any(_provides(write, read, above) for write in writes) for read in own if not read.is_write)
+    return all(_is_written(read, writes, above) for read in own if not read.is_write)
 
 
-def _provides(write: Access, read: Access, above: Sequence[Stmt]) -> bool:
-    """Whether one write reaches each element that is read before it is read."""
-    return written_before(write, read, above) or _in_earlier_iteration(write, read, above)
+def _is_written(read: Access, writes: Sequence[Access], above: Sequence[Stmt]) -> bool:
+    """Whether writes, one of them or several together, reach each element that is read before it is read."""
+    if any(written_before(write, read, above) for write in writes):
+        return True
+    if None in read.indices:
+        return False
+    around = [*above, *read.above]
+    wanted, context = region_of(read, fixed_loops(around)), context_of(around)
+    parts = [_written_before(write, read) for write in writes if write.buffer is read.buffer]
+    return any(covers(part, wanted, context) for part in parts) or (
+        len(parts) > 1 and covers_together(parts, wanted, context)
+    )
 
 
-def _in_earlier_iteration(write: Access, read: Access, above: Sequence[Stmt]) -> bool:
-    """As `_provides`, for a write in an earlier iteration of loops around both, such as the first of a sum.
+def _written_before(write: Access, read: Access) -> Region:
+    """What a write has reached when one iteration of all loops around a read begins.
 
-    Of loops whose iterations are run at once it is the same iteration.
+    That is what it reached in earlier iterations of loops around both, such as the first of a sum, and in this one
+    where it comes first. Of loops whose iterations are run at once it is the same iteration.
     """
     around, first, second = shared(write, read)
     loops = [item for item in around if isinstance(item, For) and item.kind in ("serial", "unrolled")]
-    if write.buffer is not read.buffer or None in read.indices:
-        return False
     earlier = {loop.loop_var: Var(f"p{k}", loop.loop_var.dtype) for k, loop in enumerate(loops)}
     before = [earlier[loop.loop_var] for loop in loops]
     now: list[PrimExpr] = [loop.loop_var for loop in loops]
     order = lexicographic(before, now)
     if 0 <= first < second or _is_first_value(write, read, around):
         order = logical_or(order, conjunction([compare(EQ, a, b) for a, b in zip(before, now, strict=True)]))
-    context = context_of([*above, *around])
-    fixed = fixed_loops(around)
-    return covers(_at(write, loops, {**fixed, **earlier}, order), region_of(read, fixed), context)
+    return _at(write, loops, {**fixed_loops(around), **earlier}, order)
 
 
 def _is_first_value(write: Access, read: Access, around: Sequence[Stmt]) -> bool:
@@ -62,10 +69,12 @@ def _at(write: Access, loops: Sequence[For], at: Mapping[Var, PrimExpr], order: 
     """What a write reaches in the iterations of some loops for which a condition holds."""
     region = region_of(write, at)
     bounds: dict[Var, Ends] = {}
+    inside: list[PrimExpr] = []
     for loop in loops:
         var = at[loop.loop_var]
         assert isinstance(var, Var)
-        bounds[var] = (loop.min, loop.extent)
-    inside = conjunction([in_bounds(at[loop.loop_var], (loop.min, loop.extent)) for loop in loops])
-    predicate = logical_and(order, inside)
+        first, count = (with_values(end, at) for end in (loop.min, loop.extent))  # those of loops outside may differ
+        bounds[var] = (first, count)
+        inside.append(in_bounds(var, (first, count)))
+    predicate = logical_and(order, conjunction(inside))
     return Region(region.indices, {**bounds, **region.iters}, logical_and(as_prim(region.predicate, "bool"), predicate))

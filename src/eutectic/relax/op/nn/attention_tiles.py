@@ -1,8 +1,4 @@
-"""How attention is lowered where the queries make tiles, whose scores are used up before those of the next one come.
-
-Memory for all scores is still set aside where the keys are no multiple of a register tile: two nests write them then,
-and the proof that gives each thread memory of its own asks for one that writes all that is read.
-"""
+"""How attention is lowered where the queries make tiles, whose scores are used up before those of the next one come."""
 
 from __future__ import annotations
 
