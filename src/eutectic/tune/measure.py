@@ -21,8 +21,6 @@ _ERRORS: Final = 3.0  # standard errors that a difference must have, of very man
 _FEW: Final = 6  # pairs of which it must have twice as many, as their deviation is hardly known
 _LEAST_GAIN: Final = 0.002  # share of a call that it must have
 _NORMAL: Final = 1.4826 * 1.2533  # from the median deviation of normal numbers to the standard error of their median
-# Largest relative L2 difference of sums in another order, through all layers of a network.
-_TOLERANCES: Final = {"float64": 1e-12, "float32": 2e-5, "float16": 2e-2, "bfloat16": 1e-1}
 
 
 @dataclass(frozen=True)
@@ -118,38 +116,6 @@ def _sample(call: Callable[[], object], repeats: int, clock: Callable[[], float]
             call()
         fastest = min(fastest, (clock() - start) / repeats)
     return fastest
-
-
-def difference(expected: Sequence[Array], received: Sequence[Array]) -> str:
-    """How results differ by more than sums in another order explain; empty when they do not.
-
-    Args:
-        expected: Results of the default choices.
-        received: Results of others.
-    """
-    if len(expected) != len(received):
-        return f"there are {len(received)} results, expected {len(expected)}"
-    for number, (want, have) in enumerate(zip(expected, received, strict=True)):
-        if want.shape != have.shape or want.dtype != have.dtype:
-            return f"result {number} is {have.dtype}{list(have.shape)}, expected {want.dtype}{list(want.shape)}"
-        tolerance = _TOLERANCES.get(want.dtype.name)
-        if tolerance is None:
-            if not np.array_equal(want, have):
-                return f"result {number} has other values of {want.dtype}"
-            continue
-        error = _relative(want.astype(np.float64), have.astype(np.float64))
-        if not error <= tolerance:
-            return f"result {number} differs by {error:.1e} of its size, expected at most {tolerance:.0e}"
-    return ""
-
-
-def _relative(want: Array, have: Array) -> float:
-    """The L2 norm of the difference, relative to that of what is expected; infinite when other elements are special."""
-    usual = np.isfinite(want)
-    if not np.array_equal(want[~usual], have[~usual], equal_nan=True) or not np.isfinite(have[usual]).all():
-        return float("inf")
-    size = float(np.linalg.norm(want[usual]))
-    return float(np.linalg.norm(want[usual] - have[usual])) / (size or 1.0)
 
 
 def call_of(executable: Executable, args: Sequence[Array]) -> Callable[[], object]:

@@ -25,10 +25,11 @@ from eutectic.tir.schedule.rules.choosing import ChoicePoint, with_decisions
 from eutectic.tir.schedule.rules.cpu import choice_points
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tune.database import Database
-from eutectic.tune.measure import Array, call_of, contest, difference
+from eutectic.tune.measure import Array, call_of, contest
 from eutectic.tune.network import Network
 from eutectic.tune.records import ChoiceRow
 from eutectic.tune.report import TunedChoice
+from eutectic.tune.results import difference
 
 Progress: TypeAlias = Callable[[str, int, int], object]
 _GRAPH_SHARE: Final = 0.6  # of the budget, at most, for choices between ways to compute operators
@@ -72,6 +73,7 @@ class Search:
         settings: What it is compiled for, with the choices that are known.
         args: Arguments of calls.
         expected: Results with the choices of rules and estimates.
+        allowed: Relative difference from them that each result may have.
         database: Where choices go.
         processor: What the database calls the processor.
         threads: Threads of a call.
@@ -89,6 +91,7 @@ class Search:
     settings: Settings
     args: Sequence[Array]
     expected: Sequence[Array]
+    allowed: Sequence[float]
     database: Database
     processor: str
     threads: int
@@ -239,7 +242,7 @@ class Search:
         except EutecticError as error:
             self.refused.append(f"{label}: {error.message}")
             return None
-        if said := difference(self.expected, results):
+        if said := difference(self.expected, results, self.allowed):
             self.refused.append(f"{label}: {said}")
             return None
         outcome = contest(call_of(best, self.args), call_of(other, self.args), end, self.clock)

@@ -24,6 +24,7 @@ from eutectic.tune.machine import known_speeds
 from eutectic.tune.measure import Array, call_of, contest
 from eutectic.tune.network import Network
 from eutectic.tune.report import TuneReport
+from eutectic.tune.results import tolerances
 from eutectic.tune.search import Progress, Search
 
 _LAST_SECONDS: Final = 2.0  # of measuring the whole before and after, at the end
@@ -47,8 +48,9 @@ def tune(
 
     What is measured is the time of whole calls of the model, in turns with the best choices so far; a candidate counts
     when it is faster by more than the noise, and its results are those of the defaults but for the rounding of sums in
-    another order. Each result is written at once, so that a search may be interrupted, and goes on when it is called
-    again. The first search on a machine measures its speed, too.
+    another order, of which a network that amplifies roundings may show more. Each result is written at once, so that a
+    search may be interrupted, and goes on when it is called again. The first search on a machine measures its speed,
+    too.
 
     Args:
         model: As for `compile`.
@@ -82,9 +84,9 @@ def tune(
     built: dict[PrimFunc, Built] = {}
     before = Network(imported, replace(settings, measured=NOTHING), built)
     deadline = time.perf_counter() + budget - min(_LAST_SECONDS, _LAST_SHARE * budget)
-    expected = before.executable.run(args)
+    expected, allowed = before.executable.run(args), tolerances(before.executable.run, args)
     tuned = replace(settings, measured=store.measured(key, used))
-    search = Search(imported, tuned, args, expected, store, key, used, deadline, progress, built=built)
+    search = Search(imported, tuned, args, expected, allowed, store, key, used, deadline, progress, built=built)
     search.run()
     after = Network(imported, replace(settings, measured=store.measured(key, used)), built)
     until = time.perf_counter() + _LAST_SECONDS
