@@ -13,9 +13,9 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.relax.expr import Constant, Function
-from eutectic.runtime.aligned import aligned_array
 from eutectic.runtime.constants import Constants
 from eutectic.runtime.library import LibraryKernel
+from eutectic.support.aligned import aligned_array
 
 Array: TypeAlias = np.ndarray[Any, Any]
 _Place: TypeAlias = tuple[int, int, str]  # address, bytes, dtype

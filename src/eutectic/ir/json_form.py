@@ -15,7 +15,7 @@ import numpy as np
 
 from eutectic.ir.dtype import from_numpy, to_numpy
 from eutectic.ir.module import IRModule
-from eutectic.ir.node import Node, children, init_field, node_class
+from eutectic.ir.node import Node, all_children, init_field, node_class
 from eutectic.ir.op import Op
 from eutectic.ir.prim_base import expressed
 from eutectic.support.deep import deep
@@ -126,7 +126,7 @@ class _Writer:
                 self.written.append(self._record(node))
                 self._numbers[id(node)] = len(self.written) - 1
             else:
-                todo += [(node, True), *((below, False) for below in reversed(children(node, ignored=True)))]
+                todo += [(node, True), *((below, False) for below in reversed(all_children(node)))]
         return self._numbers[id(root)]
 
     def _record(self, node: Node) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def field(*, role: Role = "use", default: Any = dataclasses.MISSING, kw_only: bo
 class Node:
     """Base of every IR class."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_below")  # the second is what `children` found
     type_key: ClassVar[str] = "Node"
     field_roles: ClassVar[tuple[tuple[str, Role], ...]] = ()
     used_fields: ClassVar[tuple[str, ...]] = ()  # those that are part of the program
@@ -117,21 +117,30 @@ def fields_of(target: Node) -> Iterator[tuple[str, Role, Any]]:
         yield name, role, getattr(target, name)
 
 
-def children(target: Node, *, ignored: bool = False) -> list[Node]:
-    """Nodes directly below `target`, in field order; tuples are looked into.
+def children(target: Node) -> tuple[Node, ...]:
+    """Nodes directly below `target`, in field order; tuples are looked into."""
+    below = getattr(target, "_below", None)
+    if below is None:
+        # Nodes do not change, and passes walk over the same ones again and again.
+        below = _below(target, target.child_fields)
+        init_field(target, "_below", below)
+    return below
 
-    Args:
-        target: Any node.
-        ignored: Whether fields of role `ignore` are visited too.
-    """
+
+def all_children(target: Node) -> tuple[Node, ...]:
+    """As `children`, with those in fields of role `ignore`."""
+    return _below(target, tuple(name for name, _ in target.field_roles))
+
+
+def _below(target: Node, names: tuple[str, ...]) -> tuple[Node, ...]:
     below: list[Node] = []
-    for name in [name for name, _ in target.field_roles] if ignored else target.child_fields:
+    for name in names:
         value = getattr(target, name)
         if isinstance(value, Node):
             below.append(value)
         elif isinstance(value, tuple):
             _add_nodes(value, below)
-    return below
+    return tuple(below)
 
 
 def _add_nodes(values: tuple[object, ...], out: list[Node]) -> None:

@@ -26,13 +26,11 @@ def post_order(root: Node, *, enter: Callable[[Node], bool] | None = None) -> It
         if id(item) in seen:
             continue
         seen.add(id(item))
-        below = children(item) if item.child_fields and (enter is None or enter(item)) else None
-        if not below:  # half of all nodes are leaves
+        if item.child_fields and (enter is None or enter(item)) and (below := children(item)):
+            stack += (item, None)
+            stack += below[::-1]
+        else:  # half of all nodes are leaves
             yield item
-            continue
-        below.reverse()
-        stack += [item, None]
-        stack += below
 
 
 def rewrite(root: Node, change: Callable[[Node], Node | None]) -> Node:

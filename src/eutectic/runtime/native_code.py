@@ -15,7 +15,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from eutectic.runtime.aligned import address, aligned_array
 from eutectic.runtime.library import LibraryKernel, NativeCall
 from eutectic.runtime.native import NativeFunction, raise_address
 from eutectic.runtime.object_code import ObjectCode
@@ -23,6 +22,7 @@ from eutectic.runtime.packed_array import PackedArray, plain
 from eutectic.runtime.processor import check_features
 from eutectic.runtime.recently_used import RecentlyUsed
 from eutectic.runtime.team import RUN_SYMBOLS, SMALL, team, team_code
+from eutectic.support.aligned import address, aligned_array
 from eutectic.support.errors import CallError, LoadError
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from eutectic.support.aligned import aligned_array
 from eutectic.tir.index_map import IndexMap
 
 _AXIS: Final = re.compile(r"(?P<whole>[A-Z])|(?P<size>[1-9]\d*)(?P<block>[a-z])")
@@ -128,8 +129,8 @@ class Rearrangement:
 
     def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The array in the other layout."""
-        rearranged = array.reshape(self.split).transpose(self.order).reshape(self.joined)
-        return np.ascontiguousarray(rearranged).reshape(self.joined)
+        moved = array.reshape(self.split).transpose(self.order)
+        return aligned_array(moved).reshape(self.joined)
 
 
 @cache

@@ -31,8 +31,8 @@ from eutectic.backend.dnnl.spec import (
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.pool_text import team_code
 from eutectic.backend.llvm.program import library_code
-from eutectic.runtime.aligned import aligned
 from eutectic.runtime.library import SPECIAL_VALUES
+from eutectic.support.aligned import aligned
 from eutectic.support.errors import CallError, CodegenError
 from eutectic.target import Target
 

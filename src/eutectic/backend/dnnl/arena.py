@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eutectic.runtime.aligned import ALIGNMENT
+from eutectic.support.aligned import ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from eutectic.backend.dnnl import abi
 from eutectic.backend.dnnl.layout import Layout
 from eutectic.backend.dnnl.library import Library, Owner, check
 from eutectic.backend.dnnl.plan import Buffer, Plan, Version
-from eutectic.runtime.aligned import address, aligned
+from eutectic.support.aligned import address, aligned
 
 
 class Context:

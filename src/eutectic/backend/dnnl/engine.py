@@ -24,10 +24,10 @@ from eutectic.backend.dnnl.primitives import PrimitiveFactory
 from eutectic.backend.dnnl.reordering import reorder
 from eutectic.backend.dnnl.spec import RegionSpec, TensorSpec
 from eutectic.backend.dnnl.steps import refuse
-from eutectic.runtime.aligned import address, aligned
 from eutectic.runtime.library import NativeCall
 from eutectic.runtime.object_code import ObjectCode
 from eutectic.runtime.packed_array import PackedArray
+from eutectic.support.aligned import address, aligned
 from eutectic.support.errors import CallError, EutecticError
 
 _MAX_IDLE = 16

@@ -16,13 +16,13 @@ from eutectic.backend.dnnl.packed import PackedConstants
 from eutectic.backend.dnnl.spec import RegionSpec
 from eutectic.backend.dnnl.special_values import all_finite
 from eutectic.backend.dnnl.steps import TensorSpec
-from eutectic.runtime.aligned import address
 from eutectic.runtime.constants import Constants, same_bits
 from eutectic.runtime.library import KernelPart, LibraryKernel, NativeCall
 from eutectic.runtime.object_code import ObjectCode
 from eutectic.runtime.packed_array import PackedArray
 from eutectic.runtime.recently_used import RecentlyUsed
 from eutectic.runtime.team import BARRIER, CLOSE, OPEN, available_threads, team, team_code
+from eutectic.support.aligned import address
 from eutectic.support.errors import InternalError, LoadError, SpecialValues
 from eutectic.support.registry import register_global_func
 

@@ -15,8 +15,8 @@ from eutectic.backend.dnnl.native_text import NOT_FINITE, OUT_OF_MEMORY, RELEASE
 from eutectic.backend.dnnl.plan import Buffer, Plan
 from eutectic.backend.dnnl.steps import TensorSpec
 from eutectic.backend.dnnl.threads import lost_thread
-from eutectic.runtime.aligned import address
 from eutectic.runtime.object_code import ObjectCode
+from eutectic.support.aligned import address
 
 _PLACES = {"arena": Place.WORKSPACE, "input": Place.TENSOR, "output": Place.TENSOR, "constant": Place.CONSTANT}
 _FUNCTIONS = {

@@ -22,9 +22,9 @@ from eutectic.backend.dnnl.primitives import Primitive, PrimitiveFactory
 from eutectic.backend.dnnl.reordering import reorder
 from eutectic.backend.dnnl.spec import RegionSpec, TensorSpec
 from eutectic.backend.dnnl.steps import refuse
-from eutectic.runtime.aligned import aligned, aligned_array
 from eutectic.runtime.constants import Constants
 from eutectic.runtime.packed_array import PackedArray
+from eutectic.support.aligned import aligned, aligned_array
 from eutectic.support.errors import InternalError
 
 Array: TypeAlias = np.ndarray[Any, Any]

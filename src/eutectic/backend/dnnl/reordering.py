@@ -8,7 +8,7 @@ from eutectic.backend.dnnl import abi
 from eutectic.backend.dnnl.layout import Layout
 from eutectic.backend.dnnl.library import Library, Owner
 from eutectic.backend.dnnl.primitives import PrimitiveFactory
-from eutectic.runtime.aligned import address, aligned
+from eutectic.support.aligned import address, aligned
 
 
 def reorder(

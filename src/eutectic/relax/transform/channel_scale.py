@@ -8,6 +8,7 @@ import numpy as np
 
 from eutectic.relax.expr import Call
 from eutectic.relax.op.registry import has_trait
+from eutectic.support.aligned import aligned
 
 Array = np.ndarray[Any, Any]
 
@@ -25,15 +26,20 @@ def scaled_weights(root: Call, weight: Array, scale: Array) -> Array:
     """
     with np.errstate(over="ignore", under="ignore"):
         if not has_trait(root, "convolution"):
-            product: Array = (weight * scale).astype(weight.dtype)
-            return product
+            return _products(weight, scale)
         assert root.attrs is not None
         if has_trait(root, "transposed"):
             return _transposed(root.attrs, weight, scale)
         shape = [1] * weight.ndim
         shape[root.attrs["kernel_layout"].index("O")] = -1
-        scaled: Array = (weight * scale.reshape(shape)).astype(weight.dtype)
-        return scaled
+        return _products(weight, scale.reshape(shape))
+
+
+def _products(weight: Array, scale: Array) -> Array:
+    """Computed in float64, without an array of it."""
+    out = aligned(weight.nbytes).view(weight.dtype).reshape(weight.shape)
+    np.multiply(weight, scale, out=out, dtype=np.float64, casting="unsafe")  # bfloat16 is no kind that numpy knows
+    return out
 
 
 def _transposed(attrs: Any, weight: Array, scale: Array) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eutectic.ir.prim_expr import PrimExpr
+from eutectic.support.aligned import aligned_array
 from eutectic.te import Tensor, compute, reduce_axis
 from eutectic.te import sum as te_sum
 from eutectic.tir.block import DENSE_PACK
@@ -68,7 +69,7 @@ def packed_panels(weight: Array, panel: int) -> Array:
     depth, columns = weight.shape
     panels, rest = -(-columns // panel), -columns % panel
     filled = np.pad(weight, [(0, 0), (0, rest)]) if rest else weight
-    return np.ascontiguousarray(filled.reshape(depth, panels, panel).transpose(1, 0, 2))
+    return aligned_array(filled.reshape(depth, panels, panel).transpose(1, 0, 2))
 
 
 def unpacked_panels(weight: Array, columns: int) -> Array:

@@ -17,6 +17,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from eutectic.support.aligned import aligned_array
+
 Polynomial = list[Fraction]
 
 TAPS: Final = 3
@@ -115,7 +117,7 @@ def in_panels(factors: npt.NDArray[Any], lanes: int, panel: int) -> npt.NDArray[
     """`packed_weights`, of weights that are transformed and rounded already: `(tile + 2, tile + 2, o, i)`."""
     side, _, filters, depth = factors.shape
     blocks = factors.reshape(side, side, filters // panel, panel, depth // lanes, lanes)
-    return np.ascontiguousarray(blocks.transpose(0, 1, 2, 4, 5, 3))
+    return aligned_array(blocks.transpose(0, 1, 2, 4, 5, 3))
 
 
 def unpacked_weights(packed: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eutectic.relax.transform.inverted_residual.choice import ResidualOffer
+from eutectic.support.aligned import aligned_array
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -37,4 +38,4 @@ def packed(
     if first is not None:
         wide, its_bias = first
         operands += [wide.reshape(-1, lanes, wide.shape[1]).transpose(0, 2, 1), its_bias.reshape(-1, lanes)]
-    return [np.ascontiguousarray(operand) for operand in operands]
+    return [aligned_array(operand) for operand in operands]

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from eutectic.runtime.aligned import ALIGNMENT, address, aligned
+from eutectic.support.aligned import ALIGNMENT, address, aligned
 
 DTYPES = [
     np.bool_,
