@@ -21,7 +21,8 @@ from eutectic.relax.transform import BindParams
 from eutectic.runtime.tensor import cpu
 from eutectic.runtime.tensor import tensor as runtime_tensor
 from eutectic.script import tir as T
-from eutectic.support.errors import EutecticError
+from eutectic.support.errors import CallError, EutecticError
+from eutectic.support.plain_memory import as_array
 from eutectic.testing.graphs import evaluate, graph
 
 N = 3
@@ -34,6 +35,11 @@ class Own(torch.Tensor):
 
 class OwnArray(np.ndarray):
     """A subclass."""
+
+
+def resized(x: torch.Tensor, nbytes: int) -> torch.Tensor:
+    x.untyped_storage().resize_(nbytes)
+    return x
 
 
 def masked(*mask: int) -> np.ma.MaskedArray:
@@ -66,6 +72,7 @@ VALUES: dict[str, Callable[[], tuple[Any, list[float] | None]]] = {
     "mkldnn": lambda: (torch.arange(3.0).to_mkldnn(), None),
     "quantized": lambda: (torch.quantize_per_tensor(torch.arange(3.0), 1.0, 0, torch.qint8), None),
     "nested": lambda: (torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]), None),
+    "freed": lambda: (resized(torch.arange(3.0), 0), None),
     "meta": lambda: (torch.empty(N, device="meta"), None),
     "fake": lambda: (FakeTensorMode().from_tensor(torch.arange(3.0)), None),
     "functional": lambda: (torch._to_functional_tensor(torch.arange(3.0)), None),
@@ -187,3 +194,12 @@ def test_weights_with_pending_negation_are_what_they_mean():
 def test_a_written_argument_must_be_plain():
     with pytest.raises(EutecticError, match="y is written, so it must be plain memory"):
         build(doubled)(np.ones(N, "f4"), torch._neg_view(torch.ones(N)))
+
+
+def test_storage_that_is_too_small_is_named():
+    def strided() -> torch.Tensor:
+        return torch.arange(6.0).reshape(3, 2).t()[1:]
+
+    assert as_array(strided(), "x").tolist() == [[1, 3, 5]]
+    with pytest.raises(CallError, match="x needs 24 bytes of storage, which has 20: it was resized"):
+        as_array(resized(strided(), 20), "x")

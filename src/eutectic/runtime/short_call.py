@@ -1,6 +1,8 @@
 """A short way around structures and checks, for models whose arguments and results are plain tensors of fixed shapes.
 
-What does not fit is refused at once with a TypeError: the long way makes it fit, or says why not.
+What does not fit raises an error, whichever: the long way makes it fit, or says why not. What the native function
+looks at itself is left to it, though its refusals are slow: shapes, dtypes, and whether there is memory. Tensors that
+are often not as it wants them are refused before.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from eutectic.runtime.executable import Direct
 
 Call: TypeAlias = Callable[..., Any]
-_NOT_LOADED: Final[tuple[Any, Any, Any, Any]] = (None, (), (), None)
+_NOT_LOADED: Final[tuple[Any, Any, Any]] = (None, (), None)
 
 
 def short_call(arguments: Arguments, results: Results, direct: Direct) -> Call | None:
@@ -48,10 +50,10 @@ def short_call(arguments: Arguments, results: Results, direct: Direct) -> Call |
 
 def _of_one(leaf: TensorArgument, direct: Direct) -> Call:
     function, (shape, dtype) = direct.function, direct.outputs[0]
-    static, tensor, wanted, like, empty = leaf.static_shape, *_NOT_LOADED
+    tensor, like, empty = _NOT_LOADED
 
     def call(x: Any) -> Any:
-        nonlocal tensor, wanted, like, empty
+        nonlocal tensor, like, empty
         if type(x) is np.ndarray:
             if not _fits(leaf, x):
                 raise TypeError
@@ -60,12 +62,9 @@ def _of_one(leaf: TensorArgument, direct: Direct) -> Call:
             return array
         if tensor is None and is_torch(x):  # empty_like is the quickest of torch's ways to new memory
             torch = sys.modules["torch"]
-            like, wanted = as_tensor(np.empty(shape, dtype)), torch.Size(static)
-            tensor, empty = torch.Tensor, torch.empty_like
-        if type(x) is not tensor or x.shape != wanted or not x.is_contiguous() or x.requires_grad:
-            raise TypeError  # the function's own refusal is slow
-        if not x.data_ptr() or x.is_neg():
-            raise TypeError  # its memory is none, or does not hold its elements
+            tensor, like, empty = torch.Tensor, as_tensor(np.empty(shape, dtype)), torch.empty_like
+        if type(x) is not tensor or not x.is_contiguous() or x.requires_grad or x.is_neg():
+            raise TypeError
         out = empty(like)
         function(x, out)
         return out
@@ -76,7 +75,7 @@ def _of_one(leaf: TensorArgument, direct: Direct) -> Call:
 def _of_several(leaves: Sequence[TensorArgument], results: Results, direct: Direct) -> Call:
     function, count = _in_order(direct), len(leaves)
     finish = _structure(results)
-    tensor, wanted, likes, empty = _NOT_LOADED
+    tensor, likes, empty = _NOT_LOADED
 
     def of_arrays(args: tuple[Any, ...]) -> Any:
         if not all(type(x) is np.ndarray and _fits(leaf, x) for leaf, x in zip(leaves, args, strict=True)):
@@ -86,7 +85,7 @@ def _of_several(leaves: Sequence[TensorArgument], results: Results, direct: Dire
         return finish(arrays)
 
     def call(*args: Any) -> Any:
-        nonlocal tensor, wanted, likes, empty
+        nonlocal tensor, likes, empty
         if len(args) != count:
             raise TypeError
         if type(args[0]) is np.ndarray:
@@ -94,12 +93,9 @@ def _of_several(leaves: Sequence[TensorArgument], results: Results, direct: Dire
         if tensor is None and is_torch(args[0]):
             torch = sys.modules["torch"]
             likes = [as_tensor(np.empty(shape, dtype)) for shape, dtype in direct.outputs]
-            wanted, tensor = [torch.Size(leaf.static_shape) for leaf in leaves], torch.Tensor
-            empty = torch.empty_like
-        for x, shape in zip(args, wanted, strict=True):
-            if type(x) is not tensor or x.shape != shape or not x.is_contiguous() or x.requires_grad:
-                raise TypeError
-            if not x.data_ptr() or x.is_neg():
+            tensor, empty = torch.Tensor, torch.empty_like
+        for x in args:
+            if type(x) is not tensor or not x.is_contiguous() or x.requires_grad or x.is_neg():
                 raise TypeError
         out = [empty(like) for like in likes]
         function(args, out)

@@ -44,7 +44,7 @@ def plain(value: Any, what: str, error: type[EutecticError] = CallError) -> Any:
     Raises:
         EutecticError: of class `error`: masked arrays; subclasses of arrays and tensors; tensors that are sparse,
             nested, quantized, of oneDNN's layout, fake, functional, inside of a torch.func transform, on another
-            device, or that record gradients.
+            device, without the memory of their elements, or that record gradients.
     """
     if type(value) in _ARRAYS:
         return value
@@ -160,7 +160,23 @@ def _resolved(value: Any, what: str, error: type[EutecticError]) -> Any:
     if value.is_neg() or value.is_conj():
         value = value.resolve_neg().resolve_conj()
     _refuse_unknown(value, what, error)
+    _refuse_freed(value, what, error)
     return value
+
+
+def _refuse_freed(value: Any, what: str, error: type[EutecticError]) -> None:
+    """Refuse tensors whose storage was made smaller, as sharding does: torch gives other memory out for them."""
+    if not value.numel():
+        return
+    last = value.storage_offset() + sum(
+        (size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True)
+    )
+    needed, there = (last + 1) * value.element_size(), value.untyped_storage().nbytes()
+    if needed > there:
+        raise error(
+            f"{what} needs {needed} bytes of storage, which has {there}: it was resized",
+            help="pass a tensor whose storage has its elements",
+        )
 
 
 def _refuse_unknown(value: Any, what: str, error: type[EutecticError]) -> None:

@@ -211,7 +211,8 @@ class _Entry:
         for record, tensor in zip(records, tensors, strict=True):
             self.arguments.check_shape(emitter, record, tensor)
         self.arguments.check_sizes(emitter)
-        words = [self.arguments.data(record) for record in records]
+        pairs = zip(records, tensors, strict=True)
+        words = [self.arguments.data(emitter, record, tensor) for record, tensor in pairs]
         words.append(take_arena(self.out, emitter, plan))
         words += [emitter.indices[symbol] for symbol in self.symbols]
         frame = text.alloca("i64", len(words))
@@ -243,7 +244,8 @@ class _Entry:
     def _together(self, steps: Sequence[KernelStep | CopyStep], frame: str, arena: str) -> None:
         text = self.out.text
         work = self._work(steps)
-        team, threads = text.assign("load ptr, ptr @team, align 8"), text.assign("load i64, ptr @threads, align 8")
+        team = text.assign("load ptr, ptr @team, align 8")
+        threads = text.assign("load i64, ptr @threads, align 8") if _is_shared(steps) else "1"
         said = text.assign(f"call ptr @{RUN}(ptr {team}, ptr {work}, ptr {frame}, i64 {threads})")
         fine, bad = text.fresh("fine"), text.fresh("failed")
         text.branch(text.assign(f"icmp eq ptr {said}, null"), fine, bad)
@@ -283,3 +285,9 @@ class _Entry:
         text.do(f"call void @{RAISE}(ptr {kind}, ptr {self.out.string(step.name)})")
         text.do("ret i32 -1")
         text.start(fine)
+
+
+def _is_shared(steps: Sequence[KernelStep | CopyStep]) -> bool:
+    """Whether there is work for several threads; calling them takes part of a microsecond."""
+    copies = sum(isinstance(step, CopyStep) for step in steps)
+    return copies > 1 or any(isinstance(step, KernelStep) and step.kernel.parallel for step in steps)

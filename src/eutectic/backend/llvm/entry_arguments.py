@@ -161,11 +161,15 @@ class EntryArguments:
         text.start(done)
         emitter.restore(known)
 
-    def data(self, record: str) -> str:
-        """A pointer to the elements of a DLTensor."""
+    def data(self, emitter: ExprEmitter, record: str, tensor: Tensor) -> str:
+        """A pointer to the elements of a DLTensor, which are somewhere if there are any."""
         text = self.out.text
-        offset = self.out.field(record, 40, "i64")
-        return text.assign(f"getelementptr inbounds i8, ptr {self.out.field(record, 0, 'ptr')}, i64 {offset}")
+        start, offset = self.out.field(record, 0, "ptr"), self.out.field(record, 40, "i64")
+        missing, bytes_ = text.assign(f"icmp eq ptr {start}, null"), emitter.index(tensor.bytes)
+        some = text.assign(f"icmp ne i64 {bytes_}, 0")
+        wrong = text.assign(f"and i1 {missing}, {some}")
+        self.out.require(f"icmp eq i1 {wrong}, false", f"{self.plan.name}: {tensor.name} has no memory")
+        return text.assign(f"getelementptr inbounds i8, ptr {start}, i64 {offset}")
 
     def check_sizes(self, emitter: ExprEmitter) -> None:
         """That sizes agree, and that all memory has one."""
