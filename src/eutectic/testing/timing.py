@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 SAMPLE_SECONDS = 2e-4  # a sample lasts at least this long; shorter calls are repeated inside of it
-PAUSE_SECONDS = 1e-2  # before each turn, so that threads of the one before stop spinning
+PAUSE_SECONDS = 5e-2  # before each turn, so that threads of the one before stop spinning: some do for 20 ms and more
 UNCOUNTED = 2  # calls at the start of a turn that bring code, data and threads back
 
 
