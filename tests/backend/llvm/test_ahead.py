@@ -12,6 +12,7 @@ from torch import nn
 
 import eutectic
 from eutectic import te, topi
+from eutectic.backend.llvm import entry
 from eutectic.backend.llvm.ahead import is_steady, next_constant, steady_iterations
 from eutectic.backend.llvm.kernels import build_kernel
 from eutectic.backend.llvm.machine import machine_of
@@ -109,3 +110,20 @@ def test_networks_compute_the_same(threads: int):
     fast = eutectic.compile(model, (x,), target="llvm", threads=threads)
     with torch.no_grad():
         np.testing.assert_allclose(fast(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_the_last_kernel_asks_for_what_the_next_call_begins_with(monkeypatch: pytest.MonkeyPatch):
+    asked = []
+
+    def recorded(steps):
+        asked.append((steps, next_constant(steps)))
+        return asked[-1][1]
+
+    monkeypatch.setattr(entry, "next_constant", recorded)
+    model = nn.Sequential(nn.Linear(512, 768), nn.ReLU(), nn.Linear(768, 256)).eval()
+    eutectic.compile(model, (torch.randn(64, 512),), target="llvm", threads=2)
+    (after_first, second), (after_last, first) = asked
+    assert after_first[0] is after_last[1]
+    assert after_first[1] is after_last[0]
+    assert first in after_last[0].tensors
+    assert second in after_first[0].tensors

@@ -29,14 +29,13 @@ _LEAST_STORES: Final = 6  # of vectors in an iteration, beside which asking for 
 _INTRINSIC: Final = "llvm.prefetch.p0"
 
 
-def next_constant(steps: Sequence[Step], first: int = 0) -> Tensor | None:
+def next_constant(steps: Sequence[Step]) -> Tensor | None:
     """The largest constant that the next kernel reads which reads a large one; None when that is not soon.
 
     Args:
-        steps: What is run, in order.
-        first: The one from which on kernels are looked at.
+        steps: What is run next, in order.
     """
-    for step in steps[first : first + _SOON]:
+    for step in steps[:_SOON]:
         sizes = {id(tensor): _size(tensor) for tensor in step.tensors if tensor.home == "constant"}
         largest = max(sizes.values(), default=0)
         if largest >= _LEAST_BYTES:

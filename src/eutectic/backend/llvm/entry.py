@@ -123,7 +123,7 @@ class _Entry:
             emitter.indices[symbol] = self._word(text, len(plan.inputs) + len(plan.outputs) + 1 + i, "i64")
         arena = self._word(text, len(plan.inputs) + len(plan.outputs), "ptr")
         waiting: list[Step] = []
-        for number, step in enumerate(steps):
+        for step in steps:
             if needs_barrier(waiting, step):
                 meet(text)
                 waiting = []
@@ -131,7 +131,7 @@ class _Entry:
             if isinstance(step, CopyStep):
                 self._alone(emitter, partial(self._copy, emitter, step, arena))
             elif step.kernel.parallel:
-                self._call(emitter, step, arena, next_constant(steps, number + 1))
+                self._call(emitter, step, arena, self._constant_after(step))
             else:
                 self._alone(emitter, partial(self._call, emitter, step, arena, None))
             if self.timed:
@@ -144,6 +144,12 @@ class _Entry:
         self.works.append("\n".join([head, text.body(), "}", ""]))
         self._work_declared.update(text.declared)
         return name
+
+    def _constant_after(self, step: KernelStep) -> Tensor | None:
+        """What is worth asking for during a step; at the end of a call that is what the next call begins with."""
+        steps = self.plan.steps
+        place = next(i for i, other in enumerate(steps, 1) if other is step)
+        return next_constant([*steps[place:], *steps[:place]])
 
     def _ended(self, step: Step) -> int:
         """Which time is that of the end of a step."""
