@@ -3,7 +3,7 @@
 A network with one image reads each weight once, and has more of them than caches hold: kernels wait for memory at their
 beginning, and leave it idle while they compute. So a kernel is told what memory is read next, and each thread asks for
 its part of that, line by line, evenly over the iterations of the loops that it is in most of the time: those without
-loops inside that add to several vectors.
+loops inside that add to several vectors. Loops that ask for weights of their own, by `prefetch`, do not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from eutectic.ir.node import children
 from eutectic.ir.prim_expr import IntImm, lanes_of
 from eutectic.ir.visit import post_order
 from eutectic.support.deep import deep
+from eutectic.tir.annotation_keys import PREFETCH
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.stmt import BufferStore, For, ForKind, Stmt
 
@@ -59,7 +60,7 @@ def steady_iterations(stmt: Stmt) -> int:
 
 def is_steady(loop: For) -> bool:
     """Whether a loop computes sums of several vectors in each iteration, and has no loops inside."""
-    if loop.kind != ForKind.SERIAL:
+    if loop.kind != ForKind.SERIAL or PREFETCH in loop.annotations:
         return False
     stores, stack = 0, [loop.body]
     while stack:

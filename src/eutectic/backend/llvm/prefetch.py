@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from eutectic.arith import simplify
@@ -16,34 +17,56 @@ from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.stmt import For
 
 LINE_BYTES: Final = 64
+NEAR_BYTES: Final = 32 << 10  # what is read later than so many others does not stay in the nearest cache until then
 MOST: Final = 16  # prefetches in an iteration; more would not be answered in time
 _INTRINSIC: Final = "llvm.prefetch.p0"
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of memory that a later iteration begins to read.
+
+    Attributes:
+        buffer: What it belongs to.
+        index: One of its elements.
+        bytes_ahead: How far it is behind the line that this iteration reads; None when that is not known.
+    """
+
+    buffer: Buffer
+    index: PrimExpr
+    bytes_ahead: int | None
+
+    @property
+    def caches(self) -> int:
+        """Which caches are to keep it, as the intrinsic has it: all of them, or the larger ones."""
+        return 2 if self.bytes_ahead is not None and abs(self.bytes_ahead) > NEAR_BYTES else 3
 
 
 def prefetch(emitter: ExprEmitter, loop: For) -> None:
     """Ask for what the annotation of a loop says, at the beginning of an iteration."""
     for name, ahead in loop.annotations.get(PREFETCH, ()):
-        for buffer, index in _lines(emitter, loop, name, ahead):
+        for line in _lines(emitter, loop, name, ahead):
             emitter.text.declare("void", _INTRINSIC, ["ptr", "i32", "i32", "i32"])
-            # to be read, kept in all caches, data
-            emitter.text.do(f"call void @{_INTRINSIC}(ptr {element(emitter, buffer, index)}, i32 0, i32 3, i32 1)")
+            place = element(emitter, line.buffer, line.index)
+            emitter.text.do(f"call void @{_INTRINSIC}(ptr {place}, i32 0, i32 {line.caches}, i32 1)")
 
 
-def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int) -> list[tuple[Buffer, PrimExpr]]:
-    """An element of each line of memory that a later iteration begins to read."""
+def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int) -> list[_Line]:
     inside = {item.loop_var: item.min for item in post_order(loop.body) if isinstance(item, For)}
     later = {**inside, loop.loop_var: add(loop.loop_var, ahead)}
     known = {loop.loop_var, *inside, *emitter.indices}
-    lines: list[tuple[Buffer, PrimExpr]] = []
+    lines: list[_Line] = []
     for load in post_order(loop.body):
         if not isinstance(load, BufferLoad) or load.buffer.data.name != name or len(load.indices) != 1:
             continue
         used = {item for item in post_order(load.indices[0]) if isinstance(item, Var | BufferLoad)}
         if loop.loop_var not in used or not used <= known:  # what is computed in the iteration is not known before
             continue
-        index = _at(load.indices[0], later)
-        if not any(_is_near(load.buffer, index, other) for buffer, other in lines if buffer.data is load.buffer.data):
-            lines.append((load.buffer, index))
+        buffer, index = load.buffer, _at(load.indices[0], later)
+        others = (line.index for line in lines if line.buffer.data is buffer.data)
+        gaps = (_gap(buffer, index, other) for other in others)
+        if not any(gap is not None and abs(gap) < LINE_BYTES for gap in gaps):
+            lines.append(_Line(buffer, index, _gap(buffer, index, _at(load.indices[0], inside))))
     return lines[:MOST]
 
 
@@ -62,6 +85,7 @@ def _at(index: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:
     return simplify(first_lane)
 
 
-def _is_near(buffer: Buffer, a: PrimExpr, b: PrimExpr) -> bool:
+def _gap(buffer: Buffer, a: PrimExpr, b: PrimExpr) -> int | None:
+    """Bytes from one element to another; None when that is not known."""
     gap = simplify(sub(a, b))
-    return isinstance(gap, IntImm) and abs(gap.value) * memory_bytes(buffer.dtype) < LINE_BYTES
+    return gap.value * memory_bytes(buffer.dtype) if isinstance(gap, IntImm) else None

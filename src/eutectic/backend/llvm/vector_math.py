@@ -117,13 +117,23 @@ def exp(x: VectorFloat) -> VectorFloat:
     """`e` to the power `x`: `2^n * e^r` with `r` within half of ln 2; two factors, so that denormals come out."""
     bounded = x.where(x.test("olt", 89.0), 89.0)
     bounded = bounded.where(bounded.test("ogt", -104.0), -104.0)
-    whole = (bounded * (1 / math.log(2))).under("rint")
-    rest = whole.fma(-_LN2_LOW, whole.fma(-_LN2_HIGH, bounded))
-    grown = rest.polynomial([1 / math.factorial(n) for n in range(8)])
-    power = whole.convert("fptosi", "i32")
+    grown, power = _grown(bounded)
     half = power.op("ashr", 1)
     product = grown * _power_of_two(half) * _power_of_two(power.op("sub", half))
     return x.where(x.test("uno", x), product)
+
+
+def _exp_within(x: VectorFloat) -> VectorFloat:
+    """As `exp`, of what is known to be between -86 and 87, and no NaN."""
+    grown, power = _grown(x)
+    return grown * _power_of_two(power)
+
+
+def _grown(x: VectorFloat) -> tuple[VectorFloat, VectorFloat]:
+    """`e^r` and `n`, where `x = n ln 2 + r`."""
+    whole = (x * (1 / math.log(2))).under("rint")
+    rest = whole.fma(-_LN2_LOW, whole.fma(-_LN2_HIGH, x))
+    return rest.polynomial([1 / math.factorial(n) for n in range(8)]), whole.convert("fptosi", "i32")
 
 
 def _power_of_two(exponent: VectorFloat) -> VectorFloat:
@@ -165,8 +175,10 @@ def tanh(x: VectorFloat) -> VectorFloat:
     small = (z * x).fma(z.polynomial(_TANH), x)
     two = VectorFloat(x.text, x.lanes, x.number(2.0))
     one = VectorFloat(x.text, x.lanes, x.number(1.0))
-    large = one - two / (exp(size * 2.0) + 1.0)
-    return small.where(size.test("olt", 0.625), large).with_sign_of(x)  # `small` of -0.0 is 0.0
+    bounded = size.where(size.test("olt", 10.0), 10.0)
+    large = one - two / (_exp_within(bounded * 2.0) + 1.0)
+    value = large.where(size.test("oge", 0.625), small)  # of NaN `small`, which is NaN
+    return value.with_sign_of(x)  # `small` of -0.0 is 0.0
 
 
 def erf(x: VectorFloat) -> VectorFloat:
@@ -175,9 +187,8 @@ def erf(x: VectorFloat) -> VectorFloat:
     small = x * (x * x).polynomial(_ERF)
     bounded = size.where(size.test("olt", 4.0), 4.0)
     one = VectorFloat(x.text, x.lanes, x.number(1.0))
-    large = (one - exp(bounded.polynomial(_LOG_ERFC))).with_sign_of(x)
-    value = small.where(size.test("olt", 1.0), large)
-    return x.where(x.test("uno", x), value)
+    large = one - _exp_within(bounded.polynomial(_LOG_ERFC))
+    return large.with_sign_of(x).where(size.test("oge", 1.0), small)  # of NaN `small`, which is NaN
 
 
 FUNCTIONS: Final[dict[str, Callable[[VectorFloat], VectorFloat]]] = {

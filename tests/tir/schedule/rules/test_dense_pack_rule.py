@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,11 @@ from hypothesis import strategies as st
 from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te, tir, topi
+from eutectic.backend.llvm.ahead import steady_iterations
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.driver.build_prim_func import NativePrimFunc
+from eutectic.driver.inspect import kernel_source
+from eutectic.ir.module import IRModule
 from eutectic.ir.structural import structural_equal
 from eutectic.target import Target
 from eutectic.testing.round_trip import check_round_trip
@@ -159,6 +164,21 @@ def test_no_rows_are_left_to_other_rules():
 def test_weights_are_asked_for_ahead():
     sch = schedule_by_rules(program((1,), 24, 256, 64), Vectors())
     assert '"prefetch": [["weight", 16]]' in sch.func.script()
+
+
+def test_beside_tiles_the_next_panel_is_asked_for():
+    func = schedule_by_rules(program((100,), 512, 256, 32), Vectors()).func
+    assert '"prefetch": [["weight", 512]]' in func.script()
+    assert not steady_iterations(func.body), "weights of other kernels are not asked for besides"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names of instructions")
+def test_what_is_asked_for_long_before_is_kept_in_larger_caches():
+    wide = Target("llvm -mcpu=x86-64-v4")
+    row = kernel_source(IRModule({"main": program((1,), 512, 256, 64)}), wide, "asm")
+    assert set(re.findall(r"prefetch\w+", row)) == {"prefetcht0"}
+    tiles = kernel_source(IRModule({"main": program((100,), 512, 256, 32)}), wide, "asm")
+    assert set(re.findall(r"prefetch\w+", tiles)) == {"prefetcht1"}
 
 
 def test_traces_make_the_same_program():

@@ -118,8 +118,9 @@ class DensePack:
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """Rows of a tile and of a block, and how many terms before weights are read they are asked for.
 
-        No block (0): see above. Weights that several tiles read are not asked for. Rows of a tile whose addresses end
-        in the same bits are fewer than the nearest cache has places for, with two for weights.
+        No block (0): see above. Beside tiles there is time to bring the next panel from memory: each term asks for
+        that of the panel behind its own, and what several tiles ask for is there at the second time. Rows of a tile
+        whose addresses end in the same bits are fewer than the nearest cache has places for, with two for weights.
         """
         if axes.count <= axes.most:
             ahead = max(1, _AHEAD // (axes.panel * item_bytes(axes.weights.dtype)))
@@ -127,18 +128,18 @@ class DensePack:
         size = axes.rows[-1].size or 1
         places = _SET_BYTES // gcd(_SET_BYTES, axes.row_bytes)
         most = min(axes.most, (_WAYS - 2) * places)
-        return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": 0}
+        return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": axes.terms or 0}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Weights asked for half as early, and twice as early; other tiles; blocks of rows, where not all stay near."""
         own = self.decide(axes, processor)
-        if own["ahead"]:
+        if axes.count <= axes.most:
             return distinct([own, {**own, "ahead": max(1, own["ahead"] // 2)}, {**own, "ahead": 2 * own["ahead"]}])
         tiles = [{**own, "rows": rows} for rows in range(axes.most, max(_FEWEST, axes.most // 2) - 1, -1)]
         tile, is_far = own["rows"], axes.count * axes.row_bytes > _NEAR_BYTES
         block = tile * max(1, _BLOCK_BYTES // (tile * axes.row_bytes)) if is_far else 0
         blocks = [{**own, "block": size} for size in (block, block // 2, 2 * block)]
-        return distinct([own, *tiles, *blocks])
+        return distinct([own, {**own, "ahead": 0}, *tiles, *blocks])
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
         """Schedule both stages.
