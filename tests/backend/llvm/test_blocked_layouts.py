@@ -64,7 +64,12 @@ def test_blocks_are_vectors_of_the_machine(target: str, blocks: list[str]):
     ("call", "blocks"),
     [
         (conv(64, 48), ["", "NCHW16c"]),
-        (conv(64, 24), ["", "NCHW8c"]),
+        (conv(64, 24), ["", "NCHW24c", "NCHW8c"]),
+        (conv(64, 40), ["", "NCHW40c", "NCHW8c"]),
+        (conv(40, 40, groups=40), ["", "NCHW40c", "NCHW8c"]),
+        (conv(80, 40, groups=2), [""]),
+        (conv(64, 72), ["", "NCHW8c"]),
+        (conv(64, 8), ["", "NCHW8c"]),
         (conv(64, 20), [""]),
         (conv(64, 64, groups=4), ["", "NCHW16c"]),
         (conv(64, 64, groups=16), [""]),
@@ -126,6 +131,8 @@ def test_estimates_say_what_was_measured():
     assert gain(conv(960, 160, 7, 1)) > 1.2
     assert gain(conv(96, 96, 112, padding=1, groups=96)) > 2
     assert gain(conv(96, 96, 112, padding=1, groups=96, strides=2)) > 3
+    whole, half = (min(o.cost for o in offers(conv(240, 40, 28, 1)) if o.result == f"NCHW{n}c") for n in (40, 8))
+    assert 1.4 * whole < half, "vectors of half the width"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +197,7 @@ def _network(dtype: str, widths: list[int], kernel: int, stride: int, groups: in
 
 @settings(max_examples=12)
 @given(
-    st.lists(st.sampled_from([3, 16, 24, 32, 48, 64]), min_size=2, max_size=3),
+    st.lists(st.sampled_from([3, 16, 24, 32, 40, 48, 56, 64]), min_size=2, max_size=3),
     st.sampled_from([1, 3, 5]),
     st.integers(1, 2),
     st.sampled_from([1, 2, 4]),

@@ -8,7 +8,7 @@ of 512 bits, and scaled to others.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod
+from math import ceil, prod
 from typing import Final
 
 from eutectic.backend.llvm.machine import Machine, lane_speed
@@ -29,6 +29,7 @@ _ROWS_TO_BLOCKS: Final = {0.5: 0.5, 1: 0.55, 2: 0.92}  # the same where the data
 # Depthwise, with steps of one and longer ones.
 _DEPTHWISE_ROWS: Final = (0.36, 0.12)
 _DEPTHWISE_BLOCKS: Final = {0.5: (0.4, 0.2), 1: (0.8, 0.5), 2: (0.8, 0.5)}
+_MOST_VECTORS: Final = 4  # in a block, as many as sums of several points still fit into registers with
 
 
 def layout_offers(call: Call, machine: Machine, speeds: Speeds | None = None) -> Sequence[LayoutOffer]:
@@ -73,10 +74,18 @@ def _numbers(info: TensorStructInfo) -> list[int]:
 
 
 def _blocks(channels: int, lanes: int) -> list[int]:
-    """Sizes of blocks that divide channels: two vectors, one, and half of one where nothing else does."""
+    """Sizes of blocks that divide channels: two vectors, or one; else all channels that are few, and half a vector."""
     sizes = [size for size in (2 * lanes, lanes) if size > 1 and channels % size == 0]
     half = lanes // 2
-    return sizes or ([half] if half > 1 and channels and channels % half == 0 else [])
+    if sizes or half <= 1 or not channels or channels % half:
+        return sizes
+    return [channels, half] if lanes < channels <= _MOST_VECTORS * lanes else [half]
+
+
+def _vectors(size: int, lanes: int) -> tuple[float, float]:
+    """By which number of vectors the share of a block is known, and the part of them that it fills."""
+    vectors = size / lanes
+    return (vectors, 1.0) if vectors in _TO_BLOCKS else (2, vectors / ceil(vectors))
 
 
 # ---- convolutions
@@ -94,9 +103,9 @@ def _convolutions(
     best = flops / rate  # nanoseconds
     yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, is_depthwise))
     for out in _blocks(filters, lanes):
-        written = f"NCHW{out}c"
+        written, (vectors, filled) = f"NCHW{out}c", _vectors(out, lanes)
         if is_depthwise:
-            share = _DEPTHWISE_BLOCKS[out / lanes][is_long]
+            share = _DEPTHWISE_BLOCKS[vectors][is_long] * filled
             yield LayoutOffer((written, blocked_kernel(written, written, True)), (written,), best / share)
             continue
         if (filters // groups) % out:
@@ -105,7 +114,7 @@ def _convolutions(
             read = f"NCHW{data}c" if data else ""
             kernel = blocked_kernel(read or "NCHW", written, False)
             shares = _TO_BLOCKS if data or prod(window) == 1 else _ROWS_TO_BLOCKS
-            yield LayoutOffer((read, kernel), (written,), best / shares[out / lanes])
+            yield LayoutOffer((read, kernel), (written,), best / (shares[vectors] * filled))
 
 
 def _rows_share(call: Call, result: TensorStructInfo, window: Sequence[int], lanes: int, is_depthwise: bool) -> float:
