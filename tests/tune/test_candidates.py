@@ -33,7 +33,7 @@ from eutectic.tir.schedule.rules.choosing import (
 )
 from eutectic.tir.schedule.rules.cpu import choice_points, schedule_for_cpu
 from eutectic.tir.schedule.rules.rule import JointRule, Rule
-from eutectic.tir.schedule.rules.tile_size import choose_tile, near_tiles
+from eutectic.tir.schedule.rules.tile_size import TileAxes, choose_tile, near_tiles
 from eutectic.tir.transform import ScheduleForTarget, TakeDecisions
 
 NATIVE = Target("llvm")
@@ -145,9 +145,10 @@ def test_the_rules_own_choice_is_the_first_tile():
             self.size = size
 
     rows, vector = Extent(axes["rows"]), Extent(axes["columns"])
-    tiles = near_tiles(vector, rows, True, WIDE, 32, 5)
+    tiled = TileAxes(vector, rows, shares=True)
+    tiles = near_tiles(tiled, WIDE, 32, 5)
     chosen = choice_points(func, WIDE)["register_tile@0"].chosen
-    best = choose_tile(vector, rows, True, WIDE)
+    best = choose_tile(tiled, WIDE)
     assert (chosen["rows"], chosen["width"]) == (best.rows, best.width)
     assert len(tiles) == len(set(tiles)) == 5
     assert len({tile.width for tile in tiles}) >= 3

@@ -25,10 +25,14 @@ from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 # Shares of `lane_speed`.
 _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
 _TO_BLOCKS: Final = {0.5: 0.57, 1: 1.04, 2: 1.07}  # by vectors in a block of the result
-_ROWS_TO_BLOCKS: Final = {0.5: 0.5, 1: 0.55, 2: 0.92}  # the same where the data is row-major and windows have taps
+_TO_BLOCKS_NARROW: Final = {0.5: 0.57, 1: 1.07, 2: 1.05}  # the same with less than `_WIDE` lanes
+_WIDE: Final = 16
+_FROM_LONG_ROWS: Final = 0.7  # of that with steps longer than one, by which vectors are taken apart
+_ROWS_TO_BLOCKS: Final = {0.5: 0.5, 1: 1.0, 2: 1.0}  # the same where the data is row-major and windows have taps
 # Depthwise, with steps of one and longer ones.
 _DEPTHWISE_ROWS: Final = (0.36, 0.12)
 _DEPTHWISE_BLOCKS: Final = {0.5: (0.4, 0.2), 1: (0.8, 0.5), 2: (0.8, 0.5)}
+_DEPTHWISE_BLOCKS_NARROW: Final = {0.5: (0.4, 0.2), 1: (0.75, 0.42), 2: (0.6, 0.3)}
 _MOST_VECTORS: Final = 4  # in a block, as many as sums of several points still fit into registers with
 
 
@@ -105,7 +109,8 @@ def _convolutions(
     for out in _blocks(filters, lanes):
         written, (vectors, filled) = f"NCHW{out}c", _vectors(out, lanes)
         if is_depthwise:
-            share = _DEPTHWISE_BLOCKS[vectors][is_long] * filled
+            by_vectors = _DEPTHWISE_BLOCKS if lanes >= _WIDE else _DEPTHWISE_BLOCKS_NARROW
+            share = by_vectors[vectors][is_long] * filled
             yield LayoutOffer((written, blocked_kernel(written, written, True)), (written,), best / share)
             continue
         if (filters // groups) % out:
@@ -113,7 +118,8 @@ def _convolutions(
         for data in (0, *(size for size in _blocks(channels, lanes) if depth % size == 0)):
             read = f"NCHW{data}c" if data else ""
             kernel = blocked_kernel(read or "NCHW", written, False)
-            shares = _TO_BLOCKS if data or prod(window) == 1 else _ROWS_TO_BLOCKS
+            known = _TO_BLOCKS if lanes >= _WIDE else _TO_BLOCKS_NARROW
+            shares = known if data or prod(window) == 1 else _ROWS_TO_BLOCKS
             yield LayoutOffer((read, kernel), (written,), best / (shares[vectors] * filled))
 
 
@@ -128,7 +134,7 @@ def _rows_share(call: Call, result: TensorStructInfo, window: Sequence[int], lan
     if is_depthwise:
         return _DEPTHWISE_ROWS[_is_long(call)] * used
     most, each = _FROM_ROWS
-    return min(most, each * used)
+    return min(most, each * used) * (_FROM_LONG_ROWS if _is_long(call) else 1)
 
 
 def _is_long(call: Call) -> bool:

@@ -143,12 +143,13 @@ def test_every_choice_gives_the_same(columns: int, monkeypatch: pytest.MonkeyPat
     axes: list[dense_pack.Axes] = []
     own = dense_pack.DensePack.decide
     monkeypatch.setattr(dense_pack.DensePack, "decide", lambda _, found, by: axes.append(found) or own(rule, found, by))
-    check((23,), 20, columns, 32)
+    panel = 2 * machine_of(NATIVE).lanes()
+    check((23,), 20, columns, panel)
     choices = rule.candidates(axes[0], machine_of(NATIVE))
     assert len(choices) > 3
     for choice in choices:
         monkeypatch.setattr(dense_pack.DensePack, "decide", lambda *_, choice=choice: choice)
-        check((23,), 20, columns, 32)
+        check((23,), 20, columns, panel)
 
 
 def test_columns_narrower_than_a_panel_are_left_to_other_rules():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import lcm, prod
 from typing import Final
 
 from eutectic.ir.dtype import item_bytes
@@ -17,7 +18,7 @@ from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.tile_nest import TileNest
-from eutectic.tir.schedule.rules.tile_size import Tile, choose_tile, near_tiles
+from eutectic.tir.schedule.rules.tile_size import Tile, TileAxes, choose_tile, near_tiles
 from eutectic.tir.schedule.rules.walk import Access, Span, Walk
 from eutectic.tir.schedule.schedule import Schedule
 
@@ -49,6 +50,7 @@ class Axes:
         vector_bytes: Size of what the vectors select, such as weights; None when it is not known.
         panel: The load that is worth copying together.
         panel_bytes: Size of the whole operand; None when it is not known.
+        blocks: One of the others that only the vectors depend on, such as blocks of channels: a tile may have several.
     """
 
     walk: Walk
@@ -63,6 +65,25 @@ class Axes:
     vector_bytes: int | None
     panel: Access | None = None
     panel_bytes: int | None = None
+    blocks: Span | None = None
+
+    @property
+    def tiled(self) -> TileAxes:
+        """What tiles may lie along."""
+        return TileAxes(self.vector, self.rows, self.shares, self.blocks, self.is_window, self._widest)
+
+    @property
+    def _widest(self) -> int | None:
+        """Elements along blocks and vectors of which the weights stay near, where not all do."""
+        sizes = [span.size or 1 for span in (self.blocks, self.vector) if span is not None]
+        if not self.vector_bytes or self.vector_bytes <= _NEAR_BYTES:
+            return None
+        return _NEAR_BYTES * prod(sizes) // self.vector_bytes
+
+    @property
+    def bits(self) -> int:
+        """Of an accumulator."""
+        return 8 * max(item_bytes(self.walk.store.buffer.dtype), 4)
 
     @property
     def batches(self) -> list[Span]:
@@ -81,21 +102,19 @@ class RegisterTile:
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """The tile with the least estimated time; what is walked through once; how much is written out."""
-        bits = 8 * max(item_bytes(axes.walk.store.buffer.dtype), 4)
-        tile = choose_tile(axes.vector, axes.rows, axes.shares, processor, bits, is_window=axes.is_window)
+        tile = choose_tile(axes.tiled, processor, axes.bits)
         stream = axes.shares and (axes.row_bytes is None or axes.row_bytes > _CACHE_BYTES)
         if axes.panel is not None and (axes.panel_bytes is None or axes.panel_bytes > _CACHE_BYTES):
             stream = False
-        sizes = {"rows": tile.rows, "width": tile.width}
         panels = axes.panel is None and _pays_by_panels(axes, tile, stream)
         order = {"stream_rows": stream and not panels, "panels_first": panels and bool(axes.images)}
-        return {**sizes, **order, "panel": axes.panel is not None, "unroll": _unrolled(axes)}
+        return {**_sizes(axes, tile), **order, "panel": axes.panel is not None, "unroll": _unrolled(axes)}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Other tiles of nearly the same estimate, the other order of walking, no copy, and no window written out."""
-        own, bits = self.decide(axes, processor), 8 * max(item_bytes(axes.walk.store.buffer.dtype), 4)
-        tiles = near_tiles(axes.vector, axes.rows, axes.shares, processor, bits, _TILES, is_window=axes.is_window)
-        others: list[Decisions] = [{**own, "rows": tile.rows, "width": tile.width} for tile in tiles]
+        own = self.decide(axes, processor)
+        tiles = near_tiles(axes.tiled, processor, axes.bits, _TILES)
+        others: list[Decisions] = [{**own, **_sizes(axes, tile)} for tile in tiles]
         if axes.shares and axes.rows is not None:
             orders = _ORDERS if axes.images else _ORDERS[:2]  # else the last two are one
             others += [{**own, "stream_rows": rows, "panels_first": panels} for rows, panels in orders]
@@ -112,7 +131,11 @@ class RegisterTile:
     def apply(self, nest: Accumulators, axes: Axes, decisions: Decisions, *, shared: bool) -> None:
         """See `Rule`."""
         outer, inner = _order(axes, decisions)
-        tile = [(axes.rows, decisions["rows"]), (axes.vector, decisions["width"])]
+        tile = [
+            (axes.rows, decisions["rows"]),
+            (axes.blocks, decisions.get("blocks")),
+            (axes.vector, decisions["width"]),
+        ]
         sizes = {span: size for span, size in tile if span is not None}
         work = TileNest(nest, outer, inner, sizes, _copied(axes, decisions))
         work.place_panel()
@@ -123,14 +146,22 @@ class RegisterTile:
             work.share()
 
 
+def _sizes(axes: Axes, tile: Tile) -> Decisions:
+    """A tile as decisions."""
+    blocks = {} if axes.blocks is None else {"blocks": tile.blocks}
+    return {"rows": tile.rows, **blocks, "width": tile.width}
+
+
 def _pays_by_panels(axes: Axes, tile: Tile, stream: bool) -> bool:
     """Whether memory is read clearly less if each thread keeps some vectors and goes through all rows with them."""
     sizes = (axes.row_bytes, axes.vector_bytes, _tiles(axes.rows, tile.rows), _tiles(axes.vector, tile.width))
-    known = [size for size in (*sizes, _product(axes.images), _product(axes.others)) if size is not None]
-    if not axes.shares or len(known) < 6:
+    blocks = _tiles(axes.blocks, tile.blocks)
+    others = [span for span in axes.others if span is not axes.blocks]
+    known = [size for size in (*sizes, blocks, _product(axes.images), _product(others)) if size is not None]
+    if not axes.shares or len(known) < 7:
         return False
-    data, weights, rows, vectors, images, others = known
-    passes, panels = rows * images, vectors * others
+    data, weights, rows, vectors, per_vector, images, rest = known
+    passes, panels = rows * images, vectors * per_vector * rest
     panel = weights // panels
     by_panels = weights * (1 if panel <= _NEAR_BYTES else passes)
     by_panels += data * (1 if data + panel <= _NEAR_BYTES else panels)
@@ -174,14 +205,30 @@ def _order(axes: Axes, decisions: Decisions) -> tuple[list[Span], list[Span]]:
 
 
 def _unrolled(axes: Axes) -> list[bool]:
-    """Which loops over the reduction are written out: small windows inside of it."""
+    """Which loops over the reduction are written out: small windows inside of it, unless rows see the same elements.
+
+    Such elements would be kept for the rows that see them next, in registers that the sums need.
+    """
     kinds: list[bool] = []
     left = _UNROLL
     for span in reversed(axes.walk.reduce):
         small = span.size is not None and span.size <= left and not (axes.shares and span is axes.walk.reduce[0])
-        kinds.append(small)
+        kinds.append(small and not _overlap(axes, span))
         left = left // span.size if small and span.size else 0
     return kinds[::-1]
+
+
+def _overlap(axes: Axes, term: Span) -> bool:
+    """Whether several rows, which share vectors, read the same element for different terms."""
+    if axes.rows is None or not axes.shares:
+        return False
+    for access in axes.walk.reads:
+        row, near = access.coefficient(axes.rows), access.coefficient(term)
+        if not isinstance(row, int) or not isinstance(near, int):
+            return True
+        if row and near and lcm(row, near) < abs(near) * (term.size or 1):
+            return True
+    return False
 
 
 def contiguous_result(walk: Walk) -> Span | None:
@@ -210,10 +257,18 @@ def _axes(walk: Walk, vector: Span | None) -> Axes:
     images = tuple(span for span in batch if all(access.coefficient(span) == 0 for access in streamed))
     vector_bytes = _bytes(walk, streamed)
     axes = Axes(walk, vector, rows, batch, images, others, shares, is_window, row_bytes, vector_bytes)
+    axes = replace(axes, blocks=_blocks(walk, others, streamed) if shares else None)
     panel = _panel(walk, vector, rows, streamed) if shares and vector is not None else None
     if panel is None:
         return axes
     return replace(axes, panel=panel, panel_bytes=_bytes(walk, [panel]))
+
+
+def _blocks(walk: Walk, others: Sequence[Span], streamed: Sequence[Access]) -> Span | None:
+    """The innermost axis that all vectors depend on, and nothing else that is read for the sums."""
+    found = [span for span in others if all(access.coefficient(span) not in (0, None) for access in streamed)]
+    is_linear = all(access.form is not None for access in walk.reads)
+    return found[-1] if found and streamed and is_linear else None
 
 
 def _rows(

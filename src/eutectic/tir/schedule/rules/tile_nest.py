@@ -179,10 +179,10 @@ class TileNest:
                 self.sch.unroll(loop)
 
     def share(self) -> None:
-        """Let threads share the outermost tiles."""
+        """Let threads share the outermost tiles, down to the first span that was cut: what follows is in two loops."""
         outer = [self.split[span] for span in self.spans[: self.threads]]
         if not outer:
             return
-        *whole, last = outer
-        loops = [loop for parts in whole for loop in joined(self.sch, parts)]
-        run_by_threads(self.sch, [*self.nest.units, *loops, *joined(self.sch, last)])
+        last = next((k for k, parts in enumerate(outer) if len(parts) > 1), len(outer) - 1)
+        loops = [loop for (loop,) in outer[:last]]
+        run_by_threads(self.sch, [*self.nest.units, *loops, *joined(self.sch, outer[last])])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from eutectic.tir.schedule.rules.processor import Processor
 
 _LATENCY = 4  # cycles until a sum can be added to again
 _PER_CYCLE = 2  # multiply-adds, and loads, that begin in a cycle
+_MOST_VECTORS = 4  # that several rows share
 _STEP = 0.5  # cycles that a step takes besides: counting, and waiting where there are hardly more sums than in flight
 
 
@@ -22,95 +23,118 @@ class Extent(Protocol):
 
 
 @dataclass(frozen=True)
+class TileAxes:
+    """What a tile may lie along.
+
+    Attributes:
+        vector: The axis that vectors lie along.
+        rows: The axis of which several values are worked on at once.
+        shares: Whether vectors that are loaded serve all rows.
+        blocks: Another axis that vectors are loaded for, and rows are not; None unless they are shared.
+        is_window: Whether neighbours load the same values, which stay in registers where the window is written out.
+        widest: Elements of several blocks of which all that is loaded stays near; None where that does not matter.
+    """
+
+    vector: Extent | None
+    rows: Extent | None
+    shares: bool
+    blocks: Extent | None = None
+    is_window: bool = False
+    widest: int | None = None
+
+
+@dataclass(frozen=True)
 class Tile:
     """Sizes of a tile.
 
     Attributes:
         rows: Iterations of the row axis.
         width: Iterations of the vector axis, a multiple of a vector's lanes.
+        blocks: Iterations of the axis of blocks.
+        cost: Estimated cycles for one step of the reduction over the whole domain.
     """
 
     rows: int
     width: int
+    blocks: int = 1
+    cost: float = field(default=0.0, compare=False)
 
 
-def choose_tile(
-    vector: Extent | None,
-    rows: Extent | None,
-    shares: bool,
-    machine: Processor,
-    bits: int = 32,
-    *,
-    is_window: bool = False,
-) -> Tile:
+def choose_tile(axes: TileAxes, machine: Processor, bits: int = 32) -> Tile:
     """The tile with the least estimated time.
 
     Args:
-        vector: The axis that vectors lie along.
-        rows: The axis of which several values are worked on at once.
-        shares: Whether vectors that are loaded serve all rows.
+        axes: What it may lie along.
         machine: The processor.
         bits: Of an accumulator.
-        is_window: Whether neighbours load the same values, which stay in registers where the window is written out.
     """
-    best: tuple[float, Tile] | None = None
-    for cost, tile in _costs(vector, rows, shares, machine, bits, is_window):
-        if best is None or cost < best[0] * 0.999:
-            best = (cost, tile)
+    best: Tile | None = None
+    for tile in _tiles(axes, machine, bits):
+        if best is None or tile.cost < best.cost * 0.999:
+            best = tile
     assert best is not None
-    return best[1]
+    return best
 
 
-def near_tiles(
-    vector: Extent | None,
-    rows: Extent | None,
-    shares: bool,
-    machine: Processor,
-    bits: int,
-    most: int,
-    *,
-    is_window: bool = False,
-) -> list[Tile]:
-    """The tiles with the least estimated times, of each width the best one first; arguments as for `choose_tile`."""
-    ranked = [
-        tile for _, tile in sorted(_costs(vector, rows, shares, machine, bits, is_window), key=lambda item: item[0])
-    ]
-    best = {tile.width: tile for tile in reversed(ranked)}
-    of_each_width = sorted(best.values(), key=ranked.index)
-    rest = [tile for tile in ranked if tile not in of_each_width]
+def near_tiles(axes: TileAxes, machine: Processor, bits: int, most: int) -> list[Tile]:
+    """The tiles with the least estimated times, of each form of vectors the best one first.
+
+    Args:
+        axes: What they may lie along.
+        machine: The processor.
+        bits: Of an accumulator.
+        most: How many tiles.
+    """
+    ranked = sorted(_tiles(axes, machine, bits), key=lambda tile: tile.cost)
+    best = {(tile.width, tile.blocks): tile for tile in reversed(ranked)}
+    of_each_form = sorted(best.values(), key=ranked.index)
+    rest = [tile for tile in ranked if tile not in of_each_form]
     half = -(-most // 2)
-    return [*of_each_width[:half], *rest][:most]
+    return [*of_each_form[:half], *rest][:most]
 
 
-def _costs(
-    vector: Extent | None, rows: Extent | None, shares: bool, machine: Processor, bits: int, is_window: bool
-) -> Iterator[tuple[float, Tile]]:
-    """All tiles that fit into the registers, each with its estimated time."""
-    lanes, registers = machine.lanes(bits), machine.registers // 2 if is_window else machine.registers
-    most_rows = 1 if rows is None else min(rows.size or 6, 14 if machine.registers == 16 else 28)
-    for count in range(1, 9 if rows is None else 5):
-        if vector is None and count > 1:
-            break
+def _tiles(axes: TileAxes, machine: Processor, bits: int) -> Iterator[Tile]:
+    """All tiles that fit into the registers; those of one block first."""
+    lanes, registers = machine.lanes(bits), machine.registers // 2 if axes.is_window else machine.registers
+    most_rows = 1 if axes.rows is None else min(axes.rows.size or 6, 14 if machine.registers == 16 else 28)
+    for blocks, count in _forms(axes, lanes):
+        vectors = blocks * count
         for height in range(1, most_rows + 1):
-            spare = registers - height * count - (count if shares else 1)
+            spare = registers - height * vectors - (vectors if axes.shares else 1)
             if spare < 1:
                 continue
-            cost = _cost(vector, rows, Tile(height, count * lanes), lanes, shares)
-            yield cost, Tile(height, count * lanes if vector is not None else 1)
+            tile = Tile(height, count * lanes, blocks)
+            width = tile.width if axes.vector is not None else 1
+            yield replace(tile, width=width, cost=_cost(axes, tile, lanes))
 
 
-def _cost(vector: Extent | None, rows: Extent | None, tile: Tile, lanes: int, shares: bool) -> float:
+def _forms(axes: TileAxes, lanes: int) -> Iterator[tuple[int, int]]:
+    """Blocks of a tile, and vectors of each."""
+    most = 8 if axes.rows is None else _MOST_VECTORS
+    for count in range(1, 2 if axes.vector is None else most + 1):
+        yield 1, count
+    if axes.blocks is None or axes.vector is None or axes.vector.size is None:
+        return
+    whole = -(-axes.vector.size // lanes)  # parts of a block would read parts of the lines of memory
+    near = most if axes.widest is None else axes.widest // (lanes * whole)
+    for blocks in range(2, min(axes.blocks.size or 1, most // whole, near) + 1):
+        yield blocks, whole
+
+
+def _cost(axes: TileAxes, tile: Tile, lanes: int) -> float:
     """Cycles for one step of the reduction over the whole domain."""
     total = 0.0
+    vector, rows, shares = axes.vector, axes.rows, axes.shares
     is_known = vector is not None and vector.size is not None
     for height, many in _parts(None if rows is None else rows.size, tile.rows, rows is None):
         for width, count in _parts(None if vector is None else vector.size, tile.width, vector is None):
-            vectors = -(-width // lanes) if is_known else tile.width // lanes
-            ragged = 0.0 if not is_known else (width % lanes).bit_count()
-            work = height * vectors
-            fetched = (vectors + height if shares else work + vectors) + 2 * ragged  # odd vectors are loaded in parts
-            cycles = max(work / _PER_CYCLE, fetched / _PER_CYCLE, _LATENCY) + _STEP
-            total += cycles * many * count * (1.0 if is_known else 1.0 / (vectors * height))
+            for blocks, often in _parts(1 if axes.blocks is None else axes.blocks.size, tile.blocks, False):
+                vectors = blocks * (-(-width // lanes) if is_known else tile.width // lanes)
+                ragged = 0.0 if not is_known else blocks * (width % lanes).bit_count()
+                work = height * vectors
+                fetched = (vectors + height if shares else work + vectors) + 2 * ragged  # odd vectors load in parts
+                cycles = max(work / _PER_CYCLE, fetched / _PER_CYCLE, _LATENCY) + _STEP
+                total += cycles * many * count * often * (1.0 if is_known else 1.0 / (vectors * height))
     return total
 
 
