@@ -1,6 +1,7 @@
 """What our kernels take for convolutions by Winograd's method, beside direct sums.
 
-The estimates are fitted to what layers of ResNets take on a processor with vectors of 512 bits, and scaled to others.
+The estimates are fitted to what layers of ResNets take on a processor with vectors of 512 bits, and on one with vectors
+of 256 bits; both have a share of a cache with others.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from eutectic.relax.transform.winograd.choice import TILES, WINDOW, ConvolutionS
 
 _TRANSFORM: Final = 1.6  # nanoseconds for a vector of values, transformed and stored or loaded and transformed back
 _STREAM: Final = 30.0  # bytes of weights that come from memory in a nanosecond, where that was not measured
+_STREAM_NARROW: Final = 12.0  # the same, of processors with less than `_WIDE` lanes
+_WIDE: Final = 16
 _REACHED: Final = 0.4  # the same, as a share of what a copy reaches: reads alone, beside arithmetic
 _GAIN: Final = 0.8  # share of the time of direct sums from which on the method is worth its rounding
 _LEAST: Final = 1e5  # nanoseconds of direct sums below which nothing is to be gained
@@ -34,7 +37,8 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine, speeds: Speeds | 
     weights = sizes.channels * sizes.filters
     points = sizes.batch * sizes.height * sizes.width
     rate = lanes * lane_speed(machine, speeds)
-    stream = _STREAM if speeds is None else _REACHED * speeds.memory
+    unmeasured = _STREAM if lanes >= _WIDE else _STREAM_NARROW
+    stream = unmeasured if speeds is None else _REACHED * speeds.memory
     direct = _time(WINDOW * WINDOW * weights, points, rate, stream)
     offers = []
     for tile in TILES:

@@ -35,6 +35,8 @@ from eutectic.tir.schedule.schedule import Schedule
 
 _ROLES: Final = ("input_rows", "input_transform", "products", "output_rows")
 _NEAR_BYTES: Final = 3 << 20  # of weights that are better read again for each row of tiles
+_NEAR_BYTES_NARROW: Final = 1 << 20  # the same on processors with `_FEW` vector registers
+_FEW: Final = 16
 _MOST_ROW_BYTES: Final = 1 << 20  # of what each thread keeps for a row of tiles
 _LARGEST_ROW_BYTES: Final = 4 << 20  # the same, of what is measured at all
 
@@ -95,7 +97,8 @@ class Winograd:
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """Whether all stages are done row by row, and how many tiles are multiplied at once."""
         most = 14 if processor.registers == 32 else 6
-        by_rows = axes.weight_bytes <= _NEAR_BYTES and axes.row_bytes <= _MOST_ROW_BYTES
+        near = _NEAR_BYTES_NARROW if processor.registers <= _FEW else _NEAR_BYTES
+        by_rows = axes.weight_bytes <= near and axes.row_bytes <= _MOST_ROW_BYTES
         return {"by_rows": by_rows, "tiles": _even(axes.across, most), "lanes": min(axes.lanes, processor.lanes())}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
