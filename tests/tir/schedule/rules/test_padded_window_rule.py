@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from tests.tir.schedule.rules.processors import Vectors
 from eutectic import te, tir, topi
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.driver.build_prim_func import NativePrimFunc
+from eutectic.driver.inspect import kernel_source
 from eutectic.ir.prim_expr import IntImm
 from eutectic.ir.structural import structural_equal
 from eutectic.target import Target
@@ -121,6 +124,8 @@ TAKEN = {
     "several images": Window((6, 8), batch=3),
     "one block of channels": Window((9, 14), blocks=1),
     "more padding than taps": Window((4, 8), before=(4, 4), after=(4, 4)),
+    "too much code for rows in parts": Window((14, 14), (7, 7), before=(3, 3), after=(3, 3)),
+    "the same by steps of two": Window((28, 28), (7, 7), (2, 2), before=(3, 3), after=(3, 3)),
 }
 
 
@@ -138,7 +143,7 @@ LEFT = {
     "few rows of channels for threads to share": Window((7, 14), blocks=1),
     "channels that are no whole vectors": Window((14, 14), lanes=12),
     "rows that no tile divides": Window((4, 17)),
-    "too much to write out": Window((14, 14), (7, 7), before=(3, 3), after=(3, 3)),
+    "too much to write out": Window((28, 28), (13, 13), before=(6, 6), after=(6, 6)),
 }
 
 
@@ -179,11 +184,21 @@ def test_threads_share_rows_of_all_channels_in_one_loop():
 
 def test_every_choice_gives_the_same(monkeypatch: pytest.MonkeyPatch):
     window = Window((4, 16))
-    assert window.chosen() == ["padded_window@0: points=16 (default)"]
-    for size in (16, 8, 4):
-        monkeypatch.setattr(padded_window.PaddedWindow, "decide", lambda *_, size=size: {"points": size})
-        assert f"points={size}" in window.chosen()[0]
+    assert window.chosen() == ["padded_window@0: points=16, row_parts=true (default)"]
+    for size, row_parts in product((16, 8, 4), (True, False)):
+        choice = {"points": size, "row_parts": row_parts}
+        monkeypatch.setattr(padded_window.PaddedWindow, "decide", lambda *_, choice=choice: choice)
+        assert f"points={size}, row_parts={str(row_parts).lower()}" in window.chosen()[0]
         window.check()
+
+
+def test_rows_of_a_window_are_asked_for_once_where_rows_are_one_loop():
+    """No condition is left within a row of taps: the sums of a tile are vectors."""
+    window = Window((14, 14), (7, 7), before=(3, 3), after=(3, 3))
+    assert "row_parts=false" in window.chosen()[0]
+    text = kernel_source(window.program(), "llvm", "llvm")
+    assert len(re.findall("fmul contract <", text)) > 7 * 14
+    assert len(re.findall("select <", text)) == 14, "relu, for each point of a row"
 
 
 def test_traces_make_the_same_program():

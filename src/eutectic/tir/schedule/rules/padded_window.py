@@ -1,7 +1,9 @@
 """Windows of each channel over padded images: no padded copy is made.
 
 What is around an image is put where it is read. Rows and tiles of a row in which a window sees other parts of it are
-loops of their own, in which no condition is left: taps that are outside add what the image is padded with.
+loops of their own, in which no condition is left: taps that are outside add what the image is padded with. Where that
+would be too much code, all rows are one loop, and so are the rows of a window, which asks once for each of them whether
+it is outside.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Axes:
         taps: Terms of a sum.
         tap_loops: Loops over them.
         lanes: Channels of a vector.
-        sizes: Points of a tile that fit into registers, and divide a row.
+        ways: Points of a tile that fit into registers and divide a row, and whether rows are in parts; the best first.
     """
 
     pad: str
@@ -73,7 +75,7 @@ class Axes:
     taps: int
     tap_loops: int
     lanes: int
-    sizes: tuple[int, ...] = ()
+    ways: tuple[tuple[int, bool], ...] = ()
 
     def parts(self, size: int) -> tuple[list[int], list[int]]:
         """How many rows, and how many tiles of so many points, are in each loop of its own."""
@@ -86,9 +88,10 @@ class Axes:
         before, inside = (sum(at <= end for at in self.point_changes) for end in (start, start + size - 1))
         return (before,) if before == inside else (before, start)
 
-    def terms(self, size: int) -> int:
+    def terms(self, size: int, row_parts: bool) -> int:
         """Vectors that are added up, as often as they are written out."""
-        return self.taps * size * prod(map(len, self.parts(size)))
+        rows, tiles = map(len, self.parts(size))
+        return self.taps * size * tiles * (rows if row_parts else 1)
 
 
 class PaddedWindow:
@@ -121,12 +124,12 @@ class PaddedWindow:
         return ()
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
-        """The largest tile."""
-        return {"points": axes.sizes[0]}
+        """The largest tile, with rows in parts where that is not too much code."""
+        return self.candidates(axes, processor)[0]
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """All tiles."""
-        return [{"points": size} for size in axes.sizes]
+        return [{"points": size, "row_parts": row_parts} for size, row_parts in axes.ways]
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
         """Schedule all stages.
@@ -136,11 +139,12 @@ class PaddedWindow:
         """
         sch.compute_inline(axes.pad)
         row_sizes, tile_sizes = axes.parts(decisions["points"])
+        in_parts = decisions["row_parts"]
         units, row = _tiles(sch, axes, decisions["points"])
-        parts = _parts(sch, (axes.sums, axes.last), row, row_sizes)
+        parts = _parts(sch, (axes.sums, axes.last), row, row_sizes if in_parts else [])
         for part in parts:
             for pair in _parts(sch, part, row + 1, tile_sizes):
-                _in_registers(sch, pair, row + 2, axes.tap_loops)
+                _in_registers(sch, pair, row + 2, axes.tap_loops, serial=0 if in_parts else 1)
         rows = joined(sch, [sch.get_loops(last)[row] for _, last in parts])
         shared = with_iterations(sch, [*units, *rows])
         run_by_threads(sch, shared)  # last: from then on every step is proved to keep them apart
@@ -166,15 +170,15 @@ def _parts(sch: Schedule, pair: tuple[str, str], place: int, sizes: Sequence[int
     return pair_parts(sch, pair, place, sizes) if len(sizes) > 1 else [pair]
 
 
-def _in_registers(sch: Schedule, pair: tuple[str, str], depth: int, tap_loops: int) -> None:
-    """A tile, within so many loops: its sums, and what is done to them."""
+def _in_registers(sch: Schedule, pair: tuple[str, str], depth: int, tap_loops: int, serial: int) -> None:
+    """A tile, within so many loops: its sums, of which the first loops over taps stay loops, and what is done to them."""
     sums, last = pair
     loops = sch.get_loops(sums)[depth:]
     own, taps = loops[: len(loops) - tap_loops], loops[len(loops) - tap_loops :]
     reorder(sch, [*taps, *own])
     first = block_name(sch, sch.decompose_reduction(sums, taps[0]))
-    for name in (first, f"{sums}_update", last):
-        in_registers_within(sch, name, depth)
+    for name, within in ((first, depth), (f"{sums}_update", depth + serial), (last, depth)):
+        in_registers_within(sch, name, within)
 
 
 def _axes(pad: Stage, walk: Walk, processor: Processor) -> Axes | None:
@@ -205,8 +209,8 @@ def _axes(pad: Stage, walk: Walk, processor: Processor) -> Axes | None:
         tap_loops=len(sums.reduce) + len(sums.reduce_units),
         lanes=lanes,
     )
-    sizes = _sizes(axes, processor)
-    return replace(axes, sizes=sizes) if sizes else None
+    ways = _ways(axes, processor)
+    return replace(axes, ways=ways) if ways else None
 
 
 class _Moving(NamedTuple):
@@ -232,11 +236,12 @@ def _is_moved(walk: Walk, image: Buffer, span: Span) -> bool:
     return all((access.coefficient(span) != 0) == (access.buffer is image) for access in walk.reads)
 
 
-def _sizes(axes: Axes, processor: Processor) -> tuple[int, ...]:
-    """Points of a tile that fit into registers, and divide a row, the largest first."""
+def _ways(axes: Axes, processor: Processor) -> tuple[tuple[int, bool], ...]:
+    """Points of a tile that fit into registers, and divide a row, the largest first; with rows in parts, and without."""
     points, most = axes.points.size or 0, processor.registers // 2
     divisors = [size for size in range(most, _FEWEST_POINTS - 1, -1) if points % size == 0]
-    return tuple(size for size in divisors if axes.terms(size) <= _MOST_TERMS)
+    ways = [(size, row_parts) for size in divisors for row_parts in (True, False)]
+    return tuple(way for way in ways if axes.terms(*way) <= _MOST_TERMS)
 
 
 def _seen_once(walk: Walk, image: Buffer) -> BufferLoad | None:
