@@ -171,7 +171,7 @@ def _parts(sch: Schedule, pair: tuple[str, str], place: int, sizes: Sequence[int
 
 
 def _in_registers(sch: Schedule, pair: tuple[str, str], depth: int, tap_loops: int, serial: int) -> None:
-    """A tile, within so many loops: its sums, of which the first loops over taps stay loops, and what is done to them."""
+    """A tile, within so many loops: its sums, of which the first loops over taps may stay, and what is done to them."""
     sums, last = pair
     loops = sch.get_loops(sums)[depth:]
     own, taps = loops[: len(loops) - tap_loops], loops[len(loops) - tap_loops :]
@@ -237,7 +237,7 @@ def _is_moved(walk: Walk, image: Buffer, span: Span) -> bool:
 
 
 def _ways(axes: Axes, processor: Processor) -> tuple[tuple[int, bool], ...]:
-    """Points of a tile that fit into registers, and divide a row, the largest first; with rows in parts, and without."""
+    """Points of a tile that fit into registers and divide a row, the largest first, each with rows in parts and not."""
     points, most = axes.points.size or 0, processor.registers // 2
     divisors = [size for size in range(most, _FEWEST_POINTS - 1, -1) if points % size == 0]
     ways = [(size, row_parts) for size in divisors for row_parts in (True, False)]
