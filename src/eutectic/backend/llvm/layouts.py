@@ -2,12 +2,13 @@
 
 Channels in blocks of vectors put a vector of channels at each point: weights are read as they lie, and no vector is
 cut by the end of a row. The estimates are fitted to what `benchmarks/layouts.py` measures on a processor with vectors
-of 512 bits, and scaled to others.
+of 512 bits, and on one with vectors of 256 bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil, prod
 from typing import Final
 
@@ -22,17 +23,38 @@ from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.layouts.choice import operands_of
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 
-# Shares of `lane_speed`.
 _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
-_TO_BLOCKS: Final = {0.5: 0.57, 1: 1.04, 2: 1.07}  # by vectors in a block of the result
-_TO_BLOCKS_NARROW: Final = {0.5: 0.57, 1: 1.07, 2: 1.05}  # the same with less than `_WIDE` lanes
-_WIDE: Final = 16
 _FROM_LONG_ROWS: Final = 0.7  # of that with steps longer than one, by which vectors are taken apart
-_ROWS_TO_BLOCKS: Final = {0.5: 0.5, 1: 1.0, 2: 1.0}  # the same where the data is row-major and windows have taps
-# Depthwise, with steps of one and longer ones.
-_DEPTHWISE_ROWS: Final = (0.36, 0.12)
-_DEPTHWISE_BLOCKS: Final = {0.5: (0.4, 0.2), 1: (0.8, 0.5), 2: (0.8, 0.5)}
-_DEPTHWISE_BLOCKS_NARROW: Final = {0.5: (0.4, 0.2), 1: (0.75, 0.42), 2: (0.6, 0.3)}
+_DEPTHWISE_ROWS: Final = (0.36, 0.12)  # with steps of one, and longer ones
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Shares of `lane_speed` that convolutions reach, by vectors in a block of the result.
+
+    Attributes:
+        to_blocks: From blocks, or windows of one tap.
+        rows_to_blocks: From row-major data, windows of several taps.
+        depthwise: Windows of each channel, with steps of one and longer ones.
+    """
+
+    to_blocks: Mapping[float, float]
+    rows_to_blocks: Mapping[float, float]
+    depthwise: Mapping[float, tuple[float, float]]
+
+
+_SHARES_WIDE: Final = _Shares(
+    to_blocks={0.5: 0.57, 1: 1.04, 2: 1.07},
+    rows_to_blocks={0.5: 0.5, 1: 0.98, 2: 1.0},
+    depthwise={0.5: (0.4, 0.2), 1: (0.8, 0.5), 2: (0.8, 0.5)},
+)
+# With vectors of 256 bits and less a line of memory is a block of two, and a tile has one of each of several blocks.
+_SHARES_NARROW: Final = _Shares(
+    to_blocks={0.5: 0.57, 1: 1.07, 2: 1.05},
+    rows_to_blocks={0.5: 0.5, 1: 1.0, 2: 1.0},
+    depthwise={0.5: (0.4, 0.2), 1: (0.75, 0.42), 2: (0.6, 0.3)},
+)
+_WIDE: Final = 16  # lanes
 _MOST_VECTORS: Final = 4  # in a block, as many as sums of several points still fit into registers with
 
 
@@ -89,7 +111,7 @@ def _blocks(channels: int, lanes: int) -> list[int]:
 def _vectors(size: int, lanes: int) -> tuple[float, float]:
     """By which number of vectors the share of a block is known, and the part of them that it fills."""
     vectors = size / lanes
-    return (vectors, 1.0) if vectors in _TO_BLOCKS else (2, vectors / ceil(vectors))
+    return (vectors, 1.0) if vectors in _SHARES_WIDE.to_blocks else (2, vectors / ceil(vectors))
 
 
 # ---- convolutions
@@ -104,13 +126,12 @@ def _convolutions(
     (_, channels, *_), (filters, depth, *window) = _numbers(infos[0]), _numbers(infos[1])
     flops, groups, is_long = 2.0 * prod(_numbers(result)) * depth * prod(window), attrs["groups"], _is_long(call)
     is_depthwise = groups > 1 and groups == channels == filters
-    best = flops / rate  # nanoseconds
+    best, shares = flops / rate, _SHARES_WIDE if lanes >= _WIDE else _SHARES_NARROW  # nanoseconds at full speed
     yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, is_depthwise))
     for out in _blocks(filters, lanes):
         written, (vectors, filled) = f"NCHW{out}c", _vectors(out, lanes)
         if is_depthwise:
-            by_vectors = _DEPTHWISE_BLOCKS if lanes >= _WIDE else _DEPTHWISE_BLOCKS_NARROW
-            share = by_vectors[vectors][is_long] * filled
+            share = shares.depthwise[vectors][is_long] * filled
             yield LayoutOffer((written, blocked_kernel(written, written, True)), (written,), best / share)
             continue
         if (filters // groups) % out:
@@ -118,9 +139,8 @@ def _convolutions(
         for data in (0, *(size for size in _blocks(channels, lanes) if depth % size == 0)):
             read = f"NCHW{data}c" if data else ""
             kernel = blocked_kernel(read or "NCHW", written, False)
-            known = _TO_BLOCKS if lanes >= _WIDE else _TO_BLOCKS_NARROW
-            shares = known if data or prod(window) == 1 else _ROWS_TO_BLOCKS
-            yield LayoutOffer((read, kernel), (written,), best / (shares[vectors] * filled))
+            known = shares.to_blocks if data or prod(window) == 1 else shares.rows_to_blocks
+            yield LayoutOffer((read, kernel), (written,), best / (known[vectors] * filled))
 
 
 def _rows_share(call: Call, result: TensorStructInfo, window: Sequence[int], lanes: int, is_depthwise: bool) -> float:
