@@ -153,6 +153,17 @@ def test_left_to_other_rules(window: Window):
     window.check()
 
 
+@pytest.mark.parametrize("size", [8, 16, 32, 7])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_pools_of_row_major_images_are_left_to_other_rules(size: int, lanes: int):
+    """Neighbours in memory are neighbours of a row, which the window moves along."""
+    data = te.placeholder((1, 32, size, size), "float32", "data")
+    pool = topi.nn.pool2d(data, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), "avg")
+    func = te.create_prim_func([data, te.compute(pool.shape, lambda *at: pool[at] - data[at], "mixed")])
+    chosen = schedule_for_cpu(func, Vectors(32 * lanes, 16)).attrs["tir.chosen"]
+    assert not any("padded_window" in str(line) for line in chosen)
+
+
 @settings(max_examples=12)
 @given(st.data())
 def test_odd_sizes(data: st.DataObject):

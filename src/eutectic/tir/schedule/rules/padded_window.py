@@ -222,12 +222,14 @@ class _Moving(NamedTuple):
 
 
 def _moving(walk: Walk, image: Buffer) -> _Moving | None:
-    """What a window does along the axes; None when it does not move along two, or not each channel has its own."""
+    """What a window does along the axes; None when it does not move along two others, or channels share one."""
     channels = contiguous_result(walk)
     moved = [span for span in walk.spatial if _is_moved(walk, image, span)]
     if len(moved) < 2 or channels is None or any(access.coefficient(channels) in (None, 0) for access in walk.reads):
         return None
     found = _Moving(moved[-2], moved[-1], channels)
+    if channels in found[:2]:  # vectors would lie along rows, as in a pool of a row-major image
+        return None
     return None if any(len(span.axes) > 1 or span.size is None for span in found) else found
 
 
