@@ -20,7 +20,8 @@ _SMALL_MODEL_FLOPS: Final = 5e6  # of all operators, convolutions too; below, a 
 
 # Processors on which networks were measured with both, batch 1 and two threads. On Zen 5 a ResNet-50 takes 0.90 of the
 # time with our own kernels, a ResNet-18 0.90 to 0.98, a block of a U-Net 0.87, MobileNetV2 0.93 to 0.95,
-# EfficientNet-Lite0 0.98; with vectors of 256 bits, on Zen 3, 0.86, 0.92, 0.94, 0.78, 0.82, a CREPE 0.30.
+# EfficientNet-Lite0 0.98. With vectors of 256 bits, on Zen 3, it is in this order 0.86, 0.92, 0.94, 0.78, 0.82, and
+# 0.30 for a CREPE.
 _SLOW_CONVOLUTIONS: Final = frozenset({"znver5", "znver3", "x86-64-v3"})
 _MOST: Final = 0.9  # share of the work that has to be in such convolutions
 

@@ -54,7 +54,6 @@ _SHARES_NARROW: Final = _Shares(
     rows_to_blocks={0.5: 0.5, 1: 1.0, 2: 1.0},
     depthwise={0.5: (0.4, 0.2), 1: (0.75, 0.42), 2: (0.6, 0.3)},
 )
-_WIDE: Final = 16  # lanes
 _MOST_VECTORS: Final = 4  # in a block, as many as sums of several points still fit into registers with
 
 
@@ -79,7 +78,8 @@ def layout_offers(call: Call, machine: Machine, speeds: Speeds | None = None) ->
     if has_trait(call, "convolution") and not has_trait(call, "transposed"):
         is_full = is_plain(call) and min(_numbers(tensors[1]), default=0) > 0
         rate = lanes * lane_speed(machine, speeds)
-        return [*_convolutions(call, tensors, result, lanes, rate)] if is_full else (ROW_MAJOR,)
+        shares = _SHARES_WIDE if machine.is_wide else _SHARES_NARROW
+        return [*_convolutions(call, tensors, result, lanes, rate, shares)] if is_full else (ROW_MAJOR,)
     return [ROW_MAJOR, *_others(call, tensors, result, lanes)]
 
 
@@ -118,7 +118,7 @@ def _vectors(size: int, lanes: int) -> tuple[float, float]:
 
 
 def _convolutions(
-    call: Call, infos: Sequence[TensorStructInfo], result: TensorStructInfo, lanes: int, rate: float
+    call: Call, infos: Sequence[TensorStructInfo], result: TensorStructInfo, lanes: int, rate: float, shares: _Shares
 ) -> Iterator[LayoutOffer]:
     """Row-major, and every pair of blocks, or rows, of the data and blocks of the result."""
     attrs = call.attrs
@@ -126,7 +126,7 @@ def _convolutions(
     (_, channels, *_), (filters, depth, *window) = _numbers(infos[0]), _numbers(infos[1])
     flops, groups, is_long = 2.0 * prod(_numbers(result)) * depth * prod(window), attrs["groups"], _is_long(call)
     is_depthwise = groups > 1 and groups == channels == filters
-    best, shares = flops / rate, _SHARES_WIDE if lanes >= _WIDE else _SHARES_NARROW  # nanoseconds at full speed
+    best = flops / rate  # nanoseconds
     yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, is_depthwise))
     for out in _blocks(filters, lanes):
         written, (vectors, filled) = f"NCHW{out}c", _vectors(out, lanes)

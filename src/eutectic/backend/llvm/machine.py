@@ -55,6 +55,11 @@ class Machine:
         return max(self.vector_bits // bits, 1)
 
     @property
+    def is_wide(self) -> bool:
+        """Whether vectors have 512 bits or more: estimates are fitted to such processors, and to others."""
+        return self.vector_bits >= 512
+
+    @property
     def used_features(self) -> tuple[str, ...]:
         """What code for it makes use of and a processor may lack."""
         listed = {part[1:] for part in self.features.split(",") if part.startswith("+")}

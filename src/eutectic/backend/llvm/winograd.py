@@ -15,8 +15,7 @@ from eutectic.relax.transform.winograd.choice import TILES, WINDOW, ConvolutionS
 
 _TRANSFORM: Final = 1.6  # nanoseconds for a vector of values, transformed and stored or loaded and transformed back
 _STREAM: Final = 30.0  # bytes of weights that come from memory in a nanosecond, where that was not measured
-_STREAM_NARROW: Final = 12.0  # the same, of processors with less than `_WIDE` lanes
-_WIDE: Final = 16
+_STREAM_NARROW: Final = 12.0  # the same, of processors whose vectors are not wide
 _REACHED: Final = 0.4  # the same, as a share of what a copy reaches: reads alone, beside arithmetic
 _GAIN: Final = 0.8  # share of the time of direct sums from which on the method is worth its rounding
 _LEAST: Final = 1e5  # nanoseconds of direct sums below which nothing is to be gained
@@ -37,7 +36,7 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine, speeds: Speeds | 
     weights = sizes.channels * sizes.filters
     points = sizes.batch * sizes.height * sizes.width
     rate = lanes * lane_speed(machine, speeds)
-    unmeasured = _STREAM if lanes >= _WIDE else _STREAM_NARROW
+    unmeasured = _STREAM if machine.is_wide else _STREAM_NARROW
     stream = unmeasured if speeds is None else _REACHED * speeds.memory
     direct = _time(WINDOW * WINDOW * weights, points, rate, stream)
     offers = []

@@ -256,8 +256,8 @@ def _axes(walk: Walk, vector: Span | None) -> Axes:
     row_bytes = _bytes(walk, selected) if shares else None
     images = tuple(span for span in batch if all(access.coefficient(span) == 0 for access in streamed))
     vector_bytes = _bytes(walk, streamed)
-    axes = Axes(walk, vector, rows, batch, images, others, shares, is_window, row_bytes, vector_bytes)
-    axes = replace(axes, blocks=_blocks(walk, others, streamed) if shares else None)
+    blocks = _blocks(walk, others, streamed) if shares else None
+    axes = Axes(walk, vector, rows, batch, images, others, shares, is_window, row_bytes, vector_bytes, blocks=blocks)
     panel = _panel(walk, vector, rows, streamed) if shares and vector is not None else None
     if panel is None:
         return axes
