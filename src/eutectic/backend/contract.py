@@ -194,10 +194,13 @@ class CodeGenerator(Protocol):
         kind: The kind of target, as in `Target.kind.name`; there is one generator for each.
         forms: Forms in which it shows the code of a tensor program, the one that it writes itself first; with the
             language by which each is coloured.
+        is_anywhere: Whether other processes that import this package have it, too: they may then make kernels, which
+            `cached` finds here.
     """
 
     kind: str
     forms: Mapping[str, str]
+    is_anywhere: bool = False
 
     def machine(self, target: Target) -> Machine:
         """The machine of a target.

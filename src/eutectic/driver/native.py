@@ -12,8 +12,10 @@ from eutectic.backend.kernel import Built
 from eutectic.backend.plan import Bounds, Plan
 from eutectic.backend.registry import code_generator
 from eutectic.backend.segment import Segment, is_native, plan_segment
+from eutectic.driver.kernel_sharing import helpers_worth, made_by_several
 from eutectic.driver.libraries import Libraries
 from eutectic.driver.pipeline import loops
+from eutectic.driver.pipeline_text import members_to_run
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import Var as ScalarVar
@@ -67,7 +69,8 @@ class NativeBuilder:
         """Make the kernels of tensor programs: out of the cache, or by the passes of `loops`.
 
         The passes run once for all programs that the cache lacks, as members of the current context, which records
-        them; one that looks at programs is shown those in the cache, too.
+        them; one that looks at programs is shown those in the cache, too. If nobody looks, and there are many programs,
+        other processes help, and what the passes do is not recorded.
 
         Args:
             funcs: The programs by name.
@@ -75,16 +78,30 @@ class NativeBuilder:
         generator, ctx = code_generator(self.target), PassContext.current()
         fresh = {name: self._checked(func, name, ctx) for name, func in funcs.items() if func not in self.built}
         known = {name: generator.cached(func, self.target) for name, func in fresh.items()}
+        missing = {name: func for name, func in fresh.items() if known[name] is None}
         looks = ctx.verify or ctx.validate or bool(ctx.instruments)
-        mod = IRModule({name: func for name, func in fresh.items() if looks or known[name] is None})
-        lowered = loops(self.target).run(mod, ctx) if len(mod) else mod
-        work = {
-            name: partial(generator.kernel, func, self.target, name, lowered[name])
-            for name, func in fresh.items()
-            if known[name] is None
-        }
-        compiled = _overlapped(work)
+        helpers = 0 if looks or not self._by_default_passes(ctx) else helpers_worth(len(missing))
+        if helpers > 0 and generator.is_anywhere:
+            compiled = made_by_several(missing, self.target, helpers)
+        else:
+            compiled = self._compiled(missing, fresh if looks else missing, ctx)
         self.built.update({funcs[name]: known[name] or compiled[name] for name in fresh})
+
+    def _compiled(
+        self, missing: Mapping[str, PrimFunc], shown: Mapping[str, PrimFunc], ctx: PassContext
+    ) -> dict[str, Built]:
+        """The kernels of some programs in this process, by passes that are shown maybe more of them."""
+        mod = IRModule(dict(shown))
+        lowered = loops(self.target).run(mod, ctx) if len(mod) else mod
+        kernel = code_generator(self.target).kernel
+        return _overlapped(
+            {name: partial(kernel, func, self.target, name, lowered[name]) for name, func in missing.items()}
+        )
+
+    def _by_default_passes(self, ctx: PassContext) -> bool:
+        """Whether a context has every pass of `loops` run."""
+        passes = loops(self.target)
+        return tuple(members_to_run(passes, ctx)) == passes.passes
 
     def kernels(self) -> dict[str, Built]:
         """The kernels made so far, by the names of their tensor programs."""

@@ -14,6 +14,7 @@ VARIABLES: Final[dict[str, str]] = {
     "EUTECTIC_CACHE_DIR": "folder of compiled kernels; empty means that none are kept",
     "EUTECTIC_CPU": "processor that code is made for, as LLVM calls it, such as x86-64-v3; empty means this machine's",
     "EUTECTIC_DNNL_LIBRARY": "path of the oneDNN shared library to load instead of the installed one",
+    "EUTECTIC_HELPERS": "most processes that help compiling kernels; empty means one for each other processor",
     "EUTECTIC_THREADS": "number of threads a compiled model uses when compile() is not told",
     "EUTECTIC_TUNING_FILE": "database of measured choices; empty means that none is read by default",
     "EUTECTIC_TVM_SEMANTICS": "1 lets schedules under the name of tvm apply epilogues at every step of a sum, as TVM",
@@ -36,13 +37,24 @@ def default_threads() -> int | None:
     Raises:
         ArgumentError: the value is not a positive integer.
     """
-    text = os.environ.get("EUTECTIC_THREADS")
+    return _number("EUTECTIC_THREADS", 1, "a positive integer", "set it to a number of threads, or unset it")
+
+
+def wanted_helpers() -> int | None:
+    """Most processes that help compiling, given by `EUTECTIC_HELPERS`, or None.
+
+    Raises:
+        ArgumentError: the value is not an integer from 0 on.
+    """
+    return _number("EUTECTIC_HELPERS", 0, "an integer from 0 on", "set it to a number of processes, or unset it")
+
+
+def _number(variable: str, least: int, expected: str, help: str) -> int | None:
+    text = os.environ.get(variable)
     if not text:
         return None
-    if not text.isdigit() or int(text) < 1:
-        raise ArgumentError(
-            f"EUTECTIC_THREADS={text!r}: expected a positive integer", help="set it to a number of threads, or unset it"
-        )
+    if not text.isdigit() or int(text) < least:
+        raise ArgumentError(f"{variable}={text!r}: expected {expected}", help=help)
     return int(text)
 
 

@@ -42,6 +42,7 @@ class Llvm(CodeGenerator):
 
     kind = "llvm"
     forms: Mapping[str, str] = {"llvm": "llvm", "asm": "gas"}
+    is_anywhere = True
 
     def machine(self, target: Target) -> Machine:
         """The machine of a CPU target."""
