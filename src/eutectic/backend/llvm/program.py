@@ -19,9 +19,11 @@ from eutectic.runtime.library import LibraryKernel
 from eutectic.runtime.native_code import NativeCode, TimedCode
 from eutectic.runtime.team import available_threads
 from eutectic.support.errors import CodegenError
-from eutectic.tir.analysis.flops import count_flops
+from eutectic.tir.analysis.flops import count_flops, is_counted
 
 SMALL_FLOPS: Final = 2_000_000  # some tens of microseconds
+ALONE_FLOPS: Final = 250_000  # with `ALONE_BYTES` some three microseconds: until a second thread has come, it is done
+ALONE_BYTES: Final = 300_000
 
 
 def native_code(
@@ -66,7 +68,7 @@ def native_code(
         tuple(arrays),
         tuple(known[symbol] for symbol in plan.libraries),
         tuple(_workspaces(plan)),
-        available_threads(threads),
+        1 if _is_for_one(plan) else available_threads(threads),
         plan_flops(plan) < SMALL_FLOPS,
         machine.used_features,
     )
@@ -91,6 +93,15 @@ def plan_flops(plan: Plan) -> int:
         if isinstance(step, KernelStep):
             total += SMALL_FLOPS if step.kernel.shape_vars else count_flops(step.kernel.function)
     return total
+
+
+def _is_for_one(plan: Plan) -> bool:
+    """Whether one thread has done everything before others would have helped, as far as that is known."""
+    if not all(is_counted(kernel.function) for kernel in plan_kernels(plan)):
+        return False
+    sizes = [tensor.bytes for step in plan.steps for tensor in step.tensors]
+    known = [size.value for size in sizes if isinstance(size, IntImm)]
+    return len(known) == len(sizes) and sum(known) < ALONE_BYTES and plan_flops(plan) < ALONE_FLOPS
 
 
 def plan_kernels(plan: Plan) -> list[Built]:

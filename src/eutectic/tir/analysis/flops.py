@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from eutectic.ir.dtype import is_float
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import Node
+from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import BinaryExpr, Call, IntImm, Max, PrimExpr, as_prim, element_dtype, lanes_of
 from eutectic.ir.visit import post_order
 from eutectic.support.deep import deep
 from eutectic.tir.block import Block
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.op import is_if_then_else
-from eutectic.tir.stmt import BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
+from eutectic.tir.stmt import BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt, While
+
+_EXTERNAL: Final = frozenset(f"tir.{name}" for name in ("call_packed", "call_extern", "call_pure_extern"))
 
 
 @deep
@@ -42,6 +46,19 @@ def work_of(function: PrimFunc) -> int | PrimExpr:
             result.
     """
     return _statement(function.body, lambda extent: extent)
+
+
+def is_counted(function: PrimFunc) -> bool:
+    """Whether `count_flops` knows all that a program does: it has no loop whose end varies, and calls nothing else."""
+    for part in post_order(function.body):
+        varies = isinstance(part, For) and not isinstance(part.extent, IntImm)
+        if (
+            varies
+            or isinstance(part, While)
+            or (isinstance(part, Call) and isinstance(part.op, Op) and part.op.name in _EXTERNAL)
+        ):
+            return False
+    return True
 
 
 @deep

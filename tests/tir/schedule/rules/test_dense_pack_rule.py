@@ -173,6 +173,12 @@ def test_beside_tiles_the_next_panel_is_asked_for():
     assert not steady_iterations(func.body), "weights of other kernels are not asked for besides"
 
 
+@pytest.mark.parametrize(("terms", "asked"), [(1024, True), (3072, False)])
+def test_not_where_two_panels_are_more_than_stays_near(terms: int, asked: bool):
+    func = schedule_by_rules(program((100,), terms, 256, 16), Vectors(256, 16)).func
+    assert (f'"prefetch": [["weight", {terms}]]' in func.script()) == asked
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of instructions")
 def test_what_is_asked_for_long_before_is_kept_in_larger_caches():
     wide = Target("llvm -mcpu=x86-64-v4")

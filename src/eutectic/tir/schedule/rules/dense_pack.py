@@ -44,6 +44,8 @@ _NEAR_BYTES: Final = 1 << 20  # of data that stays near a processor while it goe
 _WAYS: Final = 12  # lines with equal last bits of their addresses that the nearest cache keeps
 _SET_BYTES: Final = 4096  # from one of them to the next
 _BLOCK_BYTES: Final = 256 << 10  # of a block of it
+_FEW: Final = 16  # vector registers of processors with vectors of 256 bits, of which caches were measured
+_PANEL_BYTES: Final = 128 << 10  # of a panel there that is asked for while there is another one: both stay near
 _AHEAD: Final = 4096  # bytes of weights between what is read and what is asked for: processors do not look over pages
 
 
@@ -75,6 +77,11 @@ class Axes:
     def count(self) -> int:
         """Rows in all; 0 where that is not known."""
         return prod(axis.size or 0 for axis in self.rows)
+
+    @property
+    def term_bytes(self) -> int:
+        """Of the weights of a panel for one term."""
+        return self.panel * item_bytes(self.weights.dtype)
 
     @property
     def row_bytes(self) -> int:
@@ -119,16 +126,20 @@ class DensePack:
         """Rows of a tile and of a block, and how many terms before weights are read they are asked for.
 
         No block (0): see above. Beside tiles there is time to bring the next panel from memory: each term asks for
-        that of the panel behind its own, and what several tiles ask for is there at the second time. Rows of a tile
-        whose addresses end in the same bits are fewer than the nearest cache has places for, with two for weights.
+        that of the panel behind its own, and what several tiles ask for is there at the second time; unless two panels
+        are more than stays near, when they would take the place of each other. Rows of a tile whose addresses end in
+        the same bits are fewer than the nearest cache has places for, with two for weights.
         """
         if axes.count <= axes.most:
-            ahead = max(1, _AHEAD // (axes.panel * item_bytes(axes.weights.dtype)))
+            ahead = max(1, _AHEAD // axes.term_bytes)
             return {"rows": axes.count, "block": 0, "ahead": ahead}
         size = axes.rows[-1].size or 1
         places = _SET_BYTES // gcd(_SET_BYTES, axes.row_bytes)
         most = min(axes.most, (_WAYS - 2) * places)
-        return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": axes.terms or 0}
+        ahead = axes.terms or 0
+        if processor.registers <= _FEW and ahead * axes.term_bytes > _PANEL_BYTES:
+            ahead = 0
+        return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": ahead}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Weights asked for half as early, and twice as early; other tiles; blocks of rows, where not all stay near."""
@@ -139,7 +150,7 @@ class DensePack:
         tile, is_far = own["rows"], axes.count * axes.row_bytes > _NEAR_BYTES
         block = tile * max(1, _BLOCK_BYTES // (tile * axes.row_bytes)) if is_far else 0
         blocks = [{**own, "block": size} for size in (block, block // 2, 2 * block)]
-        return distinct([own, {**own, "ahead": 0}, *tiles, *blocks])
+        return distinct([own, {**own, "ahead": 0 if own["ahead"] else axes.terms or 0}, *tiles, *blocks])
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
         """Schedule both stages.
