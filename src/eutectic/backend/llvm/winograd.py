@@ -15,9 +15,10 @@ from eutectic.relax.transform.winograd.choice import TILES, WINDOW, ConvolutionS
 
 _TRANSFORM: Final = 1.6  # nanoseconds for a vector of values, transformed and stored or loaded and transformed back
 _STREAM: Final = 30.0  # bytes of weights that come from memory in a nanosecond, where that was not measured
-_STREAM_NARROW: Final = 12.0  # the same, of processors whose vectors are not wide
+_STREAM_NARROW: Final = 16.0  # the same, of processors whose vectors are not wide
 _REACHED: Final = 0.4  # the same, as a share of what a copy reaches: reads alone, beside arithmetic
 _GAIN: Final = 0.8  # share of the time of direct sums from which on the method is worth its rounding
+_GAIN_NARROW: Final = 0.85  # the same where vectors are not wide: few points at a time are summed more slowly there
 _LEAST: Final = 1e5  # nanoseconds of direct sums below which nothing is to be gained
 
 
@@ -38,6 +39,7 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine, speeds: Speeds | 
     rate = lanes * lane_speed(machine, speeds)
     unmeasured = _STREAM if machine.is_wide else _STREAM_NARROW
     stream = unmeasured if speeds is None else _REACHED * speeds.memory
+    gain = _GAIN if machine.is_wide else _GAIN_NARROW
     direct = _time(WINDOW * WINDOW * weights, points, rate, stream)
     offers = []
     for tile in TILES:
@@ -45,7 +47,7 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine, speeds: Speeds | 
         tiles = sizes.batch * -(-sizes.height // tile) * -(-sizes.width // tile)
         vectors = values * tiles * (sizes.channels + sizes.filters) / lanes
         cost = _time(values * weights, tiles, rate, stream) + vectors * _TRANSFORM
-        offers.append(WinogradOffer(tile, lanes, panel, cost, direct, cost < _GAIN * direct and direct > _LEAST))
+        offers.append(WinogradOffer(tile, lanes, panel, cost, direct, cost < gain * direct and direct > _LEAST))
     return sorted(offers, key=lambda offer: offer.cost)
 
 
