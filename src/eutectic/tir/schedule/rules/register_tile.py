@@ -24,6 +24,8 @@ from eutectic.tir.schedule.schedule import Schedule
 
 _CACHE_BYTES: Final = 384 * 1024  # of a matrix that is better kept near and read again than streamed
 _NEAR_BYTES: Final = 768 * 1024  # of what a processor keeps near for all tiles that a thread works on
+_STRIP_BYTES: Final = 256 * 1024  # of a part of an operand that is copied at once and read by all rows
+_MOST_STRIP: Final = 4  # tiles in such a part
 _FEWEST_PANELS: Final = 8  # that threads share
 _FAR: Final = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
 _PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
@@ -101,25 +103,29 @@ class RegisterTile:
         return None if walk.stage.epilogue is None else _axes(walk, contiguous_result(walk))
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
-        """The tile with the least estimated time; what is walked through once; how much is written out."""
+        """The tile with the least estimated time; what is walked through once, and copied; how much is written out."""
         tile = choose_tile(axes.tiled, processor, axes.bits)
         stream = axes.shares and (axes.row_bytes is None or axes.row_bytes > _CACHE_BYTES)
         if axes.panel is not None and (axes.panel_bytes is None or axes.panel_bytes > _CACHE_BYTES):
             stream = False
         panels = axes.panel is None and _pays_by_panels(axes, tile, stream)
         order = {"stream_rows": stream and not panels, "panels_first": panels and bool(axes.images)}
-        return {**_sizes(axes, tile), **order, "panel": axes.panel is not None, "unroll": _unrolled(axes)}
+        strip = {} if axes.panel is None else {"strip": 1 if stream or panels else _strip(axes, tile.width)}
+        return {**_sizes(axes, tile), **order, "panel": axes.panel is not None, **strip, "unroll": _unrolled(axes)}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Other tiles of nearly the same estimate, the other order of walking, no copy, and no window written out."""
         own = self.decide(axes, processor)
         tiles = near_tiles(axes.tiled, processor, axes.bits, _TILES)
         others: list[Decisions] = [{**own, **_sizes(axes, tile)} for tile in tiles]
+        one_by_one = {"strip": 1} if own["panel"] else {}
+        if own.get("strip", 1) > 1:
+            others = [*({**other, "strip": _strip(axes, other["width"])} for other in others), {**own, **one_by_one}]
         if axes.shares and axes.rows is not None:
             orders = _ORDERS if axes.images else _ORDERS[:2]  # else the last two are one
-            others += [{**own, "stream_rows": rows, "panels_first": panels} for rows, panels in orders]
+            others += [{**own, "stream_rows": rows, "panels_first": panels, **one_by_one} for rows, panels in orders]
         if own["panel"]:
-            others.append({**own, "panel": False})
+            others.append({**own, "panel": False, **one_by_one})
         if any(own["unroll"]):
             others.append({**own, "unroll": [False] * len(own["unroll"])})
         return distinct([own, *others])
@@ -137,7 +143,7 @@ class RegisterTile:
             (axes.vector, decisions["width"]),
         ]
         sizes = {span: size for span, size in tile if span is not None}
-        work = TileNest(nest, outer, inner, sizes, _copied(axes, decisions))
+        work = TileNest(nest, outer, inner, sizes, _copied(axes, decisions), decisions.get("strip", 1))
         work.place_panel()
         work.keep_accumulators()
         work.cut_remainders()
@@ -150,6 +156,19 @@ def _sizes(axes: Axes, tile: Tile) -> Decisions:
     """A tile as decisions."""
     blocks = {} if axes.blocks is None else {"blocks": tile.blocks}
     return {"rows": tile.rows, **blocks, "width": tile.width}
+
+
+def _strip(axes: Axes, width: int) -> int:
+    """Tiles along the vectors of which the operand is copied together, as many as stay near, if they are even parts.
+
+    A row of a strip is read from one place of memory instead of several, and what the rows select once for all of them.
+    """
+    if axes.vector is None or axes.vector.size is None or axes.panel_bytes is None or axes.vector.size % width:
+        return 1
+    count = axes.vector.size // width
+    near = _STRIP_BYTES * count // axes.panel_bytes
+    fits = (strip for strip in range(_MOST_STRIP, 1, -1) if strip <= near and count % strip == 0)
+    return next((strip for strip in fits if count // strip >= _FEWEST_PANELS), 1)
 
 
 def _pays_by_panels(axes: Axes, tile: Tile, stream: bool) -> bool:

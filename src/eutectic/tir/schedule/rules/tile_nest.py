@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from eutectic.ir.prim_expr import PrimExpr, floordiv, floormod
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.buffer import Buffer
+from eutectic.tir.index_map import IndexMap
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.accumulators import Accumulators
 from eutectic.tir.schedule.rules.nest import copies, has_no_remainder, joined, reorder, run_by_threads
@@ -39,6 +41,7 @@ class TileNest:
         inner: Spans whose tiles follow within.
         tile: The spans of which a tile has several iterations, in their order in it, each with how many.
         panel: An operand that is copied for all tiles of one outer iteration, and the span that its vectors lie along.
+        strip: Tiles along that span, the last of the outer ones, that an outer iteration has; it is whole strips then.
 
     Attributes:
         outside: Loops outside of the reduction.
@@ -53,17 +56,24 @@ class TileNest:
         inner: Sequence[Span],
         tile: Mapping[Span, int],
         panel: tuple[Buffer, Span] | None = None,
+        strip: int = 1,
     ) -> None:
-        self.nest, self.sch, self.tile = nest, nest.sch, tile
+        self.nest, self.sch, self.tile, self.strip = nest, nest.sch, tile, strip
         self.panel = None if panel is None else self._copy_panel(*panel)
         self.spans = [*outer, *inner]
         self.threads = len(outer)
         parts = {span: nest.sch.split(nest.loops[span], [None, self._width(span)]) for span in self.tile}
-        self.outside = [parts[span][0] if span in parts else nest.loops[span] for span in self.spans]
+        tiles = {span: loops[0] for span, loops in parts.items()}
+        within: list[LoopRV] = []
+        if panel is not None and strip > 1:
+            tiles[panel[1]], one = nest.sch.split(tiles[panel[1]], [None, strip])
+            within.append(one)
+        around = [tiles.get(span, nest.loops[span]) for span in self.spans]
+        self.outside = [*around, *within]
         self.inside = [parts[span][1] for span in self.tile]
         self.terms = nest.of(nest.walk.reduce)
         self.blocks = [_Part(nest.block, nest.store)]
-        self.split = {span: [loop] for span, loop in zip(self.spans, self.outside, strict=True)}
+        self.split = {span: [loop] for span, loop in zip(self.spans, around, strict=True)}
         reorder(self.sch, [*self.outside, *nest.reduce_units, *self.terms, *self.inside])
 
     def _width(self, span: Span) -> int:
@@ -83,6 +93,7 @@ class TileNest:
         except ScheduleError:
             return None
         rank, last = len(copy.loops), copy.loops.index(lanes.loop_var)
+        self._panel_width = self._width(vector)
         self._panel_order = [*(k for k in range(rank) if k != last), last]
         if last != rank - 1:
             self.sch.transform_layout(copy.block, ("write", 0), turned(self._panel_order, rank))
@@ -98,6 +109,9 @@ class TileNest:
         first = len(loops) - len(self._panel_order)
         loops = [loops[first + k] for k in self._panel_order]
         reorder(self.sch, loops)
+        if self.strip > 1:
+            _, loops[-1] = self.sch.split(loops[-1], [self.strip, None])
+            self.sch.transform_layout(self.panel.block, ("write", 0), _tile_by_tile(len(loops), self._panel_width))
         self.sch.vectorize(loops[-1])
 
     def keep_accumulators(self) -> None:
@@ -186,3 +200,13 @@ class TileNest:
         last = next((k for k, parts in enumerate(outer) if len(parts) > 1), len(outer) - 1)
         loops = [loop for (loop,) in outer[:last]]
         run_by_threads(self.sch, [*self.nest.units, *loops, *joined(self.sch, outer[last])])
+
+
+def _tile_by_tile(rank: int, width: int) -> IndexMap:
+    """The map that puts tiles along the last index behind each other, each with all that is in it."""
+
+    def function(*indices: PrimExpr) -> list[PrimExpr]:
+        *others, last = indices
+        return [floordiv(last, width), *others, floormod(last, width)]
+
+    return IndexMap.from_func(function, rank)
