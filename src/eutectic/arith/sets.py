@@ -127,6 +127,16 @@ def covers_together(parts: Sequence[Region], b: Region, assumption: PrimExpr | b
     return wanted is not None and bool(texts) and _answered("covers_together", (wanted, *texts))
 
 
+def covers_somehow(parts: Sequence[Region], b: Region, assumption: PrimExpr | bool = True) -> bool:
+    """The same, by what is least work: one region by a quick proof, all together, then one of them by isl."""
+    fitting = [part for part in parts if len(part.indices) == len(b.indices)]
+    if any(proved_quickly("covers", (part, b), assumption) for part in fitting):
+        return True
+    if len(fitting) > 1 and covers_together(fitting, b, assumption):
+        return True
+    return any(proved_by_isl("covers", (part, b), assumption) for part in fitting)
+
+
 def disjoint(a: Region, b: Region, assumption: PrimExpr | bool = True) -> bool:
     """Whether `a` and `b` are proved to have no tuple in common, wherever `assumption` holds."""
     return len(a.indices) == len(b.indices) and _proved("disjoint", (a, b), assumption)
