@@ -132,8 +132,7 @@ class _Helper(threading.Thread):
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> _Helper:
-        path = [item for item in sys.path if isinstance(item, str)]  # others are for import hooks of this process
-        command = [get_executable(), "-c", _COMMAND.format(path=path)]
+        command = [get_executable(), "-c", _COMMAND.format(path=list(map(str, sys.path)))]  # some put paths there
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
         try:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, encoding="utf-8")
