@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.arith.expressions import literal
 
-from eutectic.arith.sets import Region, covers, covers_somehow, covers_together, disjoint, is_empty, is_injective
+from eutectic.arith.sets import Region, covers, covers_together, disjoint, is_empty, is_injective
 from eutectic.ir.prim_expr import Cast, Max, Min, PrimExpr, SizeVar, Var, evaluate
 from eutectic.tir import Range
 
@@ -67,7 +67,6 @@ def test_answers_are_those_of_enumeration(a: Region, b: Region):
 def test_several_regions_cover_together_what_their_union_does(parts: list[Region], b: Region):
     union = {point for part in parts for point in reached(part)}
     assert covers_together(parts, b) == (set(reached(b)) <= union)
-    assert covers_somehow(parts, b) == (set(reached(b)) <= union)
 
 
 def test_parts_of_symbolic_sizes():

@@ -76,7 +76,7 @@ _QUICK: Final[dict[str, quick_proofs.Question]] = {
 }
 _ASKED: Final[dict[str, Callable[..., Any]]] = {
     "covers": lambda a, b: b.range().is_subset(a.range()),
-    "covers_together": lambda b, *parts: b.range().is_subset(reduce(_joined, (part.range() for part in parts))),
+    "union_covers": lambda b, *parts: b.range().is_subset(reduce(_joined, (part.range() for part in parts))),
     "disjoint": lambda a, b: a.range().intersect(b.range()).is_empty(),
     "is_empty": lambda a: a.is_empty(),
     "is_injective": lambda a: a.is_injective(),
@@ -117,24 +117,25 @@ def covers(a: Region, b: Region, assumption: PrimExpr | bool = True) -> bool:
 def covers_together(parts: Sequence[Region], b: Region, assumption: PrimExpr | bool = True) -> bool:
     """Whether every tuple of `b` is proved to be one of some of several regions, wherever `assumption` holds.
 
-    Regions that are not quasi-affine are left out.
+    What is least work is asked first: whether one region is enough by a quick proof, all of them by isl, one by isl.
     """
+    fitting = [part for part in parts if len(part.indices) == len(b.indices)]
+    return (
+        any(proved_quickly("covers", (part, b), assumption) for part in fitting)
+        or _union_covers(fitting, b, assumption)
+        or any(proved_by_isl("covers", (part, b), assumption) for part in fitting)
+    )
+
+
+def _union_covers(parts: Sequence[Region], b: Region, assumption: PrimExpr | bool) -> bool:
+    """What isl says of several regions, without those that are not quasi-affine; it is not asked about a single one."""
+    if len(parts) < 2:
+        return False
     condition = as_prim(assumption, "bool")
-    fitting = [part for part in parts if len(part.indices) == len(b.indices)]
-    names = _parameters((b, *fitting), condition)
+    names = _parameters((b, *parts), condition)
     wanted = _map_text_or_none(b, condition, names)
-    texts = [text for part in fitting if (text := _map_text_or_none(part, condition, names)) is not None]
-    return wanted is not None and bool(texts) and _answered("covers_together", (wanted, *texts))
-
-
-def covers_somehow(parts: Sequence[Region], b: Region, assumption: PrimExpr | bool = True) -> bool:
-    """The same, by what is least work: one region by a quick proof, all together, then one of them by isl."""
-    fitting = [part for part in parts if len(part.indices) == len(b.indices)]
-    if any(proved_quickly("covers", (part, b), assumption) for part in fitting):
-        return True
-    if len(fitting) > 1 and covers_together(fitting, b, assumption):
-        return True
-    return any(proved_by_isl("covers", (part, b), assumption) for part in fitting)
+    texts = [text for part in parts if (text := _map_text_or_none(part, condition, names)) is not None]
+    return wanted is not None and bool(texts) and _answered("union_covers", (wanted, *texts))
 
 
 def disjoint(a: Region, b: Region, assumption: PrimExpr | bool = True) -> bool:

@@ -63,7 +63,7 @@ def made_by_several(funcs: Mapping[str, PrimFunc], target: Target, helpers: int)
     share = _Share(funcs, target)
     with ExitStack() as started:
         threads = [started.enter_context(_Helper(share)) for _ in range(helpers)]
-        made = {name: make_kernel(funcs[name], target, name) for name in iter(share.next, None)}
+        made = {name: make_kernel(funcs[name], target, name) for name in iter(share.take, None)}
         for thread in threads:
             thread.join()
     if share.ended:
@@ -96,13 +96,13 @@ class _Share:
         self._left = sorted(self.funcs, key=lambda name: len(self._requests[name]))
         self._lock = threading.Lock()
 
-    def next(self) -> str | None:
+    def take(self) -> str | None:
         """The name of a program that nobody has begun, the largest first; None when there is none."""
         with self._lock:
             return self._left.pop() if self._left else None
 
-    def next_request(self) -> str:
-        """The same as a request for a helper; empty when there is none."""
+    def take_request(self) -> str:
+        """The request for a program that nobody has begun and a helper can make; empty when there is none."""
         with self._lock:
             found = next((name for name in reversed(self._left) if self._requests[name]), None)
             if found is None:
@@ -154,7 +154,7 @@ class _Helper(threading.Thread):
         if self._process is None:
             return
         try:
-            while request := self._share.next_request():
+            while request := self._share.take_request():
                 self._ask(self._process, request)
         except (OSError, EOFError) as error:
             self._share.ended.append(str(error))

@@ -80,8 +80,8 @@ class NativeBuilder:
         known = {name: generator.cached(func, self.target) for name, func in fresh.items()}
         missing = {name: func for name, func in fresh.items() if known[name] is None}
         looks = ctx.verify or ctx.validate or bool(ctx.instruments)
-        helpers = 0 if looks or not self._by_default_passes(ctx) else helpers_worth(len(missing))
-        if helpers > 0 and generator.is_anywhere:
+        may_share = bool(missing) and generator.is_anywhere and not looks and self._by_default_passes(ctx)
+        if may_share and (helpers := helpers_worth(len(missing))):
             compiled = made_by_several(missing, self.target, helpers)
         else:
             compiled = self._compiled(missing, fresh if looks else missing, ctx)

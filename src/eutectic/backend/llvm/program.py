@@ -58,7 +58,7 @@ def native_code(
         )
     entry = object_code(entry_text(plan, machine, bounds or {}, timed), machine)
     kernels = {kernel.symbol: kernel.code for kernel in plan_kernels(plan)}
-    known = libraries or {}
+    known, flops = libraries or {}, plan_flops(plan)
     kind = partial(TimedCode, steps=tuple(step.name for step in plan.timed)) if timed else NativeCode
     return kind(
         plan.name,
@@ -68,8 +68,8 @@ def native_code(
         tuple(arrays),
         tuple(known[symbol] for symbol in plan.libraries),
         tuple(_workspaces(plan)),
-        1 if _is_for_one(plan) else available_threads(threads),
-        plan_flops(plan) < SMALL_FLOPS,
+        1 if _is_for_one(plan, flops) else available_threads(threads),
+        flops < SMALL_FLOPS,
         machine.used_features,
     )
 
@@ -95,13 +95,13 @@ def plan_flops(plan: Plan) -> int:
     return total
 
 
-def _is_for_one(plan: Plan) -> bool:
+def _is_for_one(plan: Plan, flops: int) -> bool:
     """Whether one thread has done everything before others would have helped, as far as that is known."""
-    if not all(is_counted(kernel.function) for kernel in plan_kernels(plan)):
+    if flops >= ALONE_FLOPS or not all(is_counted(kernel.function) for kernel in plan_kernels(plan)):
         return False
     sizes = [tensor.bytes for step in plan.steps for tensor in step.tensors]
     known = [size.value for size in sizes if isinstance(size, IntImm)]
-    return len(known) == len(sizes) and sum(known) < ALONE_BYTES and plan_flops(plan) < ALONE_FLOPS
+    return len(known) == len(sizes) and sum(known) < ALONE_BYTES
 
 
 def plan_kernels(plan: Plan) -> list[Built]:

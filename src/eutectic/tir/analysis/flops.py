@@ -50,15 +50,19 @@ def work_of(function: PrimFunc) -> int | PrimExpr:
 
 def is_counted(function: PrimFunc) -> bool:
     """Whether `count_flops` knows all that a program does: it has no loop whose end varies, and calls nothing else."""
-    for part in post_order(function.body):
-        varies = isinstance(part, For) and not isinstance(part.extent, IntImm)
-        if (
-            varies
-            or isinstance(part, While)
-            or (isinstance(part, Call) and isinstance(part.op, Op) and part.op.name in _EXTERNAL)
-        ):
+    return all(map(_is_known, post_order(function.body)))
+
+
+def _is_known(part: Node) -> bool:
+    match part:
+        case While():
             return False
-    return True
+        case For(extent=extent):
+            return isinstance(extent, IntImm)
+        case Call(op=Op(name=name)):
+            return name not in _EXTERNAL
+        case _:
+            return True
 
 
 @deep

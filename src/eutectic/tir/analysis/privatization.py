@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from eutectic.arith.sets import Ends, Region, covers_somehow
+from eutectic.arith.sets import Ends, Region, covers_together
 from eutectic.ir.prim_expr import EQ, PrimExpr, Var, as_prim, compare, logical_and, logical_or
 from eutectic.tir.analysis.accesses import Access
 from eutectic.tir.analysis.dependence import conjunction, context_of, in_bounds, lexicographic, region_of
@@ -34,7 +34,7 @@ def _is_written(read: Access, writes: Sequence[Access], above: Sequence[Stmt]) -
     around = [*above, *read.above]
     wanted, context = region_of(read, fixed_loops(around)), context_of(around)
     parts = [_written_before(write, read) for write in writes if write.buffer is read.buffer]
-    return covers_somehow(parts, wanted, context)
+    return covers_together(parts, wanted, context)
 
 
 def _written_before(write: Access, read: Access) -> Region:
