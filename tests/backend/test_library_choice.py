@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from eutectic.backend.library_choice import library_verdict
+from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.partition import Partition
 from eutectic.backend.registry import backend
 from eutectic.ir.module import IRModule
@@ -21,6 +22,7 @@ from eutectic.script import from_source
 from eutectic.target import Target
 
 TARGET = Target("llvm -mcpu=x86-64-v3")
+MACHINE = machine_of(TARGET)
 PRODUCT = """
 @I.ir_module
 class Module:
@@ -43,7 +45,7 @@ def module(rows: int, name: str = "product") -> IRModule:
 def remark_of(mod: IRModule, measured: Mapping[str, Any] | None = None) -> tuple[bool, str, ChoiceRemark]:
     """Whether oneDNN is used, why, and the remark about that."""
     with PassContext(remarks=True, services=Services(Measured({} if measured is None else measured))) as ctx:
-        verdict = library_verdict(mod, backend("dnnl"), TARGET, ctx)
+        verdict = library_verdict(mod, backend("dnnl"), MACHINE, ctx)
         (remark,) = (item for item in ctx.remarks if isinstance(item, ChoiceRemark))
     return verdict.ok, verdict.reason, remark
 

@@ -28,6 +28,16 @@ def test_speeds_of_the_fitted_processor_change_nothing():
     assert abs(usual.separate - measured.separate) < 1e-6 * usual.separate
 
 
+def test_processors_with_half_the_products_are_reckoned_with_by_name():
+    """Their vectors of 512 bits are as fast as two of others; of 256 bits they are like all others."""
+    half, narrow = (machine_of(Target(f"llvm -mcpu=znver4{more}")) for more in ("", " -mattr=-avx512f"))
+    assert lane_speed(half, None) * 2 == lane_speed(WIDE, None) == lane_speed(narrow, None) == SPEED
+    assert lane_speed(half, FITTED) == lane_speed(WIDE, FITTED)
+    sizes = ConvolutionSizes(1, 512, 512, 7, 7)
+    assert not any(offer.worthwhile for offer in winograd_offers(sizes, WIDE))
+    assert any(offer.worthwhile for offer in winograd_offers(sizes, half))
+
+
 def test_a_faster_cache_makes_separate_kernels_better():
     whole = ResidualSizes(1, 16, 96, 16, True, (112, 112), (56, 56), (3, 3))  # no half vectors, which one kernel avoids
     (usual,) = residual_offers(whole, WIDE, FITTED)

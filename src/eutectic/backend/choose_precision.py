@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from eutectic.backend.contract import NARROW, BackendRemark, Verdict
 from eutectic.backend.outline import check_precision
 from eutectic.backend.registry import backend as backend_of
+from eutectic.backend.registry import code_generator
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext, run_pass
 from eutectic.relax.transform import ToMixedPrecision
@@ -54,11 +55,13 @@ class ChoosePrecision(Pass):
             raise CodegenError(
                 f'precision="f16" cannot be used here: {fast.reason}', help='take precision="bf16", or "default"'
             )
+        narrowed = run_pass(ToMixedPrecision(dtype), mod, ctx) if fast.ok else mod
         if fast.ok and self.if_worthwhile:
-            verdicts = [backend_of(name).worthwhile(mod, target) for name in names]
+            machine = code_generator(target).machine(target)
+            verdicts = [backend_of(name).worthwhile(narrowed, machine) for name in names]
             fast = fast if any(verdict.ok for verdict in verdicts) else verdicts[0]
         ctx.remarks.append(BackendRemark("narrowed" if fast.ok else "wide", self.backend, self.backend, fast.reason))
-        return run_pass(ToMixedPrecision(dtype), mod, ctx) if fast.ok else mod
+        return narrowed if fast.ok else mod
 
 
 def fastest_in(dtype: str, backends: Sequence[str], target: Target) -> Verdict:

@@ -99,6 +99,21 @@ class BackendRemark:
     reason: str
 
 
+class Machine(Protocol):
+    """The processor behind a target, as the code generator of its kind knows it."""
+
+    @property
+    def cpu(self) -> str:
+        """Its name."""
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the code runs in this process."""
+
+    def lanes(self, bits: int = 32) -> int:
+        """Elements of so many bits in a vector."""
+
+
 @runtime_checkable
 class Backend(Protocol):
     """A library that computes parts of a graph.
@@ -136,12 +151,12 @@ class Backend(Protocol):
             MergeCompositeFunctions(),
         )
 
-    def worthwhile(self, mod: IRModule, target: Target) -> Verdict:
+    def worthwhile(self, mod: IRModule, machine: Machine) -> Verdict:
         """Whether its kernels are worth the calls; asked only when nobody named the library.
 
         Args:
             mod: A module of operators.
-            target: What it is compiled for.
+            machine: What it is compiled for.
         """
         return Verdict(ok=True, reason="its kernels are used wherever it has one")
 
@@ -172,18 +187,6 @@ class Backend(Protocol):
     def loader(self) -> Loader | None:
         """What makes its kernels run; None for a library that cannot run here."""
         return None
-
-
-class Machine(Protocol):
-    """The processor behind a target, as the code generator of its kind knows it."""
-
-    @property
-    def cpu(self) -> str:
-        """Its name."""
-
-    @property
-    def is_host(self) -> bool:
-        """Whether the code runs in this process."""
 
 
 @runtime_checkable

@@ -5,29 +5,28 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from eutectic.backend.contract import Backend, Verdict
+from eutectic.backend.contract import Backend, Machine, Verdict
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
 from eutectic.relax.analysis.uses import walk_calls
 from eutectic.relax.expr import Function
 from eutectic.relax.transform.offers_by_kind import note_choice, tuned_choice
-from eutectic.target import Target
 
 _WAYS: Final = ({"used": True}, {"used": False})
 _DIGITS: Final = 12
 
 
-def library_verdict(mod: IRModule, candidate: Backend, target: Target, ctx: PassContext) -> Verdict:
+def library_verdict(mod: IRModule, candidate: Backend, machine: Machine, ctx: PassContext) -> Verdict:
     """Whether a library is used for a model, all of whose operators the choice is for.
 
     Args:
         mod: A module of operators.
         candidate: The library. Its name is that of the choice point.
-        target: What the module is compiled for.
+        machine: What the module is compiled for.
         ctx: Has what was measured, and gets a remark about the choice.
     """
     workload, operators = _workload(mod)
-    own = candidate.worthwhile(mod, target)
+    own = candidate.worthwhile(mod, machine)
     tuned = tuned_choice(ctx, workload, candidate.name, _WAYS)
     verdict = own if tuned is None or tuned["used"] == own.ok else _measured(candidate, is_used=tuned["used"])
     note_choice(ctx, workload, candidate.name, {"used": verdict.ok}, _WAYS, reach=operators)

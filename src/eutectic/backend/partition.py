@@ -14,7 +14,7 @@ from eutectic.backend.registry import code_generator
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext, run_pass
 from eutectic.relax.transform import BindRegionConstants, RunCodegen
-from eutectic.target import Target, target_or_current
+from eutectic.target import target_or_current
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Partition(Pass):
 
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Outline for one backend after another, then lower where that is asked for."""
-        target = _with_processor(target_or_current(None))
+        target = target_or_current(None)
         for candidate in self._backends():
             verdict = Verdict(ok=True, reason="it was named")
             if self.if_worthwhile:
-                verdict = library_verdict(mod, candidate, target, ctx)
+                verdict = library_verdict(mod, candidate, code_generator(target).machine(target), ctx)
             kind = "taken" if verdict.ok else "declined"
             ctx.remarks.append(BackendRemark(kind, candidate.name, candidate.title, verdict.reason))
             if not verdict.ok:
@@ -69,13 +69,6 @@ class Partition(Pass):
 
     def _backends(self) -> Iterator[Backend]:
         yield from (backend_of(name.strip()) for name in self.backend.split(","))
-
-
-def _with_processor(target: Target) -> Target:
-    """A target that names its processor, which is that of this machine where it does not."""
-    if target.mcpu or target.mtriple:
-        return target
-    return target.with_options(mcpu=code_generator(target).machine(target).cpu)
 
 
 def outlined(mod: IRModule, backend: str, precision: str = "default") -> IRModule:

@@ -6,6 +6,7 @@ import pytest
 
 import eutectic
 from eutectic.backend.dnnl.worthwhile import is_convolutions, is_small, worthwhile
+from eutectic.backend.llvm.machine import machine_of
 from eutectic.relax import op
 from eutectic.target import Target
 from eutectic.testing.graphs import graph, weights
@@ -58,13 +59,15 @@ def test_convolutions_count_together():
     assert not is_small(convolution(groups=16, size=299))
 
 
-@pytest.mark.parametrize("cpu", ["znver5", "znver3", "x86-64-v3"])
-def test_processors_where_our_own_convolutions_are_faster(cpu: str):
-    own = worthwhile(convolution(), Target(f"llvm -mcpu={cpu}"))
+@pytest.mark.parametrize(
+    ("cpu", "lanes"), [("znver5", 16), ("znver4", 16), ("sapphirerapids", 16), ("haswell", 8), ("x86-64-v3", 8)]
+)
+def test_vectors_with_which_our_own_convolutions_are_faster(cpu: str, lanes: int):
+    own = worthwhile(convolution(), machine_of(Target(f"llvm -mcpu={cpu}")))
     assert not own.ok
-    assert cpu in own.reason
-    assert worthwhile(convolution(groups=4, size=299), Target(f"llvm -mcpu={cpu}")).ok
+    assert f"vectors of {lanes} numbers" in own.reason
+    assert worthwhile(convolution(groups=4, size=299), machine_of(Target(f"llvm -mcpu={cpu}"))).ok
 
 
-def test_processors_where_nobody_measured_that():
-    assert worthwhile(convolution(), Target("llvm -mcpu=haswell")).ok
+def test_vectors_with_which_nobody_measured_that():
+    assert worthwhile(convolution(), machine_of(Target("llvm -mcpu=x86-64-v2"))).ok

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from eutectic.backend.contract import Availability, Backend, Verdict
+from eutectic.backend.contract import Availability, Backend, Machine, Verdict
 from eutectic.backend.dnnl import library
 from eutectic.backend.dnnl.borders import offers
 from eutectic.backend.dnnl.describe import describe
@@ -36,9 +36,9 @@ class OneDnn(Backend):
         """The table of `patterns.py`."""
         return patterns(precision)
 
-    def worthwhile(self, mod: IRModule, target: Target) -> Verdict:
+    def worthwhile(self, mod: IRModule, machine: Machine) -> Verdict:
         """Not for small models, and not where our own kernels do most of the work faster."""
-        return worthwhile(mod, target)
+        return worthwhile(mod, machine)
 
     def computes_in(self, dtype: str, target: Target) -> Verdict:
         """Where the processor multiplies the dtype."""

@@ -29,6 +29,9 @@ llvm.Target.from_triple(sys.argv[1]).create_target_machine(cpu=sys.argv[2])
 _lock = threading.Lock()
 SPEED: Final = 12.0
 """Operations of each lane in a nanosecond, one thread: what estimates reckon with where nothing was measured."""
+# Processors that multiply one vector of 512 bits at a time: others two. Of 256 bits all of them multiply two.
+# Sources: AMD's optimization guides for Zen 4 and Zen 5; the port tables of uops.info for Intel's client cores.
+_ONE_AT_A_TIME: Final = frozenset({"znver4", "cannonlake", "icelake-client", "tigerlake", "rocketlake"})
 _REACHED: Final = 0.75  # share of the peak that kernels reach, on the processor that estimates are fitted on
 
 
@@ -86,9 +89,11 @@ def lane_speed(machine: Machine, speeds: Speeds | None) -> float:
 
     Args:
         machine: What code is for.
-        speeds: What it was measured to do; None takes `SPEED`.
+        speeds: What it was measured to do; None takes `SPEED`, or half of it where vectors are as wide as two others.
     """
-    return SPEED if speeds is None else _REACHED * speeds.flops / machine.lanes()
+    if speeds is not None:
+        return _REACHED * speeds.flops / machine.lanes()
+    return SPEED / 2 if machine.is_wide and machine.cpu in _ONE_AT_A_TIME else SPEED
 
 
 def machine_of(target: Target) -> Machine:
