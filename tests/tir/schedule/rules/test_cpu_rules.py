@@ -262,15 +262,16 @@ def test_of_two_equal_axes_the_inner_one_gives_the_rows_of_a_tile():
     assert "for i_1 in T.unroll(" not in tiled
 
 
-def blocked(size: int, window: int = 3, stride: int = 1) -> tir.PrimFunc:
-    """A convolution with a window for each channel, padded, over blocks of channels."""
+def blocked(size: int, window: int = 3, stride: int = 1, padding: int | None = None) -> tir.PrimFunc:
+    """A convolution with a window for each channel, padded by half of it by default, over blocks of channels."""
+    padding = window // 2 if padding is None else padding
     data, weight = a(1, 4, size, size, 16, name="data"), a(4, 1, window, window, 16, name="weight")
-    return te.create_prim_func([data, weight, conv2d_nchwc(data, weight, stride, window // 2, 1, 64)])
+    return te.create_prim_func([data, weight, conv2d_nchwc(data, weight, stride, padding, 1, 64)])
 
 
 @pytest.mark.parametrize(("size", "rows"), [(14, 3), (7, 3), (2, 2), (1, 1)])
 def test_neighbours_of_a_window_for_each_channel_are_computed_together(size: int, rows: int):
-    scheduled = schedule_for_cpu(blocked(size), WIDE)
+    scheduled = schedule_for_cpu(blocked(size + 2, padding=0), WIDE)
     (chosen,) = [line for line in map(str, scheduled.attrs["tir.chosen"]) if "register_tile" in line]
     assert f"rows={rows}, " in chosen
 

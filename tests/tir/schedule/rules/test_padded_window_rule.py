@@ -208,7 +208,7 @@ def test_rows_of_a_window_are_asked_for_once_where_rows_are_one_loop():
     window = Window((14, 14), (7, 7), before=(3, 3), after=(3, 3))
     assert "row_parts=false" in window.chosen()[0]
     text = kernel_source(window.program(), "llvm", "llvm")
-    assert len(re.findall("fmul contract <", text)) > 7 * 14
+    assert len(re.findall("fmul contract <", text)) >= 7 * 14
     assert len(re.findall("select <", text)) == 14, "relu, for each point of a row"
 
 

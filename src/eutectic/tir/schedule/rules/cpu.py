@@ -113,7 +113,10 @@ def schedule_by_rules(func: PrimFunc, processor: Processor, chooser: Chooser | N
         return together
     for stage in _stages(sch)[0]:
         pack(sch, stage)
-    _with_stores(sch)
+    if _with_stores(sch):  # a reduction that nothing follows has a last stage now, too, as some rules want it
+        together = _together(sch, chooser)
+        if together is not None:
+            return together
     numbers = _numbers(sch)
     for group in groups_of(*_stages(sch)):
         sch = _scheduled(sch, group, chooser, numbers)
@@ -200,12 +203,19 @@ def _inline(sch: Schedule, names: Sequence[str]) -> None:
                 sch.compute_inline(name, name_values=True)
 
 
-def _with_stores(sch: Schedule, names: Collection[str] | None = None) -> None:
-    """Every reduction, of those with some names, has another block that stores it: an epilogue, or a copy."""
+def _with_stores(sch: Schedule, names: Collection[str] | None = None) -> bool:
+    """Every reduction, of those with some names, has another block that stores it: an epilogue, or a copy.
+
+    Returns:
+        Whether one was given a copy.
+    """
+    is_changed = False
     for stage in _stages(sch)[0]:
         if stage.init is not None and stage.epilogue is None and (names is None or stage.name in names):
             with contextlib.suppress(ScheduleError):  # it is scheduled as it is
                 sch.cache_write(stage.name, 0, "local")
+                is_changed = True
+    return is_changed
 
 
 def _stages(sch: Schedule) -> tuple[list[Stage], Collection[Buffer]]:

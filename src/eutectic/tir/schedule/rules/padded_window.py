@@ -16,6 +16,7 @@ from math import prod
 from typing import Final, NamedTuple
 
 from eutectic.ir.prim_expr import IntImm, PrimExpr
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.handles import LoopRV
@@ -234,7 +235,15 @@ def _moving(walk: Walk, image: Buffer) -> _Moving | None:
 
 
 def _is_moved(walk: Walk, image: Buffer, span: Span) -> bool:
-    """Whether the window moves over the image along an axis, and all else that is added up stays."""
+    """Whether the window moves over the image along an axis, and all else that is added up stays.
+
+    Where nothing else is read, as by a pool, all axes select a part of the image: a window moves along those that are
+    added to its own.
+    """
+    if all(access.buffer is image for access in walk.reads):
+        own, taps = ({axis.var for axis in axes} for axes in (span.axes, walk.stage.reduce))
+        indices = [variables(index) for load in walk.stage.reads() if load.buffer is image for index in load.indices]
+        return any(index & own and index & taps for index in indices)
     return all((access.coefficient(span) != 0) == (access.buffer is image) for access in walk.reads)
 
 
