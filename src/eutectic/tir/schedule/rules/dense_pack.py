@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from math import gcd, prod
+from math import prod
 from typing import Final
 
 from eutectic.ir.dtype import item_bytes
@@ -36,13 +36,13 @@ from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
+from eutectic.tir.schedule.rules.tile_size import rows_kept
 from eutectic.tir.schedule.schedule import Schedule
 
 _SPARE: Final = 4  # registers that hold no sums: weights, and a number of the data
 _FEWEST: Final = 4  # rows that must share what is read of a panel
 _NEAR_BYTES: Final = 1 << 20  # of data that stays near a processor while it goes through panels
-_WAYS: Final = 12  # lines with equal last bits of their addresses that the nearest cache keeps
-_SET_BYTES: Final = 4096  # from one of them to the next
+_LINES: Final = 10  # of the data in one place of a nearest cache that has 12 for each, beside those of weights
 _BLOCK_BYTES: Final = 256 << 10  # of a block of it
 _FEW: Final = 16  # vector registers of processors with vectors of 256 bits, of which caches were measured
 _PANEL_BYTES: Final = 128 << 10  # of a panel there that is asked for while there is another one: both stay near
@@ -134,8 +134,7 @@ class DensePack:
             ahead = max(1, _AHEAD // axes.term_bytes)
             return {"rows": axes.count, "block": 0, "ahead": ahead}
         size = axes.rows[-1].size or 1
-        places = _SET_BYTES // gcd(_SET_BYTES, axes.row_bytes)
-        most = min(axes.most, (_WAYS - 2) * places)
+        most = min(axes.most, rows_kept(axes.row_bytes, _LINES))
         ahead = axes.terms or 0
         if processor.registers <= _FEW and ahead * axes.term_bytes > _PANEL_BYTES:
             ahead = 0

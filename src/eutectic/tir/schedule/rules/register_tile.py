@@ -18,7 +18,7 @@ from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.tile_nest import TileNest
-from eutectic.tir.schedule.rules.tile_size import Tile, TileAxes, choose_tile, near_tiles
+from eutectic.tir.schedule.rules.tile_size import Tile, TileAxes, choose_tile, near_tiles, rows_kept
 from eutectic.tir.schedule.rules.walk import Access, Span, Walk
 from eutectic.tir.schedule.schedule import Schedule
 
@@ -26,6 +26,7 @@ _CACHE_BYTES: Final = 384 * 1024  # of a matrix that is better kept near and rea
 _NEAR_BYTES: Final = 768 * 1024  # of what a processor keeps near for all tiles that a thread works on
 _STRIP_BYTES: Final = 256 * 1024  # of a part of an operand that is copied at once and read by all rows
 _MOST_STRIP: Final = 4  # tiles in such a part
+_LINES: Final = 6  # of what rows select in one place of a nearest cache that has 8 for each, beside those of vectors
 _FEWEST_PANELS: Final = 8  # that threads share
 _FAR: Final = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
 _PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
@@ -53,6 +54,7 @@ class Axes:
         panel: The load that is worth copying together.
         panel_bytes: Size of the whole operand; None when it is not known.
         blocks: One of the others that only the vectors depend on, such as blocks of channels: a tile may have several.
+        row_step: Bytes between neighbours along the rows in what they select; None when it is not known.
     """
 
     walk: Walk
@@ -68,11 +70,13 @@ class Axes:
     panel: Access | None = None
     panel_bytes: int | None = None
     blocks: Span | None = None
+    row_step: int | None = None
 
     @property
     def tiled(self) -> TileAxes:
         """What tiles may lie along."""
-        return TileAxes(self.vector, self.rows, self.shares, self.blocks, self.is_window, self._widest)
+        near_rows = rows_kept(self.row_step, _LINES) if self.row_step else None
+        return TileAxes(self.vector, self.rows, self.shares, self.blocks, self.is_window, self._widest, near_rows)
 
     @property
     def _widest(self) -> int | None:
@@ -275,12 +279,21 @@ def _axes(walk: Walk, vector: Span | None) -> Axes:
     row_bytes = _bytes(walk, selected) if shares else None
     images = tuple(span for span in batch if all(access.coefficient(span) == 0 for access in streamed))
     vector_bytes = _bytes(walk, streamed)
-    blocks = _blocks(walk, others, streamed) if shares else None
-    axes = Axes(walk, vector, rows, batch, images, others, shares, is_window, row_bytes, vector_bytes, blocks=blocks)
+    axes = Axes(walk, vector, rows, batch, images, others, shares, is_window, row_bytes, vector_bytes)
+    if shares:
+        axes = replace(axes, blocks=_blocks(walk, others, streamed), row_step=_row_step(rows, selected))
     panel = _panel(walk, vector, rows, streamed) if shares and vector is not None else None
     if panel is None:
         return axes
     return replace(axes, panel=panel, panel_bytes=_bytes(walk, [panel]))
+
+
+def _row_step(rows: Span | None, selected: Sequence[Access]) -> int | None:
+    """Bytes between neighbours along the rows in the only operand that they select."""
+    if rows is None or len(selected) != 1:
+        return None
+    step = selected[0].coefficient(rows)
+    return abs(step) * item_bytes(selected[0].buffer.dtype) if isinstance(step, int) else None
 
 
 def _blocks(walk: Walk, others: Sequence[Span], streamed: Sequence[Access]) -> Span | None:

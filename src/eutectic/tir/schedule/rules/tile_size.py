@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from math import gcd
+from typing import Final, Protocol
 
 from eutectic.tir.schedule.rules.processor import Processor
 
 _LATENCY = 4  # cycles until a sum can be added to again
 _PER_CYCLE = 2  # multiply-adds, and loads, that begin in a cycle
 _MOST_VECTORS = 4  # that several rows share
+_SET_BYTES: Final = 4096  # from one line that the nearest cache keeps in the same place to the next
 _STEP = 0.5  # cycles that a step takes besides: counting, and waiting where there are hardly more sums than in flight
 
 
@@ -33,6 +35,7 @@ class TileAxes:
         blocks: Another axis that vectors are loaded for, and rows are not; None unless they are shared.
         is_window: Whether neighbours load the same values, which stay in registers where the window is written out.
         widest: Elements of several blocks of which all that is loaded stays near; None where that does not matter.
+        near_rows: Rows that stay near together; None where that does not matter.
     """
 
     vector: Extent | None
@@ -41,6 +44,7 @@ class TileAxes:
     blocks: Extent | None = None
     is_window: bool = False
     widest: int | None = None
+    near_rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,14 @@ class Tile:
     width: int
     blocks: int = 1
     cost: float = field(default=0.0, compare=False)
+
+
+def rows_kept(step: int, lines: int) -> int:
+    """Rows so many bytes apart of which the nearest cache keeps a line each, if it has so many lines for each place.
+
+    Lines with equal last bits of their addresses have one place.
+    """
+    return lines * (_SET_BYTES // gcd(_SET_BYTES, step))
 
 
 def choose_tile(axes: TileAxes, machine: Processor, bits: int = 32) -> Tile:
@@ -97,6 +109,8 @@ def _tiles(axes: TileAxes, machine: Processor, bits: int) -> Iterator[Tile]:
     """All tiles that fit into the registers; those of one block first."""
     lanes, registers = machine.lanes(bits), machine.registers // 2 if axes.is_window else machine.registers
     most_rows = 1 if axes.rows is None else min(axes.rows.size or 6, 14 if machine.registers == 16 else 28)
+    if axes.near_rows is not None:
+        most_rows = min(most_rows, axes.near_rows)
     for blocks, count in _forms(axes, lanes):
         vectors = blocks * count
         for height in range(1, most_rows + 1):
