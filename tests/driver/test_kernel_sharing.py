@@ -92,10 +92,11 @@ def test_they_are_those_of_one_process(monkeypatch: pytest.MonkeyPatch, processe
 
 
 def test_helpers_make_some_of_them(monkeypatch: pytest.MonkeyPatch, processes):
-    funcs = programs(monkeypatch)
-    monkeypatch.setattr(kernel_sharing._Share, "take", lambda self: None)  # this process makes none
+    funcs, own = programs(monkeypatch), threading.Event()
+    monkeypatch.setattr(kernel_sharing._Share, "take", lambda self: own.set())  # this process makes none
     monkeypatch.setattr(kernel_sharing, "make_kernel", lambda *_: pytest.fail("made here"))
     made = made_by_several(funcs, HOST, 2)
+    assert own.is_set()
     assert len(processes) == 2
     assert made.keys() == funcs.keys()
     assert not any(built.cached for built in made.values())

@@ -56,7 +56,7 @@ class ChoosePrecision(Pass):
                 f'precision="f16" cannot be used here: {fast.reason}', help='take precision="bf16", or "default"'
             )
         narrowed = run_pass(ToMixedPrecision(dtype), mod, ctx) if fast.ok else mod
-        if fast.ok and self.if_worthwhile:
+        if fast.ok and self.if_worthwhile:  # of what is narrow: our own kernels may be faster in float32 only
             machine = code_generator(target).machine(target)
             verdicts = [backend_of(name).worthwhile(narrowed, machine) for name in names]
             fast = fast if any(verdict.ok for verdict in verdicts) else verdicts[0]
