@@ -182,24 +182,38 @@ def test_odd_sizes(data: st.DataObject):
 def test_no_condition_changes_within_a_loop_over_tiles(changes: tuple[int, ...], size: int, tiles: list[int]):
     var = tir.Var("i", "int64")
     axis = Axis(var, IntImm("int64", sum(tiles) * size), var)
-    axes = padded_window.Axes("pad", "sums", "last", axis, axis, axis, (), changes, 9, 2, 16)
+    axes = padded_window.Axes("pad", "sums", "last", axis, axis, axis, (), (), changes, 9, 2, 16)
     assert axes.parts(size)[1] == tiles
 
 
-def test_threads_share_rows_of_all_channels_in_one_loop():
-    (nest,) = parts_of(schedule_for_cpu(Window((14, 14), blocks=3).program(), Vectors()).body.block.body)
+@pytest.mark.parametrize(
+    ("window", "pieces"),
+    [
+        (Window((14, 14), blocks=3), 14),
+        (Window((14, 14), blocks=3, batch=2), 2 * 14),
+        (Window((7, 7), blocks=3), 3 * 7),
+        (Window((7, 7), blocks=3, batch=2), 2 * 3 * 7),
+    ],
+)
+def test_threads_share_rows_with_all_channels_where_there_are_many_else_those_of_each_block(
+    window: Window, pieces: int
+):
+    (nest,) = parts_of(schedule_for_cpu(window.program(), Vectors()).body.block.body)
     while nest.extent.value == 1:  # images, of which there is one
         nest = nest.body
-    assert (nest.kind, nest.extent.value) == ("parallel", 3 * 14)
+    assert (nest.kind, nest.extent.value) == ("parallel", pieces)
 
 
 def test_every_choice_gives_the_same(monkeypatch: pytest.MonkeyPatch):
     window = Window((4, 16))
-    assert window.chosen() == ["padded_window@0: points=16, row_parts=true (default)"]
-    for size, row_parts in product((16, 8, 4), (True, False)):
-        choice = {"points": size, "row_parts": row_parts}
+    assert window.chosen() == ["padded_window@0: points=16, row_parts=true, rows_first=false (default)"]
+    for size, row_parts, rows_first in product((16, 8, 4), (True, False), (True, False)):
+        choice = {"points": size, "row_parts": row_parts, "rows_first": rows_first}
         monkeypatch.setattr(padded_window.PaddedWindow, "decide", lambda *_, choice=choice: choice)
-        assert f"points={size}, row_parts={str(row_parts).lower()}" in window.chosen()[0]
+        assert (
+            f"points={size}, row_parts={str(row_parts).lower()}, rows_first={str(rows_first).lower()}"
+            in (window.chosen()[0])
+        )
         window.check()
 
 

@@ -42,6 +42,7 @@ from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.statement_mutator import with_values
 
 _FEWEST_UNITS: Final = 8  # rows of vectors of channels, that threads share
+_FEWEST_ROWS: Final = 14  # that threads share with all channels of each, as neighbours along an image are shared
 _FEWEST_POINTS: Final = 4  # of a tile, below which sums wait for each other
 _MOST_TERMS: Final = 1000  # of vectors, that are written out in all parts; more take LLVM seconds
 
@@ -57,6 +58,7 @@ class Axes:
         rows: The axis from top to bottom.
         points: The axis along a row.
         channels: The axis that vectors lie along.
+        images: Axes that weights do not depend on, such as that of several images.
         row_changes: Rows from which on a window sees another part of the padding.
         point_changes: The same along a row.
         taps: Terms of a sum.
@@ -71,6 +73,7 @@ class Axes:
     rows: Axis
     points: Axis
     channels: Axis
+    images: tuple[Axis, ...]
     row_changes: tuple[int, ...]
     point_changes: tuple[int, ...]
     taps: int
@@ -130,7 +133,9 @@ class PaddedWindow:
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """All tiles."""
-        return [{"points": size, "row_parts": row_parts} for size, row_parts in axes.ways]
+        rows_first = (axes.rows.size or 0) >= _FEWEST_ROWS
+        ways = [{"points": size, "row_parts": row_parts, "rows_first": rows_first} for size, row_parts in axes.ways]
+        return [*ways[:1], {**ways[0], "rows_first": not rows_first}, *ways[1:]]
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
         """Schedule all stages.
@@ -141,29 +146,36 @@ class PaddedWindow:
         sch.compute_inline(axes.pad)
         row_sizes, tile_sizes = axes.parts(decisions["points"])
         in_parts = decisions["row_parts"]
-        units, row = _tiles(sch, axes, decisions["points"])
+        units, row, tile = _tiles(sch, axes, decisions["points"], decisions["rows_first"])
         parts = _parts(sch, (axes.sums, axes.last), row, row_sizes if in_parts else [])
         for part in parts:
-            for pair in _parts(sch, part, row + 1, tile_sizes):
-                _in_registers(sch, pair, row + 2, axes.tap_loops, serial=0 if in_parts else 1)
+            for pair in _parts(sch, part, tile, tile_sizes):
+                _in_registers(sch, pair, tile + 1, axes.tap_loops, serial=0 if in_parts else 1)
         rows = joined(sch, [sch.get_loops(last)[row] for _, last in parts])
         shared = with_iterations(sch, [*units, *rows])
         run_by_threads(sch, shared)  # last: from then on every step is proved to keep them apart
 
 
-def _tiles(sch: Schedule, axes: Axes, size: int) -> tuple[list[LoopRV], int]:
-    """Vectors of channels outside, then rows, tiles of a row inside: the loops around rows, and how many there are."""
+def _tiles(sch: Schedule, axes: Axes, size: int, rows_first: bool) -> tuple[list[LoopRV], int, int]:
+    """Vectors of channels, and rows, outside, tiles of a row inside.
+
+    Returns:
+        The loops around rows, how many there are, and how many loops there are around tiles.
+    """
     loops = loops_by_variable(sch, axes.last)
+    images = [loops[axis.loop] for axis in axes.images]
     row, point, channel = (loops.pop(axis.loop) for axis in (axes.rows, axes.points, axes.channels))
     vectors, lane = sch.split(channel, [None, axes.lanes])
     tile, inner = sch.split(point, [None, size])
     units = [*loops.values(), vectors]
     shared = with_iterations(sch, units)
-    units = [*(loop for loop in units if loop not in shared), *shared]  # one inside the other, and rows in these
-    reorder(sch, [*units, row, tile, inner, lane])
+    within = [loop for loop in shared if rows_first and loop not in images]
+    around = [loop for loop in units if loop not in shared]  # those of one iteration, then one inside the other
+    around += [loop for loop in shared if loop not in within]
+    reorder(sch, [*around, row, *within, tile, inner, lane])
     sch.compute_at(axes.sums, tile, preserve_unit_loops=True)
     sch.set_scope(axes.sums, 0, "local")
-    return units, len(units)
+    return around, len(around), len(around) + 1 + len(within)
 
 
 def _parts(sch: Schedule, pair: tuple[str, str], place: int, sizes: Sequence[int]) -> list[tuple[str, str]]:
@@ -204,6 +216,7 @@ def _axes(pad: Stage, walk: Walk, processor: Processor) -> Axes | None:
         rows=own[moving.rows.var],
         points=own[moving.points.var],
         channels=own[moving.channels.var],
+        images=tuple(own[axis.var] for span in others if _is_of_images(walk, pad.output, span) for axis in span.axes),
         row_changes=tuple(sorted(rows)),
         point_changes=tuple(sorted(points)),
         taps=taps,
@@ -245,6 +258,12 @@ def _is_moved(walk: Walk, image: Buffer, span: Span) -> bool:
         indices = [variables(index) for load in walk.stage.reads() if load.buffer is image for index in load.indices]
         return any(index & own and index & taps for index in indices)
     return all((access.coefficient(span) != 0) == (access.buffer is image) for access in walk.reads)
+
+
+def _is_of_images(walk: Walk, image: Buffer, span: Span) -> bool:
+    """Whether weights, where there are some, are the same for all of an axis."""
+    weights = [access for access in walk.reads if access.buffer is not image]
+    return bool(weights) and all(access.coefficient(span) == 0 for access in weights)
 
 
 def _ways(axes: Axes, processor: Processor) -> tuple[tuple[int, bool], ...]:

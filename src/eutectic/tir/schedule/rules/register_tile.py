@@ -6,7 +6,7 @@ finished accumulators is done as a tile is written back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm, prod
 from typing import Final
@@ -27,7 +27,10 @@ _NEAR_BYTES: Final = 768 * 1024  # of what a processor keeps near for all tiles 
 _STRIP_BYTES: Final = 256 * 1024  # of a part of an operand that is copied at once and read by all rows
 _MOST_STRIP: Final = 4  # tiles in such a part
 _LINES: Final = 6  # of what rows select in one place of a nearest cache that has 8 for each, beside those of vectors
+_EACH_BYTES: Final = 256 * 1024  # of weights that every thread may read for itself
+_FEWEST_ROWS: Final = 12  # tiles along rows that threads share
 _FEWEST_PANELS: Final = 8  # that threads share
+_SHARED_BYTES: Final = 64 * 1024  # of what vectors select, from which on two threads are faster with half of it each
 _FAR: Final = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
 _PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
 _PANEL_STEPS: Final = 8192
@@ -76,7 +79,8 @@ class Axes:
     def tiled(self) -> TileAxes:
         """What tiles may lie along."""
         near_rows = rows_kept(self.row_step, _LINES) if self.row_step else None
-        return TileAxes(self.vector, self.rows, self.shares, self.blocks, self.is_window, self._widest, near_rows)
+        form = TileAxes(self.vector, self.rows, self.shares, self.blocks, self.is_window, self._widest, near_rows)
+        return replace(form, most_width=self._most_width)
 
     @property
     def _widest(self) -> int | None:
@@ -85,6 +89,14 @@ class Axes:
         if not self.vector_bytes or self.vector_bytes <= _NEAR_BYTES:
             return None
         return _NEAR_BYTES * prod(sizes) // self.vector_bytes
+
+    @property
+    def _most_width(self) -> int | None:
+        """Half of the vectors, where they are all that threads can share and take longer to read than to share."""
+        spans = [span for span in (self.rows, *self.batch, *self.others) if span is not None and span.size != 1]
+        if spans or self.vector is None or self.vector.size is None or (self.vector_bytes or 0) <= _SHARED_BYTES:
+            return None
+        return -(-self.vector.size // 2)
 
     @property
     def bits(self) -> int:
@@ -109,7 +121,7 @@ class RegisterTile:
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """The tile with the least estimated time; what is walked through once, and copied; how much is written out."""
         tile = choose_tile(axes.tiled, processor, axes.bits)
-        stream = axes.shares and (axes.row_bytes is None or axes.row_bytes > _CACHE_BYTES)
+        stream = axes.shares and (axes.row_bytes is None or axes.row_bytes > _CACHE_BYTES or _are_near(axes, tile))
         if axes.panel is not None and (axes.panel_bytes is None or axes.panel_bytes > _CACHE_BYTES):
             stream = False
         panels = axes.panel is None and _pays_by_panels(axes, tile, stream)
@@ -153,7 +165,7 @@ class RegisterTile:
         work.cut_remainders()
         work.use_registers(axes.vector, decisions["unroll"])
         if shared:
-            work.share()
+            work.share(within=work.panel is None and _are_few(_pieces(outer, sizes)))
 
 
 def _sizes(axes: Axes, tile: Tile) -> Decisions:
@@ -175,12 +187,39 @@ def _strip(axes: Axes, width: int) -> int:
     return next((strip for strip in fits if count // strip >= _FEWEST_PANELS), 1)
 
 
+def _pieces(spans: Sequence[Span], tile: Mapping[Span, int]) -> int | None:
+    """Tiles along some spans together."""
+    total = 1
+    for span in spans:
+        count = _tiles(span, tile.get(span, 1))
+        if count is None:
+            return None
+        total *= count
+    return total
+
+
+def _are_few(pieces: int | None) -> bool:
+    """Whether threads would hardly get equal shares of them."""
+    return pieces is not None and pieces < 2 * _FEWEST_PANELS
+
+
+def _are_near(axes: Axes, tile: Tile) -> bool:
+    """Whether all vectors stay near each thread, and there are rows enough to share.
+
+    Then threads keep what they wrote: neighbouring kernels are shared by the same rows of an image.
+    """
+    if axes.panel is not None or axes.rows is None or axes.vector_bytes is None:
+        return False
+    rows = _pieces([*axes.batch, axes.rows], {axes.rows: tile.rows})
+    return axes.vector_bytes <= _EACH_BYTES and rows is not None and rows >= _FEWEST_ROWS
+
+
 def _pays_by_panels(axes: Axes, tile: Tile, stream: bool) -> bool:
     """Whether memory is read clearly less if each thread keeps some vectors and goes through all rows with them."""
     sizes = (axes.row_bytes, axes.vector_bytes, _tiles(axes.rows, tile.rows), _tiles(axes.vector, tile.width))
     blocks = _tiles(axes.blocks, tile.blocks)
     others = [span for span in axes.others if span is not axes.blocks]
-    known = [size for size in (*sizes, blocks, _product(axes.images), _product(others)) if size is not None]
+    known = [size for size in (*sizes, blocks, _pieces(axes.images, {}), _pieces(others, {})) if size is not None]
     if not axes.shares or len(known) < 7:
         return False
     data, weights, rows, vectors, per_vector, images, rest = known
@@ -197,15 +236,6 @@ def _tiles(span: Span | None, width: int) -> int | None:
     if span is None:
         return 1
     return None if span.size is None else -(-span.size // max(width, 1))
-
-
-def _product(spans: Sequence[Span]) -> int | None:
-    total = 1
-    for span in spans:
-        if span.size is None:
-            return None
-        total *= span.size
-    return total
 
 
 def _copied(axes: Axes, decisions: Decisions) -> tuple[Buffer, Span] | None:

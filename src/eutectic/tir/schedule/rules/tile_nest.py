@@ -192,9 +192,13 @@ class TileNest:
             else:
                 self.sch.unroll(loop)
 
-    def share(self) -> None:
-        """Let threads share the outermost tiles, down to the first span that was cut: what follows is in two loops."""
-        outer = [self.split[span] for span in self.spans[: self.threads]]
+    def share(self, within: bool = False) -> None:
+        """Let threads share the outermost tiles, down to the first span that was cut: what follows is in two loops.
+
+        Args:
+            within: Whether they share the tiles that follow within, too.
+        """
+        outer = [self.split[span] for span in self.spans[: None if within else self.threads]]
         if not outer:
             return
         last = next((k for k, parts in enumerate(outer) if len(parts) > 1), len(outer) - 1)

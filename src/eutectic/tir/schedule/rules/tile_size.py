@@ -36,6 +36,7 @@ class TileAxes:
         is_window: Whether neighbours load the same values, which stay in registers where the window is written out.
         widest: Elements of several blocks of which all that is loaded stays near; None where that does not matter.
         near_rows: Rows that stay near together; None where that does not matter.
+        most_width: Elements of a tile along the vectors at most; None where that does not matter.
     """
 
     vector: Extent | None
@@ -45,6 +46,7 @@ class TileAxes:
     is_window: bool = False
     widest: int | None = None
     near_rows: int | None = None
+    most_width: int | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,8 @@ def _tiles(axes: TileAxes, machine: Processor, bits: int) -> Iterator[Tile]:
 def _forms(axes: TileAxes, lanes: int) -> Iterator[tuple[int, int]]:
     """Blocks of a tile, and vectors of each."""
     most = 8 if axes.rows is None else _MOST_VECTORS
+    if axes.most_width is not None:
+        most = min(most, max(axes.most_width // lanes, 1))
     for count in range(1, 2 if axes.vector is None else most + 1):
         yield 1, count
     if axes.blocks is None or axes.vector is None or axes.vector.size is None:

@@ -1,0 +1,85 @@
+"""What threads share of a reduction's tiles: parts that are equal, and those that neighbouring kernels gave them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.tir.schedule.rules.processors import Vectors
+
+from eutectic import te, tir, topi
+from eutectic.backend.llvm.machine import machine_of
+from eutectic.driver.build_prim_func import NativePrimFunc
+from eutectic.ir.visit import post_order
+from eutectic.target import Target
+from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
+from eutectic.topi.nn.conv_blocked import conv2d_nchwc
+
+NATIVE = Target("llvm")
+WIDE = Vectors(512, 32)
+
+
+def pointwise(channels: int, filters: int, size: int, batch: int = 1) -> tir.PrimFunc:
+    data = te.placeholder((batch, channels // 16, size, size, 16), "float32", "data")
+    weight = te.placeholder((filters // 16, channels // 16, 1, 1, 16, 16), "float32", "weight")
+    return te.create_prim_func([data, weight, topi.nn.relu(conv2d_nchwc(data, weight, 1, 0))])
+
+
+def one_row(terms: int, columns: int, batch: int = 1) -> tir.PrimFunc:
+    data, weight = te.placeholder((batch, 1, terms), "float32"), te.placeholder((batch, terms, columns), "float32")
+    k = te.reduce_axis((0, terms), "k")
+    shape = (batch, 1, columns)
+    product = te.compute(shape, lambda b, i, j: te.sum(data[b, i, k] * weight[b, k, j], axis=k), "product")
+    return te.create_prim_func([data, weight, product])
+
+
+def shared(func: tir.PrimFunc) -> tuple[str, int]:
+    """Name and iterations of the loop that threads share."""
+    scheduled = schedule_for_cpu(func, WIDE)
+    (loop,) = [part for part in post_order(scheduled.body) if isinstance(part, tir.For) and part.kind == "parallel"]
+    return loop.loop_var.name, loop.extent.value
+
+
+@pytest.mark.parametrize(("filters", "least"), [(160, 20), (320, 20), (96, 12)])
+def test_few_tiles_of_vectors_are_shared_together_with_those_of_rows(filters: int, least: int):
+    """Five tiles, as 160 channels are, leave one of two threads waiting for a fifth of the time."""
+    name, pieces = shared(pointwise(960, filters, 7))
+    assert name.startswith("fo"), "weights stay outside"
+    assert pieces >= least
+
+
+def test_many_tiles_of_vectors_are_shared_alone():
+    assert shared(pointwise(160, 960, 7)) == ("fo_0_fi_0_fused", 30)
+
+
+@pytest.mark.parametrize(("channels", "filters", "size"), [(96, 576, 14), (576, 96, 14), (192, 32, 28), (32, 192, 28)])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_rows_of_an_image_are_shared_where_weights_are_small(channels: int, filters: int, size: int, batch: int):
+    """What widens channels, the windows of each and what narrows them again are shared in the same way."""
+    name, pieces = shared(pointwise(channels, filters, size, batch))
+    assert name.startswith("nn" if batch > 1 else "ax1"), "images, then their rows"
+    assert pieces >= batch * 12
+
+
+@pytest.mark.parametrize(
+    ("terms", "columns", "batch", "pieces"),
+    [(784, 128, 1, 2), (784, 96, 1, 2), (784, 256, 1, 2), (64, 64, 1, 1), (784, 128, 4, 4), (784, 16, 1, 1)],
+)
+def test_halves_of_a_matrix_for_two_threads(terms: int, columns: int, batch: int, pieces: int):
+    """A row times a matrix takes as long as it takes to read the matrix."""
+    assert shared(one_row(terms, columns, batch))[1] == pieces
+
+
+@pytest.mark.parametrize(
+    "func",
+    [pointwise(960, 160, 7), pointwise(96, 80, 7), pointwise(80, 480, 14, 2), one_row(784, 128), one_row(300, 100)],
+)
+def test_values(func: tir.PrimFunc):
+    rng = np.random.default_rng(0)
+    shapes = [tuple(int(size) for size in func.buffer_map[param].shape) for param in func.params]
+    data, weight, out = (rng.standard_normal(shape).astype("float32") for shape in shapes)
+    if data.ndim == 3:
+        want = data.astype(np.float64) @ weight
+    else:
+        want = np.maximum(np.einsum("ncyxi,fcabio->nfyxo", data.astype(np.float64), weight), 0)
+    NativePrimFunc(schedule_for_cpu(func, machine_of(NATIVE)), NATIVE, 2)(data, weight, out)
+    np.testing.assert_allclose(out, want, atol=1e-5 * np.abs(want).max())
