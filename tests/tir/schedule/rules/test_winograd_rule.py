@@ -71,6 +71,7 @@ def program(case: tuple[Any, ...], layout: str) -> tuple[tir.PrimFunc, list[np.n
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_results(case: tuple[Any, ...], layout: str, by_rows: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(winograd, "_NEAR_BYTES", 1 << 30 if by_rows else 0)
+    monkeypatch.setattr(winograd, "_FEWEST_ROWS", 0)
     func, inputs, expected = program(case, layout)
     sch = schedule_by_rules(func, Vectors(128))
     nests = parts_of(sch.func.body.block.body)
@@ -83,6 +84,7 @@ def test_results(case: tuple[Any, ...], layout: str, by_rows: bool, monkeypatch:
 @pytest.mark.parametrize("by_rows", [True, False], ids=["by rows", "by stages"])
 def test_traces_make_the_same_program(by_rows: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(winograd, "_NEAR_BYTES", 1 << 30 if by_rows else 0)
+    monkeypatch.setattr(winograd, "_FEWEST_ROWS", 0)
     func, _, _ = program(CASES[0], LAYOUTS[1])
     scheduled = schedule_for_cpu(func, Vectors(128))
     assert "sch.compute_at(" in scheduled.script()
@@ -90,3 +92,12 @@ def test_traces_make_the_same_program(by_rows: bool, monkeypatch: pytest.MonkeyP
     trace_from_python(scheduled.attrs["tir.schedule_trace"]).apply_to_schedule(sch)
     assert structural_equal(sch.func.body, scheduled.body)
     check_round_trip(scheduled)
+
+
+@pytest.mark.parametrize(
+    ("batch", "size", "nests"), [(1, 56, 1), (1, 28, 4), (2, 28, 1)], ids=["14 rows", "7 rows", "7 rows of 2 images"]
+)
+def test_few_rows_of_tiles_are_not_enough_for_threads(batch: int, size: int, nests: int):
+    """Of 7 rows one of two threads has 4: then stage by stage, which has tiles enough."""
+    func, _, _ = program((batch, 4, 8, size, size, 4, 1), LAYOUTS[1])
+    assert len(parts_of(schedule_by_rules(func, Vectors(128)).func.body.block.body)) == nests

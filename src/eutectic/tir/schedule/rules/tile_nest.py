@@ -11,7 +11,14 @@ from eutectic.tir.buffer import Buffer
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.accumulators import Accumulators
-from eutectic.tir.schedule.rules.nest import copies, has_no_remainder, joined, reorder, run_by_threads
+from eutectic.tir.schedule.rules.nest import (
+    copies,
+    has_no_remainder,
+    joined,
+    reorder,
+    run_by_threads,
+    with_iterations,
+)
 from eutectic.tir.schedule.rules.operand_copy import OperandCopy, operand_copy, turned
 from eutectic.tir.schedule.rules.walk import Span
 from eutectic.tir.stmt import For
@@ -153,15 +160,24 @@ class TileNest:
             serial = [span for span in part.ragged if span is not vector]
             if serial:
                 inside, stored = self._one_by_one(serial, all_terms, inside, stored)
-            nests = [inside, stored] if stored else [inside]
+            spans = [span for span in self.tile if span not in serial]
+            nests = [(spans, inside), (spans, stored)] if stored else [(spans, inside)]
             if all_terms:
-                init_loops = self.sch.get_loops(self.sch.decompose_reduction(part.block, all_terms[0]))
-                nests.append(init_loops[len(init_loops) - len(inside) :])
-            for nest in nests:
-                self._in_registers([span for span in self.tile if span not in serial], nest, vector)
+                nests.append(self._cleared(part.block, all_terms[0], spans, inside))
+            for of, nest in nests:
+                self._in_registers(of, nest, vector)
             for loop, is_unrolled in zip(terms, unrolled, strict=True):
                 if is_unrolled:
                     self.sch.unroll(loop)
+
+    def _cleared(
+        self, block: str, term: LoopRV, spans: Sequence[Span], inside: Sequence[LoopRV]
+    ) -> tuple[list[Span], list[LoopRV]]:
+        """The loops in which accumulators begin, and the spans that they run along: not those of one iteration."""
+        several = with_iterations(self.sch, inside)
+        loops = self.sch.get_loops(self.sch.decompose_reduction(block, term))[self.depth :]
+        left = [span for span, loop in zip(spans, inside, strict=True) if len(loops) == len(spans) or loop in several]
+        return left, loops
 
     def _one_by_one(
         self, serial: Sequence[Span], terms: Sequence[LoopRV], inside: Sequence[LoopRV], stored: Sequence[LoopRV]

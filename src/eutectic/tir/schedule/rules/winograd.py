@@ -38,6 +38,7 @@ _NEAR_BYTES: Final = 3 << 20  # of weights that are better read again for each r
 _NEAR_BYTES_NARROW: Final = 1 << 20  # the same on processors with `_FEW` vector registers
 _FEW: Final = 16
 _MOST_ROW_BYTES: Final = 1 << 20  # of what each thread keeps for a row of tiles
+_FEWEST_ROWS: Final = 8  # of tiles, in all images, that threads share evenly enough
 _LARGEST_ROW_BYTES: Final = 4 << 20  # the same, of what is measured at all
 
 
@@ -57,6 +58,7 @@ class Axes:
         across: Tiles from left to right.
         weight_bytes: Size of the transformed weights.
         row_bytes: Size of what is between the stages, for a row of tiles.
+        row_count: Rows of tiles in all images; None when it is not known.
     """
 
     pad: str
@@ -70,6 +72,7 @@ class Axes:
     across: int
     weight_bytes: int
     row_bytes: int
+    row_count: int | None
 
 
 class Winograd:
@@ -99,6 +102,7 @@ class Winograd:
         most = 14 if processor.registers == 32 else 6
         near = _NEAR_BYTES_NARROW if processor.registers <= _FEW else _NEAR_BYTES
         by_rows = axes.weight_bytes <= near and axes.row_bytes <= _MOST_ROW_BYTES
+        by_rows = by_rows and (axes.row_count is None or axes.row_count >= _FEWEST_ROWS)
         return {"by_rows": by_rows, "tiles": _even(axes.across, most), "lanes": min(axes.lanes, processor.lanes())}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
@@ -177,8 +181,10 @@ def _axes(pad: str, last: Stage, roles: dict[str, Stage]) -> Axes | None:
         return None
     row = roles["input_transform"].output, products.output
     row_bytes = sum(_bytes(buffer) // (sizes[0] or 1) // (sizes[1] or 1) for buffer in row)
+    row_count = None if sizes[0] is None or sizes[1] is None else sizes[0] * sizes[1]
     axes = tuple(axis for axis in channels if axis is not None)
-    return Axes(pad, last.name, tile, lanes, batch, down, right, axes, across, _bytes(weights[0]), row_bytes)
+    weight_bytes = _bytes(weights[0])
+    return Axes(pad, last.name, tile, lanes, batch, down, right, axes, across, weight_bytes, row_bytes, row_count)
 
 
 def _divided(index: PrimExpr, by: int, axes: dict[Var, Axis]) -> Axis | None:
