@@ -83,3 +83,20 @@ def test_values(func: tir.PrimFunc):
         want = np.maximum(np.einsum("ncyxi,fcabio->nfyxo", data.astype(np.float64), weight), 0)
     NativePrimFunc(schedule_for_cpu(func, machine_of(NATIVE)), NATIVE, 2)(data, weight, out)
     np.testing.assert_allclose(out, want, atol=1e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (6, 64), (7, 65), (13, 200)])
+@pytest.mark.parametrize("terms", [3, 64])
+def test_values_of_tiles_whose_rows_and_columns_are_not_known(terms: int, sizes: tuple[int, int]):
+    """A tile has rows of which those that are left are done one by one, and accumulators that begin within them."""
+    rows, columns = tir.Var("rows", "int64"), tir.Var("columns", "int64")
+    data, weight = te.placeholder((rows, terms), "float32"), te.placeholder((terms, columns), "float32")
+    k = te.reduce_axis((0, terms), "k")
+    product = te.compute((rows, columns), lambda i, j: te.sum(data[i, k] * weight[k, j], axis=k), "product")
+    func = schedule_for_cpu(te.create_prim_func([data, weight, topi.nn.relu(product)]), WIDE)
+    assert "rows=6, width=64" in str(func.attrs["tir.chosen"])
+    rng = np.random.default_rng(0)
+    left, right = (rng.standard_normal(shape).astype("float32") for shape in ((sizes[0], terms), (terms, sizes[1])))
+    out = np.full(sizes, np.nan, "float32")
+    NativePrimFunc(func, NATIVE, 2)(left, right, out)
+    np.testing.assert_allclose(out, np.maximum(left.astype(np.float64) @ right, 0), atol=1e-5)

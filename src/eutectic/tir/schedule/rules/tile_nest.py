@@ -163,7 +163,7 @@ class TileNest:
             spans = [span for span in self.tile if span not in serial]
             nests = [(spans, inside), (spans, stored)] if stored else [(spans, inside)]
             if all_terms:
-                nests.append(self._cleared(part.block, all_terms[0], spans, inside))
+                nests.append(self._cleared(part.block, all_terms[0], spans, inside, self.depth + len(serial)))
             for of, nest in nests:
                 self._in_registers(of, nest, vector)
             for loop, is_unrolled in zip(terms, unrolled, strict=True):
@@ -171,11 +171,19 @@ class TileNest:
                     self.sch.unroll(loop)
 
     def _cleared(
-        self, block: str, term: LoopRV, spans: Sequence[Span], inside: Sequence[LoopRV]
+        self, block: str, term: LoopRV, spans: Sequence[Span], inside: Sequence[LoopRV], depth: int
     ) -> tuple[list[Span], list[LoopRV]]:
-        """The loops in which accumulators begin, and the spans that they run along: not those of one iteration."""
+        """The loops in which accumulators begin, and the spans that they run along: not those of one iteration.
+
+        Args:
+            block: The reduction.
+            term: Its first loop over terms.
+            spans: The spans of a tile.
+            inside: The loops along them around the reduction.
+            depth: How many loops are around its terms.
+        """
         several = with_iterations(self.sch, inside)
-        loops = self.sch.get_loops(self.sch.decompose_reduction(block, term))[self.depth :]
+        loops = self.sch.get_loops(self.sch.decompose_reduction(block, term))[depth:]
         left = [span for span, loop in zip(spans, inside, strict=True) if len(loops) == len(spans) or loop in several]
         return left, loops
 
