@@ -39,7 +39,7 @@ def product(rows: int = 24, terms: int = 40, columns: int = 32) -> PrimFunc:
 def winograd() -> PrimFunc:
     """Stages row by row, where sums are added to in memory that LLVM has to keep in registers by itself."""
     data, weight = (
-        te.placeholder((1, 2, 12, 12, 8), "float32", "d"),
+        te.placeholder((1, 2, 32, 12, 8), "float32", "d"),
         te.placeholder((6, 6, 1, 2, 8, 16), "float32", "w"),
     )
     return te.create_prim_func([data, weight, topi.nn.conv2d_winograd(data, weight, 1, "NCHW8c")])
