@@ -18,10 +18,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import eutectic
+from eutectic.runtime.executable import KernelTime
 from eutectic.testing.models import MODELS
 from machine import describe, usable_cpus
 
-CALLS = 8  # of a turn; those before them wake the threads
+CALLS = 8  # of a turn; the first ones wake the threads, which a quartile leaves out
 
 
 @dataclass(frozen=True)
@@ -44,21 +45,21 @@ class Loss:
 def losses(model: Any, inputs: Sequence[Any], threads: int, rounds: int) -> list[Loss]:
     """Every kernel of a network, in the order of the calls."""
     variants = {count: eutectic.compile(model, tuple(inputs), threads=count) for count in (1, threads)}
-    seconds: dict[int, list[list[float]]] = {count: [] for count in variants}
+    calls: dict[int, list[list[KernelTime]]] = {count: [] for count in variants}
     for _ in range(rounds):
         for count, variant in variants.items():
             for _ in range(CALLS):
-                seconds[count].append([time.seconds for time in variant.profile(*inputs)])
-    names = [time.name for time in variants[1].profile(*inputs)]
-    alone, shared = (list(map(_lower_quartile, zip(*seconds[count], strict=True))) for count in (1, threads))
+                calls[count].append(variant.profile(*inputs))
+    names = [time.name for time in calls[1][0]]
+    alone, shared = ([_lower_quartile(times) for times in zip(*calls[count], strict=True)] for count in (1, threads))
     return [
         Loss(name, 1e6 * one, 1e6 * several, 1e6 * (several - one / threads))
         for name, one, several in zip(names, alone, shared, strict=True)
     ]
 
 
-def _lower_quartile(values: Sequence[float]) -> float:
-    return statistics.quantiles(values, n=4)[0]
+def _lower_quartile(times: Sequence[KernelTime]) -> float:
+    return statistics.quantiles([time.seconds for time in times], n=4)[0]
 
 
 def _print(found: Sequence[Loss]) -> None:

@@ -146,7 +146,8 @@ class PaddedWindow:
         sch.compute_inline(axes.pad)
         row_sizes, tile_sizes = axes.parts(decisions["points"])
         in_parts = decisions["row_parts"]
-        units, row, tile = _tiles(sch, axes, decisions["points"], decisions["rows_first"])
+        units, tile = _tiles(sch, axes, decisions["points"], decisions["rows_first"])
+        row = len(units)
         parts = _parts(sch, (axes.sums, axes.last), row, row_sizes if in_parts else [])
         for part in parts:
             for pair in _parts(sch, part, tile, tile_sizes):
@@ -156,11 +157,11 @@ class PaddedWindow:
         run_by_threads(sch, shared)  # last: from then on every step is proved to keep them apart
 
 
-def _tiles(sch: Schedule, axes: Axes, size: int, rows_first: bool) -> tuple[list[LoopRV], int, int]:
+def _tiles(sch: Schedule, axes: Axes, size: int, rows_first: bool) -> tuple[list[LoopRV], int]:
     """Vectors of channels, and rows, outside, tiles of a row inside.
 
     Returns:
-        The loops around rows, how many there are, and how many loops there are around tiles.
+        The loops around rows, and how many loops there are around tiles.
     """
     loops = loops_by_variable(sch, axes.last)
     images = [loops[axis.loop] for axis in axes.images]
@@ -175,7 +176,7 @@ def _tiles(sch: Schedule, axes: Axes, size: int, rows_first: bool) -> tuple[list
     reorder(sch, [*around, row, *within, tile, inner, lane])
     sch.compute_at(axes.sums, tile, preserve_unit_loops=True)
     sch.set_scope(axes.sums, 0, "local")
-    return around, len(around), len(around) + 1 + len(within)
+    return around, len(around) + 1 + len(within)
 
 
 def _parts(sch: Schedule, pair: tuple[str, str], place: int, sizes: Sequence[int]) -> list[tuple[str, str]]:

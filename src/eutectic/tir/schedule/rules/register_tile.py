@@ -79,8 +79,16 @@ class Axes:
     def tiled(self) -> TileAxes:
         """What tiles may lie along."""
         near_rows = rows_kept(self.row_step, _LINES) if self.row_step else None
-        form = TileAxes(self.vector, self.rows, self.shares, self.blocks, self.is_window, self._widest, near_rows)
-        return replace(form, most_width=self._most_width)
+        return TileAxes(
+            self.vector,
+            self.rows,
+            self.shares,
+            self.blocks,
+            self.is_window,
+            self._widest,
+            near_rows,
+            self._most_width,
+        )
 
     @property
     def _widest(self) -> int | None:

@@ -38,8 +38,8 @@ _NEAR_BYTES: Final = 3 << 20  # of weights that are better read again for each r
 _NEAR_BYTES_NARROW: Final = 1 << 20  # the same on processors with `_FEW` vector registers
 _FEW: Final = 16
 _MOST_ROW_BYTES: Final = 1 << 20  # of what each thread keeps for a row of tiles
-_FEWEST_ROWS: Final = 8  # of tiles, in all images, that threads share evenly enough
 _LARGEST_ROW_BYTES: Final = 4 << 20  # the same, of what is measured at all
+_FEWEST_ROWS: Final = 8  # of tiles, in all images, that threads share evenly enough
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ def _axes(pad: str, last: Stage, roles: dict[str, Stage]) -> Axes | None:
     sizes = [getattr(size, "value", None) for size in rows.output.shape]
     if not reads or None in sizes[1:] or last.init is not None or len(weights) != 1:
         return None
-    _, _, across, _, tile, _, lanes = sizes
-    assert across is not None and tile is not None and lanes is not None
+    images, height, across, _, tile, _, lanes = sizes
+    assert height is not None and across is not None and tile is not None and lanes is not None
     n, y, x, block, _, _, lane = reads[0].indices
     by_var = {axis.var: axis for axis in last.spatial}
     down, right = _divided(y, tile, by_var), _divided(x, tile, by_var)
@@ -180,8 +180,8 @@ def _axes(pad: str, last: Stage, roles: dict[str, Stage]) -> Axes | None:
     if down is None or right is None or len(known) != len(last.spatial) or len(set(known)) != len(known):
         return None
     row = roles["input_transform"].output, products.output
-    row_bytes = sum(_bytes(buffer) // (sizes[0] or 1) // (sizes[1] or 1) for buffer in row)
-    row_count = None if sizes[0] is None or sizes[1] is None else sizes[0] * sizes[1]
+    row_bytes = sum(_bytes(buffer) // (images or 1) // height for buffer in row)
+    row_count = None if images is None else images * height
     axes = tuple(axis for axis in channels if axis is not None)
     weight_bytes = _bytes(weights[0])
     return Axes(pad, last.name, tile, lanes, batch, down, right, axes, across, weight_bytes, row_bytes, row_count)
