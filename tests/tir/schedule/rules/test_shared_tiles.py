@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te, tir, topi
@@ -100,3 +104,34 @@ def test_values_of_tiles_whose_rows_and_columns_are_not_known(terms: int, sizes:
     out = np.full(sizes, np.nan, "float32")
     NativePrimFunc(func, NATIVE, 2)(left, right, out)
     np.testing.assert_allclose(out, np.maximum(left.astype(np.float64) @ right, 0), atol=1e-5)
+
+
+@settings(max_examples=30)
+@given(
+    sizes=st.tuples(st.integers(1, 3), st.integers(1, 14), st.sampled_from([1, 3, 16, 17, 33, 49])),
+    terms=st.sampled_from([1, 2, 70]),
+    operands=st.sampled_from(
+        ["nfpk fk", "nfk pk", "fk nkp", "nfk kp", "nfk nkp", "nkf kp", "nfkp k", "fnk npk", "kn fkp"]
+    ),
+    processor=st.sampled_from([Vectors(128, 16), Vectors(256, 16), WIDE]),
+)
+@example(sizes=(2, 12, 49), terms=70, operands="fk nkp", processor=Vectors(256, 16))
+def test_values_of_products_of_any_axes(sizes: tuple[int, int, int], terms: int, operands: str, processor: Vectors):
+    """Tiles along axes that one operand has, or the other, or both; what is left of one may be a single iteration."""
+    extents = dict(zip("nfpk", (*sizes, terms), strict=True))
+    left, right = operands.split()
+    shapes = [[extents[letter] for letter in letters] for letters in (left, right)]
+    a, b = (te.placeholder(shape, "float32") for shape in shapes)
+    k = te.reduce_axis((0, terms), "k")
+
+    def product(*out: tir.Var) -> Any:
+        at = dict(zip("nfpk", (*out, k), strict=True))
+        return te.sum(a[tuple(at[letter] for letter in left)] * b[tuple(at[letter] for letter in right)], axis=k)
+
+    func = te.create_prim_func([a, b, topi.nn.relu(te.compute(sizes, product))])
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(shape).astype("float32") for shape in shapes)
+    want = np.maximum(np.einsum(f"{left},{right}->nfp", x.astype(np.float64), y), 0)
+    got = np.full(sizes, np.nan, "float32")
+    NativePrimFunc(schedule_for_cpu(func, processor), NATIVE, 2)(x, y, got)
+    np.testing.assert_allclose(got, want, atol=1e-5 * terms)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eutectic.ir.prim_expr import PrimExpr, floordiv, floormod
 from eutectic.support.errors import ScheduleError
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.schedule.handles import LoopRV
@@ -15,9 +16,10 @@ from eutectic.tir.schedule.rules.nest import (
     copies,
     has_no_remainder,
     joined,
+    realize_of,
     reorder,
     run_by_threads,
-    with_iterations,
+    variable_of,
 )
 from eutectic.tir.schedule.rules.operand_copy import OperandCopy, operand_copy, turned
 from eutectic.tir.schedule.rules.walk import Span
@@ -173,7 +175,9 @@ class TileNest:
     def _cleared(
         self, block: str, term: LoopRV, spans: Sequence[Span], inside: Sequence[LoopRV], depth: int
     ) -> tuple[list[Span], list[LoopRV]]:
-        """The loops in which accumulators begin, and the spans that they run along: not those of one iteration.
+        """The loops in which accumulators begin, and the spans that they run along: those that elements depend on.
+
+        An element of a tile of one iteration may be at a place that is known, and then depends on no loop.
 
         Args:
             block: The reduction.
@@ -182,9 +186,10 @@ class TileNest:
             inside: The loops along them around the reduction.
             depth: How many loops are around its terms.
         """
-        several = with_iterations(self.sch, inside)
+        realize = realize_of(self.sch, block)
+        used = {var for value in realize.iter_values for var in variables(value)}
+        left = [span for span, loop in zip(spans, inside, strict=True) if variable_of(self.sch, loop) in used]
         loops = self.sch.get_loops(self.sch.decompose_reduction(block, term))[depth:]
-        left = [span for span, loop in zip(spans, inside, strict=True) if len(loops) == len(spans) or loop in several]
         return left, loops
 
     def _one_by_one(
