@@ -29,7 +29,7 @@ from eutectic.testing.timing import interleaved
 from machine import describe, usable_cpus
 
 CALLED = "mlp"
-TARGETS = ("llvm", "llvm -libs=dnnl")
+TARGETS = ("", "llvm", "llvm -libs=dnnl")  # empty: none is given
 STAGES = ("export", "compile", "again")
 _COMPILE = """
 import json, sys, time, warnings
@@ -44,7 +44,7 @@ at = [time.perf_counter()]
 program = torch.export.export(model, inputs)
 at.append(time.perf_counter())
 for _ in range(2):
-    eutectic.compile(program, target=sys.argv[2], threads=int(sys.argv[3]))
+    eutectic.compile(program, target=sys.argv[2] or None, threads=int(sys.argv[3]))
     at.append(time.perf_counter())
 print(json.dumps([after - before for before, after in zip(at, at[1:])]))
 """
@@ -53,7 +53,7 @@ print(json.dumps([after - before for before, after in zip(at, at[1:])]))
 def call_microseconds(target: str, rounds: int, threads: int) -> dict[str, float]:
     """Median microseconds of a call: with tensors, with arrays, and of torch eager."""
     model, inputs = MODELS[CALLED].build()
-    fast = eutectic.compile(model, inputs, target=target, threads=threads)
+    fast = eutectic.compile(model, inputs, target=target or None, threads=threads)
     arrays = tuple(x.numpy() for x in inputs)
     with torch.inference_mode():
         calls = {
@@ -65,29 +65,32 @@ def call_microseconds(target: str, rounds: int, threads: int) -> dict[str, float
     return {name: 1e6 * statistics.median(values) for name, values in samples.items()}
 
 
-def _compilation(name: str, target: str, threads: int, cache: str) -> dict[str, float]:
-    """Seconds of each stage in a new process with this folder for kernels."""
+def _compilation(name: str, target: str, threads: int, cache: str, **variables: str) -> dict[str, float]:
+    """Seconds of each stage in a new process with this folder for kernels and models."""
     command = [sys.executable, "-c", _COMPILE, name, target, str(threads)]
-    environ = {**os.environ, "EUTECTIC_CACHE_DIR": cache}
+    environ = {**os.environ, "EUTECTIC_CACHE_DIR": cache, **variables}
     done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)
     return dict(zip(STAGES, json.loads(done.stdout), strict=True))
 
 
 def compile_seconds(name: str, target: str, rounds: int, threads: int) -> dict[str, float]:
-    """Median seconds: of the export, of compiling cold, cached, and cached once more in one process."""
-    columns: dict[str, list[float]] = {"export": [], "cold": [], "cached": [], "again": []}
+    """Median seconds: of the export, of compiling cold, with kernels of the cache, and twice with a model of it."""
+    columns: dict[str, list[float]] = {"export": [], "cold": [], "kernels": [], "cached": [], "again": []}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as cache:
-            cold, cached = (_compilation(name, target, threads, cache) for _ in range(2))
+            cold = _compilation(name, target, threads, cache)
+            kernels = _compilation(name, target, threads, cache, EUTECTIC_CACHE_MODELS="0")
+            cached = _compilation(name, target, threads, cache)
         columns["export"] += [cold["export"], cached["export"]]
         columns["cold"].append(cold["compile"])
+        columns["kernels"].append(kernels["compile"])
         columns["cached"].append(cached["compile"])
         columns["again"].append(cached["again"])
     return {column: statistics.median(values) for column, values in columns.items()}
 
 
 def _line(label: str, target: str, values: dict[str, float], unit: str) -> None:
-    print(f"{label:18} {target:16}" + "".join(f"  {k} {v:.3g} {unit}" for k, v in values.items()), flush=True)
+    print(f"{label:18} {target or 'default':16}" + "".join(f"  {k} {v:.3g} {unit}" for k, v in values.items()), flush=True)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

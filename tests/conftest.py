@@ -95,6 +95,7 @@ def own_kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         base = base.parent
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EUTECTIC_CACHE_DIR", str(base / "kernels"))
+        patch.setenv("EUTECTIC_CACHE_MODELS", "0")  # tests look at passes, which a model that is read does not need
         patch.setenv("EUTECTIC_TUNING_FILE", "")  # choices are those of the rules
         yield
 

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from eutectic import relax
+import eutectic
+from eutectic import IRModule, relax
 from eutectic.cli.cache import readable_bytes
 from eutectic.cli.main import app
+from eutectic.driver import kept
 from eutectic.script import relax as R
 from eutectic.support import cache
 
@@ -39,7 +41,7 @@ def run(*args: str) -> Any:
 
 
 def test_kernels_are_listed_and_removed(folder: Path):
-    assert run("ls").stdout == f"No kernels are kept in {folder}.\n"
+    assert run("ls").stdout == f"Nothing is kept in {folder}.\n"
     built = relax.build(main)
     shown = run("ls").stdout
     assert len(cache.entries()) == 1
@@ -51,6 +53,18 @@ def test_kernels_are_listed_and_removed(folder: Path):
     assert run("clear").stdout == f"Removed 1 kernel, {readable_bytes(entry.bytes)}.\n"
     assert run("clear").stdout == "Removed 0 kernels, 0 B.\n"
     assert built["main"](np.zeros((3, 5), "float32")).numpy().sum() == pytest.approx(3)
+
+
+def test_models_are_listed_and_removed(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("EUTECTIC_CACHE_MODELS")
+    eutectic.compile(IRModule({"main": main}))
+    kept.settle()
+    (model,) = [entry for entry in cache.entries() if entry.is_model]
+    shown = run("ls").stdout
+    for part in (f"model {model.key[:12]}", readable_bytes(model.bytes), "1 kernel and 1 model, "):
+        assert part in shown
+    assert run("clear").stdout.startswith("Removed 1 kernel and 1 model, ")
+    assert list(folder.iterdir()) == []
 
 
 def test_damaged_entries_are_listed_too(folder: Path):

@@ -45,7 +45,9 @@ def test_round_trip(folder: Path):
     assert {item.key for item in entries()} == {"a", "b"}
     assert next(item for item in entries() if item.key == "a").meta == ENTRY.meta
     size = sum(path.stat().st_size for path in folder.iterdir())
-    assert clear() == (2, size)
+    removed = clear()
+    assert sorted(item.key for item in removed) == ["a", "b"]
+    assert sum(item.bytes for item in removed) == size
     assert entries() == []
     assert read("a") is None
 
@@ -141,7 +143,7 @@ def test_a_folder_that_others_can_write_is_not_used(folder: Path, mode: int):
     assert usable_folder() is None
     assert read("a") is None
     write("b", ENTRY)
-    assert clear() == (0, 0)
+    assert clear() == []
     folder.chmod(0o700)
     assert read("a") == ENTRY
     assert read("b") is None
@@ -218,6 +220,29 @@ def test_the_least_used_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch):
     assert 20 <= len(kept) <= 30
     assert {"k62", "k63"} <= kept
     assert "k0" not in kept
+
+
+def test_models_take_the_room_of_what_was_not_used_for_longer(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cache, "MOST_BYTES", 10_000)
+    for n, key in enumerate(("old", "older", "new")):
+        path = cache.model_path(key)
+        assert path is not None
+        path.write_bytes(bytes(4000))
+        os.utime(path, (1000 - n if key != "new" else 2000,) * 2)
+    write("kernel", Entry({}, b""))
+    cache.model_was_written(path)
+    assert {(item.key, item.is_model) for item in entries()} == {("old", True), ("new", True), ("kernel", False)}
+
+
+def test_what_killed_processes_left_goes(folder: Path):
+    path = cache.model_path("a")
+    assert path is not None
+    left, written = folder / ".a.eut.1.part", folder / ".b.eut.2.part"
+    left.write_bytes(b"")
+    written.write_bytes(b"")
+    os.utime(left, (1000, 1000))
+    cache.model_was_written(path)
+    assert list(folder.iterdir()) == [written]
 
 
 # ---- kernels in it

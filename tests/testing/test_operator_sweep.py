@@ -11,8 +11,8 @@ from torch._C._nn import upsample_bicubic2d
 from typer.testing import CliRunner
 
 from eutectic.cli.main import app
-from eutectic.driver.compile import settings_of
 from eutectic.driver.importing import Imported, import_model
+from eutectic.driver.settings import settings_of
 from eutectic.ir.structural import assert_structural_equal
 from eutectic.ir.transform import PassContext
 from eutectic.relax.frontend.torch import export_model

@@ -13,7 +13,7 @@ import pytest
 import eutectic
 from eutectic.backend.llvm import kernels
 from eutectic.backend.llvm.machine import machine_of
-from eutectic.driver.compile import settings_of
+from eutectic.driver.settings import settings_of
 from eutectic.ir.module import IRModule
 from eutectic.ir.services import Measured
 from eutectic.relax import op

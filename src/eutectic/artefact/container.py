@@ -52,7 +52,7 @@ class Member:
     aligned_at: int = 0
 
 
-def write_members(path: Path, members: Sequence[Member]) -> None:
+def write_members(path: Path, members: Sequence[Member], *, synced: bool = True) -> None:
     """Write an archive in place of what is there; readers see the old file or the whole new one.
 
     The same members give the same bytes.
@@ -60,6 +60,7 @@ def write_members(path: Path, members: Sequence[Member]) -> None:
     Args:
         path: The file.
         members: What to write, in order.
+        synced: Whether to wait until the disk has it.
 
     Raises:
         OSError: it cannot be written.
@@ -71,7 +72,8 @@ def write_members(path: Path, members: Sequence[Member]) -> None:
                 for member in members:
                     _append(archive, file, member)
             file.flush()
-            os.fsync(file.fileno())
+            if synced:
+                os.fsync(file.fileno())
         os.replace(partial, path)
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from operator import index
@@ -56,7 +56,7 @@ class _Parts:
         self.code: dict[str, bytes] = {}
         self.arrays: dict[str, Array] = {}
         self.orders: dict[str, PackedArray] = {}
-        self._digests: dict[int, tuple[PackedArray, str]] = {}
+        self._digests: dict[int, tuple[Array | PackedArray, str]] = {}
 
     def content(self, content: bytes) -> str:
         """See `Sink`."""
@@ -66,17 +66,21 @@ class _Parts:
 
     def array(self, array: Array) -> str:
         """See `Sink`."""
-        digest = digest_of(array)
+        digest = self._digest(array, lambda: array)
         self.arrays.setdefault(digest, array)
         return digest
 
     def packed(self, array: PackedArray) -> str:
         """See `Sink`."""
-        if id(array) not in self._digests:
-            self._digests[id(array)] = (array, digest_of(array()))
-        digest = self._digests[id(array)][1]
+        digest = self._digest(array, array)
         self.orders.setdefault(digest, array)
         return digest
+
+    def _digest(self, array: Array | PackedArray, plain: Callable[[], Array]) -> str:
+        """The digest of an array, which is looked through once."""
+        if id(array) not in self._digests:
+            self._digests[id(array)] = (array, digest_of(plain()))
+        return self._digests[id(array)][1]
 
     def placed(self, needed: Collection[str]) -> dict[str, PackedRow]:
         """The rows of arrays in another order, whose elements take the places of what can be made from them.
@@ -92,13 +96,14 @@ class _Parts:
         return PackedRow(self.array(array.elements), array.plain, array.packed)
 
 
-def write_artefact(path: str | Path, variants: Sequence[SavedModel], writer: str) -> Path:
+def write_artefact(path: str | Path, variants: Sequence[SavedModel], writer: str, *, synced: bool = True) -> Path:
     """Write a model as a file.
 
     Args:
         path: The file; what is there is replaced at once.
         variants: The model for each kind of processor, preferred ones first.
         writer: Version of the package.
+        synced: Whether to wait until the disk has it; else a crash of the machine may leave a damaged file.
 
     Returns:
         The path.
@@ -121,7 +126,7 @@ def write_artefact(path: str | Path, variants: Sequence[SavedModel], writer: str
     listed = {member.name: _member_row(member.content) for member in members}
     manifest = Manifest(VERSION, writer, signature, state, rows, packed, listed)
     try:
-        write_members(target, [Member(NAME, manifest.to_json()), *members])
+        write_members(target, [Member(NAME, manifest.to_json()), *members], synced=synced)
     except OSError as error:
         raise LoadError(f"{target} cannot be written: {error.strerror or error}") from None
     return target

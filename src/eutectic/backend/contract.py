@@ -133,6 +133,13 @@ class Backend(Protocol):
         """Whether the library can be used for a target; must not raise. By default it can."""
         return Availability(ok=True)
 
+    def version(self) -> str:
+        """What its choices and kernels depend on besides the target, such as its release and instruction set.
+
+        Compiled models that are kept on disk are known by it, too. By default nothing.
+        """
+        return ""
+
     def patterns(self, precision: str) -> Sequence[FusionPattern]:
         """What it takes, in order of priority.
 

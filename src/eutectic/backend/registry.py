@@ -18,7 +18,7 @@ from eutectic.relax.transform.layouts.offers import LAYOUT_OFFERS, LayoutOffer
 from eutectic.relax.transform.winograd.choice import WINOGRAD_OFFERS
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, Loader
 from eutectic.support.errors import CodegenError, EutecticError, LoadError
-from eutectic.support.registry import register_global_func
+from eutectic.support.registry import note_addition, register_global_func
 from eutectic.support.shown import shown
 from eutectic.support.spelling import did_you_mean
 from eutectic.target import KINDS, Target
@@ -98,12 +98,15 @@ def register_backend(candidate: Any, override: bool = False) -> Backend:
     if candidate.name in backend_names() and not override:
         raise CodegenError(f"a backend called {candidate.name!r} is registered already", help="pass override=True")
     registered: Backend = candidate
+    note_addition(f"backend {registered.name}")
     _adopt(registered)
     _announce(registered.name)
     return registered
 
 
-_PARTS: Final = ("name", "title", "availability", "patterns", "outline", "worthwhile", "layouts", "lower", "loader")
+_PARTS: Final = (
+    "name", "title", "availability", "version", "patterns", "outline", "worthwhile", "layouts", "lower", "loader",
+)  # fmt: skip
 
 
 def code_generator(target: Target) -> CodeGenerator:
@@ -165,6 +168,7 @@ def register_code_generator(candidate: Any, override: bool = False) -> CodeGener
         )
     if generator.kind in {*_GENERATOR_ROWS, *_GENERATORS} and not override:
         raise CodegenError(f"code for {generator.kind!r} has a generator already", help="pass override=True")
+    note_addition(f"code generator for {generator.kind}")
     _GENERATORS[generator.kind] = generator
     _ask(generator.kind)
     return generator

@@ -1,7 +1,8 @@
-"""`eutectic cache`: the compiled kernels that are kept on disk."""
+"""`eutectic cache`: the compiled kernels and models that are kept on disk."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import typer
@@ -12,14 +13,14 @@ from eutectic.support import cache as store
 from eutectic.support.config import cache_folder
 
 cache = typer.Typer(
-    help="The compiled kernels that are kept on disk: list or remove them. Example: eutectic cache ls",
+    help="The compiled kernels and models that are kept on disk: list or remove them. Example: eutectic cache ls",
     no_args_is_help=True,
 )
 
 
 @cache.command("ls")
 def list_entries() -> None:
-    """List the kernels that are kept, the latest used first.
+    """List the kernels and models that are kept, the latest used first.
 
     Example: eutectic cache ls
     """
@@ -29,16 +30,13 @@ def list_entries() -> None:
         return
     entries = store.entries()
     if not entries:
-        typer.echo(f"No kernels are kept in {folder}.")
+        typer.echo(f"Nothing is kept in {folder}.")
         return
-    table = Table(
-        "kernel", "cpu", "size", "last used", caption=_total(len(entries), sum(item.bytes for item in entries))
-    )
+    table = Table("kernel or model", "cpu", "size", "last used", caption=_total(entries))
     table.columns[2].justify = "right"
     for item in entries:
-        name = str(item.meta.get("name") or item.key[:12]) if item.meta else f"{item.key[:12]} (damaged)"
         used = datetime.fromtimestamp(item.used).strftime("%Y-%m-%d %H:%M")
-        table.add_row(name, str(item.meta.get("cpu", "")), readable_bytes(item.bytes), used)
+        table.add_row(_name(item), str(item.meta.get("cpu", "")), readable_bytes(item.bytes), used)
     console = Console()
     console.print(table)
     console.print(f"in {folder}", markup=False, highlight=False, soft_wrap=True)
@@ -46,15 +44,14 @@ def list_entries() -> None:
 
 @cache.command("clear")
 def clear() -> None:
-    """Remove all kernels that are kept.
+    """Remove all kernels and models that are kept.
 
     Example: eutectic cache clear
     """
     if store.usable_folder() is None:
         _say_why_not()
         return
-    count, size = store.clear()
-    typer.echo(f"Removed {_total(count, size)}.")
+    typer.echo(f"Removed {_total(store.clear())}.")
 
 
 def readable_bytes(size: int) -> str:
@@ -67,15 +64,28 @@ def readable_bytes(size: int) -> str:
     return f"{size} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 
-def _total(count: int, size: int) -> str:
-    return f"{count} kernel{'' if count == 1 else 's'}, {readable_bytes(size)}"
+def _name(item: store.EntryInfo) -> str:
+    """What a row is about."""
+    if item.is_model:
+        return f"model {item.key[:12]}"
+    return str(item.meta.get("name") or item.key[:12]) if item.meta else f"{item.key[:12]} (damaged)"
+
+
+def _total(entries: Sequence[store.EntryInfo]) -> str:
+    models = sum(item.is_model for item in entries)
+    counts = [_count(len(entries) - models, "kernel"), *([_count(models, "model")] if models else [])]
+    return f"{' and '.join(counts)}, {readable_bytes(sum(item.bytes for item in entries))}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _say_why_not() -> None:
     """Say on the error stream why there is no cache."""
     folder = cache_folder()
     if folder is None:
-        text = "The cache is off: EUTECTIC_CACHE_DIR is empty. Unset it, or name a folder, to keep compiled kernels."
+        text = "The cache is off: EUTECTIC_CACHE_DIR is empty. Unset it, or name a folder, to keep what was compiled."
     else:
         text = (
             f"The cache in {folder} is not used: it must be a folder that you own and that nobody else can write to. "

@@ -10,10 +10,10 @@ import numpy as np
 from eutectic.backend.registry import code_generator
 from eutectic.driver.build_prim_func import Programs
 from eutectic.driver.build_prim_func import build as build_programs
-from eutectic.driver.compile import libraries_for
 from eutectic.driver.compiled import array_signature
 from eutectic.driver.inspect import InspectableCode
 from eutectic.driver.link import link
+from eutectic.driver.linked import libraries_for
 from eutectic.driver.native import NativeBuilder
 from eutectic.driver.pipeline import get_pipeline, register_pipeline
 from eutectic.driver.profile import KernelTable, profile_function

@@ -5,41 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-from eutectic.backend.outline import check_precision
-from eutectic.backend.registry import available, backend
-from eutectic.backend.registry import loader as loader_of
 from eutectic.driver.compiled import CompiledModel
-from eutectic.driver.fallback import region_program
 from eutectic.driver.importing import Imported, import_model, import_with_weights
-from eutectic.driver.libraries import Libraries, libraries_of
-from eutectic.driver.link import link
+from eutectic.driver.kept import Kept, keep, key_of, read
+from eutectic.driver.linked import Linked, linked
 from eutectic.driver.live import Live, watch_weights
-from eutectic.driver.native import NativeBuilder
-from eutectic.driver.other_code import needs_other_code, other_code
-from eutectic.driver.pipeline import before_loops, default_target, get_pipeline
-from eutectic.driver.pipeline import pipeline as passes_for
 from eutectic.driver.pipeline_text import Pipeline, members_to_run
-from eutectic.driver.plan_records import plan_record
-from eutectic.driver.plan_sizes import size_records
 from eutectic.driver.precision_notes import precision_notes
 from eutectic.driver.progress import Report, reports
-from eutectic.driver.records import Stages, declined, region_records, unfused_records
-from eutectic.driver.report import CompileReport, EagerRecord, host_records
-from eutectic.driver.shelf import aligned_constants
-from eutectic.driver.tuned import NOTHING, measured_for, tuned_notes
+from eutectic.driver.records import Stages, declined
+from eutectic.driver.report import CompileReport
+from eutectic.driver.reporting import report_of
+from eutectic.driver.settings import Settings, context_of, settings_of
+from eutectic.driver.tuned import tuned_notes
 from eutectic.ir.module import IRModule
-from eutectic.ir.services import Measured, Services
 from eutectic.ir.transform import Pass, PassContext
 from eutectic.runtime.executable import Executable
-from eutectic.runtime.loading import Loading
-from eutectic.runtime.program import Program
-from eutectic.runtime.team import available_threads
 from eutectic.support.choices import check_choice
-from eutectic.support.config import default_threads
-from eutectic.support.errors import CodegenError, EutecticError, PassError
+from eutectic.support.errors import EutecticError
 from eutectic.support.heap import give_back, without_cycle_search
 from eutectic.support.shown import shown
 from eutectic.support.timeline import Timeline
@@ -111,90 +97,23 @@ def compile(
     check_choice(f"fallback={shown(fallback)}", fallback, ("eager", "error"))
     check_choice(f"weights={shown(weights)}", weights, ("frozen", "live"))
     settings = settings_of(target, threads, precision, pipeline, tuned)
-    importing = partial(
-        import_model,
-        model,
-        inputs,
-        kwargs,
-        dynamic_shapes,
-        leaves_to_torch=fallback == "eager",
-        custom_convert_map=custom_convert_map,
-    )
+    context = context_of(settings, verify=verify, validate=validate)
+    ways: dict[str, Any] = {"leaves_to_torch": fallback == "eager", "custom_convert_map": custom_convert_map}
+    importing = partial(import_model, model, inputs, kwargs, dynamic_shapes, **ways)
+    is_kept = pipeline is None and weights == "frozen"
     with reports(progress) as report:
-        compiled, imported = _imported_and_compiled(
-            importing, settings, report, context_of(settings, verify=verify, validate=validate)
-        )
+        done = _imported_and_compiled(importing, settings, report, context, is_kept=is_kept)
     give_back()
-    options: dict[str, Any] = {"pipeline": pipeline, "custom_convert_map": custom_convert_map, "fallback": fallback}
-    options["tuned"] = settings.measured
-    again = partial(compile, target=target, threads=threads, precision=precision, **options)
-    example = partial(again, model, inputs, kwargs=kwargs, dynamic_shapes=dynamic_shapes)
-    with_weights = partial(
-        import_with_weights,
-        imported.program,
-        imported.source,
-        leaves_to_torch=fallback == "eager",
-        custom_convert_map=custom_convert_map,
+    program, source = done.imported.program, done.imported.source
+    live = Live(
+        again=lambda: _anew(partial(import_model, program, None, None, None, **ways), settings),
+        anew=lambda: _anew(importing, settings),
+        with_weights=lambda: _anew(partial(import_with_weights, program, source, **ways), settings),
     )
-    live = Live(partial(again, imported.program), example, lambda: compile_imported(with_weights(), settings))
-    watch_weights(compiled, imported, weights, live)
-    return compiled
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is compiled for, and how.
-
-    Attributes:
-        target: The target.
-        threads: Threads of each call; None takes what is available.
-        plan: The passes.
-        precision: What libraries may take.
-        notes: What the report says about the choice of the target.
-        measured: Measured choices.
-    """
-
-    target: Target
-    threads: int | None
-    plan: Pipeline
-    precision: str = "default"
-    notes: tuple[str, ...] = ()
-    measured: Measured = NOTHING
-
-
-def context_of(settings: Settings, *, verify: bool = False, validate: bool = False) -> PassContext:
-    """What the passes of a compilation run in: within the current context, whose instruments see them.
-
-    Args:
-        settings: What is compiled for.
-        verify: As for `compile`.
-        validate: As for `compile`.
-    """
-    services = Services(settings.measured)
-    return PassContext.current().inner(remarks=True, verify=verify, validate=validate, services=services)
-
-
-def settings_of(
-    target: str | Target | None = None,
-    threads: int | None = None,
-    precision: str = "default",
-    pipeline: str | Pass | None = None,
-    tuned: Any = True,
-) -> Settings:
-    """Checked settings of `compile`; see there.
-
-    Raises:
-        EutecticError: a setting is unknown, or a library is not there.
-    """
-    check_precision(precision)
-    threads = threads if threads is not None else default_threads()
-    if threads is not None and threads < 1:
-        raise PassError(f"threads={threads}: expected a positive number, or None")
-    asked = target if target is not None else Target.current()
-    chosen, notes = default_target() if asked is None else (_checked(Target(asked)), [])
-    plan = before_loops(passes_for(asked, precision) if pipeline is None else _pipeline(pipeline), chosen)
-    measured = measured_for(tuned, chosen, threads)
-    return Settings(chosen, threads, plan, precision, tuple(notes), measured)
+    watch_weights(done.model, done.imported, weights, live)
+    if done.key is not None:
+        keep(done.key, done.model)  # last, as it takes a processor for a while
+    return done.model
 
 
 def compile_imported(imported: Imported, settings: Settings) -> CompiledModel:
@@ -203,144 +122,118 @@ def compile_imported(imported: Imported, settings: Settings) -> CompiledModel:
     Raises:
         EutecticError: a stage refused it.
     """
-    compiled, _ = _imported_and_compiled(lambda: imported, settings, None, context_of(settings))
+    return _anew(lambda: imported, settings)
+
+
+def _anew(importing: Callable[[], Imported], settings: Settings) -> CompiledModel:
+    """Compile a model that is not kept: it is one of several that come one after the other."""
+    done = _imported_and_compiled(importing, settings, None, context_of(settings), is_kept=False)
     give_back()
-    return compiled
+    return done.model
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A model, compiled.
+
+    Attributes:
+        model: It.
+        imported: What it was imported with. Nothing holds the modules of the stages any more, whose constants are
+            several copies of the weights.
+        key: What it is to be kept under; None when it is kept already, or not to be.
+    """
+
+    model: CompiledModel
+    imported: Imported
+    key: str | None = None
 
 
 def _imported_and_compiled(
-    importing: Callable[[], Imported], settings: Settings, progress: Report | None, context: PassContext
-) -> tuple[CompiledModel, Imported]:
-    """Afterwards nothing holds the modules of the stages, whose constants are several copies of the weights."""
+    importing: Callable[[], Imported],
+    settings: Settings,
+    progress: Report | None,
+    context: PassContext,
+    *,
+    is_kept: bool,
+) -> _Done:
     with context as ctx:
-        steps = _Steps(progress, len(settings.plan), ctx.timeline)
+        steps = _Steps(progress, len(settings.plan) + is_kept, ctx.timeline)
         with steps.step("import"):
             imported = importing()
+        rest = imported.without_module()
         with without_cycle_search():
-            return _compiled(imported, settings, steps, ctx), imported.without_module()
+            key, known = _looked_up(imported, settings, steps, ctx) if is_kept else (None, None)
+            if known is not None:
+                return _Done(_read(known, imported, settings, steps, ctx), rest)
+            return _Done(_compiled(imported, settings, steps, ctx), rest, key)
+
+
+def _looked_up(
+    imported: Imported, settings: Settings, steps: _Steps, ctx: PassContext
+) -> tuple[str | None, Kept | None]:
+    """What a model is kept under, and how it was kept; None where it is not."""
+    with steps.step("look up"):
+        key = key_of(imported, settings, ctx)
+        return key, None if key is None else read(key, settings)
+
+
+def _read(known: Kept, imported: Imported, settings: Settings, steps: _Steps, ctx: PassContext) -> CompiledModel:
+    """A model as it was compiled before, with the times of now."""
+    steps.leave_out_rest()
+    passes = tuple(ctx.timeline.outermost())
+    report = replace(known.report, passes=passes, seconds=sum(seconds for _, seconds in passes))
+    return _model(known.executable, imported, settings, report, known.made)
 
 
 def _compiled(imported: Imported, settings: Settings, steps: _Steps, ctx: PassContext) -> CompiledModel:
-    target, threads = settings.target, settings.threads
     lowered = steps.run(settings.plan, imported.mod, ctx)
     with steps.step("load"):
-        align = aligned_constants(lowered)
-        lowered = align(lowered)
-        libraries = libraries_for(lowered, threads, target)
-        native, stages = NativeBuilder(target, threads), Stages(ctx.records, lowered)
-        aligned = align(stages.partitioned)
-
-        def all_values() -> IRModule:
-            return other_code(partitioned.module, target)
-
-        other = all_values if needs_other_code(aligned) else None
-        executable = link(lowered, libraries, "main", native, other)
-    partitioned, kept = libraries.shelf.put(aligned), libraries.shelf.put(lowered)
+        stages = Stages(ctx.records, lowered)
+        made = linked(lowered, stages.partitioned, settings)
     refusals = tuple(f"{remark.title} is not used: {remark.reason}" for remark in declined(ctx.remarks))
     refusals += tuple(precision_notes(settings.precision, ctx.remarks))
     refusals += tuple(tuned_notes(ctx.remarks))
-    report = report_of(
-        stages, ctx, native, settings.notes + refusals, executable.program, imported.eager, imported.sizes
-    )
+    program, notes = made.executable.program, settings.notes + refusals
+    report = report_of(stages, ctx, made.native, notes, program, imported.eager, imported.sizes)
+    return _model(made.executable, imported, settings, report, lambda: made)
 
-    @cache
-    def timed() -> Executable:
-        return link(kept.module, libraries, "main", NativeBuilder(target, threads, timed=True), other)
 
+def _model(
+    executable: Executable,
+    imported: Imported,
+    settings: Settings,
+    report: CompileReport,
+    made: Callable[[], Linked],
+) -> CompiledModel:
     return CompiledModel(
         executable,
         imported.signature,
         report,
-        (partitioned, kept),
-        timed=timed,
-        threads=threads,
-        target=str(target),
+        made,
+        threads=settings.threads,
+        target=str(settings.target),
         precision=settings.precision,
         state=imported.state,
     )
 
 
-def report_of(
-    stages: Stages,
-    ctx: PassContext,
-    native: NativeBuilder,
-    notes: Sequence[str],
-    program: Program,
-    eager: tuple[EagerRecord, ...] = (),
-    sizes: Mapping[str, int] | None = None,
-) -> CompileReport:
-    """What became of the operators of a module.
-
-    Args:
-        stages: The module on its way.
-        ctx: The context of its passes.
-        native: What made the kernels, and for which target.
-        notes: Sentences about the compilation as a whole.
-        program: What was linked.
-        eager: What torch runs.
-        sizes: Symbolic sizes of the example, by name.
-    """
-    passes, target = tuple(ctx.timeline.outermost()), native.target
-    plan = plan_record(stages, ctx.remarks, target.kind.name, native.kernels())
-    return CompileReport(
-        regions=region_records(stages, target),
-        unfused=unfused_records(stages, ctx.remarks),
-        notes=tuple(notes),
-        seconds=sum(seconds for _, seconds in passes),
-        passes=passes,
-        host_operators=host_records(program),
-        eager_operators=eager,
-        plan=replace(plan, sizes=size_records(sizes or {})),
-    )
-
-
-def _checked(target: Target) -> Target:
-    """A target whose libraries are all there.
-
-    Raises:
-        CodegenError: one is not.
-    """
-    for name in target.libs:
-        library = backend(name)
-        state = available(library, target)
-        if not state.ok:
-            raise CodegenError(
-                f"target {target}: {library.title} is not there: {state.reason}", help=f"leave -libs={name} out"
-            )
-    return target
-
-
-def _pipeline(pipeline: str | Pass) -> Pipeline:
-    resolved = get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
-    return resolved if isinstance(resolved, Pipeline) else Pipeline((resolved,))
-
-
-def libraries_for(mod: IRModule, threads: int | None, target: Target, *, elsewhere: bool = False) -> Libraries:
-    """The kernels of libraries that a lowered module calls, each with the loader of its backend.
-
-    Args:
-        mod: The module.
-        threads: Threads of a call.
-        target: What the native code is for that calls them.
-        elsewhere: As in `NativeBuilder`.
-    """
-    loading = Loading(loader_of, available_threads(threads))
-    reference = partial(region_program, threads=threads, target=target, elsewhere=elsewhere)
-    return libraries_of(mod.attrs.get("external_mods", ()), loading, reference, target)
-
-
 class _Steps:
     """The steps of a compilation, each announced and timed."""
 
-    def __init__(self, progress: Report | None, passes: int, timeline: Timeline) -> None:
+    def __init__(self, progress: Report | None, others: int, timeline: Timeline) -> None:
         self._progress, self._timeline = progress, timeline
-        self._count, self._total = 0, 2 + passes
+        self._count, self._total = 0, 2 + others
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """A step that is no pass."""
         with self._announced(name), self._timeline.step(name):
             yield
+
+    def leave_out_rest(self) -> None:
+        """Nothing is left to do."""
+        self._total = self._count
+        self._tell("ready")
 
     def run(self, plan: Pipeline, mod: IRModule, ctx: PassContext) -> IRModule:
         """The passes of a pipeline, which the context times."""

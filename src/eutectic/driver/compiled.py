@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from eutectic.artefact.model import LoadedModel
 from eutectic.driver.report import CompileReport
-from eutectic.driver.shelf import Shelved
+from eutectic.driver.saved_text import constants_of
 from eutectic.ir.module import IRModule
 from eutectic.ir.printer import show_text
 from eutectic.relax.base import StructInfo
-from eutectic.relax.expr import Constant
 from eutectic.relax.struct_info import TupleStructInfo
 from eutectic.runtime.executable import Executable
 from eutectic.runtime.saved import SavedModel
 from eutectic.runtime.signature import ArraySignature, Signature
 from eutectic.runtime.trees import Leaf, Node, Tree
-from eutectic.script import print_with_metadata
 from eutectic.support.deep import deep
+
+if TYPE_CHECKING:
+    from eutectic.driver.linked import Linked
 
 
 class CompiledModel(LoadedModel):
@@ -36,8 +35,7 @@ class CompiledModel(LoadedModel):
         executable: What runs.
         signature: How it is called.
         report: What was fused, what was not, and why.
-        made_from: The graph with its regions, before code was generated, and the graph of kernels that was linked.
-        timed: Links it once more, as code that takes the times of its kernels.
+        made: Gives what it was linked with.
         target: What it was compiled for.
         threads: Threads of calls that Python makes of libraries; None takes what is available.
         precision: What libraries were allowed to take.
@@ -51,16 +49,15 @@ class CompiledModel(LoadedModel):
         executable: Executable,
         signature: Signature,
         report: CompileReport,
-        made_from: tuple[Shelved, Shelved],
+        made: Callable[[], Linked],
         *,
-        timed: Callable[[], Executable],
         target: str,
         threads: int | None = None,
         precision: str = "default",
         state: Callable[[], Sequence[Any]] | None = None,
     ) -> None:
         self.executable, self.report = executable, report
-        self._made_from, self._made_timed = made_from, timed
+        self._made = made
         self._threads, self._target, self._precision = threads, target, precision
         self._state = state
         self.use_signature(signature)
@@ -86,16 +83,16 @@ class CompiledModel(LoadedModel):
     @property
     def module(self) -> IRModule:
         """The graph with its regions, before code was generated."""
-        return self._made_from[0].module
+        return self._made().partitioned.module
 
     @property
     def lowered(self) -> IRModule:
         """The graph of kernels that was linked."""
-        return self._made_from[1].module
+        return self._made().lowered.module
 
     def _saved(self) -> SavedModel:
         signature: Any = self._signature
-        module, program = self.module, self.executable.complete()
+        module, program = self.module, self._made().executable.complete()
         return SavedModel(
             program,
             signature,
@@ -109,7 +106,7 @@ class CompiledModel(LoadedModel):
         )
 
     def _timed(self) -> Executable:
-        return self._made_timed()
+        return self._made().timed()
 
     def _threads_of_calls(self) -> int | None:
         return self._threads
@@ -119,8 +116,7 @@ class CompiledModel(LoadedModel):
             self.executable,
             self._signature,
             self.report,
-            self._made_from,
-            timed=self._made_timed,
+            self._made,
             threads=self._threads,
             target=self._target,
             precision=self._precision,
@@ -136,19 +132,6 @@ class CompiledModel(LoadedModel):
     def show(self) -> None:
         """Print the module, with syntax colours on a terminal."""
         show_text(self.script(), "python")
-
-
-def constants_of(module: IRModule) -> dict[str, tuple[np.ndarray[Any, Any], ...]]:
-    """The arrays that the text of a module refers to, by kind and number.
-
-    Kinds that are no arrays are left out: a text with these is not compiled again, and the parser says which it lacks.
-    """
-    constants = {}
-    for kind, values in print_with_metadata(module)[1].items():
-        arrays = [value.data if isinstance(value, Constant) else value for value in values]
-        if all(isinstance(array, np.ndarray) for array in arrays):
-            constants[kind] = tuple(arrays)
-    return constants
 
 
 def array_signature(names: Sequence[str], result: StructInfo) -> ArraySignature:

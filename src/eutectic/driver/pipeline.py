@@ -141,6 +141,16 @@ def before_loops(plan: Pipeline, target: Target) -> Pipeline:
     return Pipeline(plan.passes[: -len(end)], plan.name) if plan.passes[-len(end) :] == end else plan
 
 
+def after_partition(plan: Pipeline) -> Pipeline:
+    """What a pipeline does to a graph with its regions: it lowers these, and then the rest.
+
+    Args:
+        plan: A pipeline as `pipeline` makes them, or a part of one that has these passes.
+    """
+    names = [step.info.name for step in plan.passes]
+    return plan.split("RunCodegen" if "RunCodegen" in names else "DecomposeOpsForInference")[1]
+
+
 def default_target() -> tuple[Target, list[str]]:
     """The target that is meant when nobody names one, and a sentence for each library that is missing."""
     plain = Target()

@@ -9,31 +9,30 @@ from typing import Any, Final
 
 from eutectic.backend.choose_precision import fastest_in
 from eutectic.backend.contract import NARROW
-from eutectic.driver.compile import compile, libraries_for, report_of
-from eutectic.driver.compiled import CompiledModel, constants_of
+from eutectic.driver.compile import compile
+from eutectic.driver.compiled import CompiledModel
 from eutectic.driver.inlined import without_regions
 from eutectic.driver.left_to_torch import eager_records
 from eutectic.driver.libraries import Libraries
 from eutectic.driver.link import program_of
+from eutectic.driver.linked import libraries_for
 from eutectic.driver.native import NativeBuilder
 from eutectic.driver.other_code import needs_other_code, other_code
 from eutectic.driver.pipeline import before_loops, pipeline
 from eutectic.driver.plain_layouts import with_plain_layouts
 from eutectic.driver.records import Stages
 from eutectic.driver.report import CompileReport
+from eutectic.driver.reporting import report_of
+from eutectic.driver.saved_text import constants_of, graph_of
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
-from eutectic.relax.expr import Constant
 from eutectic.relax.transform.dense_pack.plain import ConvertDensePackToMatmul
 from eutectic.relax.transform.winograd.direct import ConvertWinogradToConv2D
-from eutectic.runtime.packed_array import plain
 from eutectic.runtime.saved import SavedModel
-from eutectic.script import from_source
-from eutectic.support.errors import CodegenError, LoadError
+from eutectic.support.errors import CodegenError
 from eutectic.support.registry import register_global_func
 from eutectic.target import KINDS, Target
 
-_CONSTANT: Final = "relax.expr.Constant"
 _PROCESSOR: Final = re.compile(r"[\w.-]+")
 
 
@@ -50,14 +49,7 @@ def module_of(saved: SavedModel, target: Target) -> IRModule:
         LoadError: its text is no module.
         ScriptError: it does not parse.
     """
-    metadata = {
-        kind: [Constant(plain(array)) if kind == _CONSTANT else plain(array) for array in arrays]
-        for kind, arrays in saved.constants.items()
-    }
-    module = from_source(saved.text, metadata=metadata, file="the text of the model")
-    if not isinstance(module, IRModule):
-        raise LoadError("the text of the model is a function, expected a module", help="save the model again")
-    module = with_plain_layouts(without_regions(module, kept=target.libs))
+    module = with_plain_layouts(without_regions(graph_of(saved), kept=target.libs))
     return ConvertDensePackToMatmul()(ConvertWinogradToConv2D()(module))
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from eutectic.backend.registry import code_forms
-from eutectic.driver.compile import Settings, context_of
 from eutectic.driver.importing import Imported
 from eutectic.driver.inspect import STAGES as FORMS
 from eutectic.driver.inspect import kernel_source
 from eutectic.driver.pipeline_text import members_to_run
 from eutectic.driver.records import Stages
+from eutectic.driver.settings import Settings, context_of
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassRecord
 from eutectic.support.errors import CodegenError

@@ -11,10 +11,11 @@ from typing import Any, Final
 import torch
 from torch import fx
 
-from eutectic.driver.compile import compile_imported, settings_of
+from eutectic.driver.compile import compile_imported
 from eutectic.driver.compiled import CompiledModel
 from eutectic.driver.importing import Imported
 from eutectic.driver.left_to_torch import eager_records, operator_count, warn_of, warn_of_all
+from eutectic.driver.settings import settings_of
 from eutectic.dynamo.options import Options
 from eutectic.relax.frontend.torch.graph_module import ImportedGraph, from_graph_module
 from eutectic.support.eager_call import in_order, order_of

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eutectic.ir.node import Node, field, node
-from eutectic.support.registry import load_providers
+from eutectic.support.registry import load_providers, note_addition
 from eutectic.support.spelling import did_you_mean
 
 _OPS: Final[dict[str, Op]] = {}
@@ -55,10 +55,12 @@ class Op(Node):
 
     def set_attr(self, key: str, value: Any) -> None:
         """Set attribute `key`."""
+        note_addition(f"attribute {key} of {self.name}")
         _ATTRS[self.name, key] = value
 
     def reset_attr(self, key: str) -> None:
         """Take attribute `key` away; no error when it is not set."""
+        note_addition(f"attribute {key} of {self.name}")
         _ATTRS.pop((self.name, key), None)
 
     def __repr__(self) -> str:

@@ -76,11 +76,13 @@ class Executable:
     Args:
         program: The function as data.
         loading: Loads the parts of it.
-        otherwise: Makes what computes calls that fast code would compute wrongly, when the program has none itself.
-            None where all code computes all values.
+        otherwise: Makes what computes calls that fast code would compute wrongly, when the program has none itself; it
+            gives None, as it is itself, where all code computes all values.
     """
 
-    def __init__(self, program: Program, loading: Loading, otherwise: Callable[[], Executable] | None = None) -> None:
+    def __init__(
+        self, program: Program, loading: Loading, otherwise: Callable[[], Executable | None] | None = None
+    ) -> None:
         self.program = program
         self._copied = frozenset(program.copied)
         self._derived = tuple(i for i, param in enumerate(program.params) if param.has_derived_sizes)
@@ -161,23 +163,26 @@ class Executable:
 
     def complete(self) -> Program:
         """The program together with what computes the calls that fast code would compute wrongly."""
-        if self.program.otherwise is not None or self._make_other is None:
-            return self.program
-        return replace(self.program, otherwise=self._make_other().program)
+        other = None if self.program.otherwise is not None else self.make_other()
+        return self.program if other is None else replace(self.program, otherwise=other.program)
+
+    def make_other(self) -> Executable | None:
+        """What computes calls that fast code would compute wrongly; None where there is none."""
+        if self.program.otherwise is not None:
+            return Executable(self.program.otherwise, self._loading)
+        return None if self._make_other is None else self._make_other()
 
     def _otherwise(self, refused: SpecialValues) -> Executable:
         """What computes calls with values that fast code would lose."""
         if not self._other:
             warnings.warn(_ADVICE.format(" and ".join(self._fast_code(refused))), EutecticAdvice, stacklevel=5)
-            if self.program.otherwise is not None:
-                self._other.append(Executable(self.program.otherwise, self._loading))
-            elif self._make_other is not None:
-                self._other.append(self._make_other())
-            else:
+            other = self.make_other()
+            if other is None:
                 raise CallError(
                     "an input holds NaN or infinity, which fast code would lose, and the program has no other code",
                     help='compile with precision="strict", or give finite inputs',
                 )
+            self._other.append(other)
         return self._other[0]
 
     def _fast_code(self, refused: SpecialValues) -> list[str]:

@@ -13,6 +13,7 @@ import json
 import os
 import stat
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +22,11 @@ from eutectic.support.config import cache_folder
 
 _MAGIC: Final = b"EUTC1\n"
 _SUFFIX: Final = ".eutc"
+_MODEL: Final = ".eut"  # whole compiled models, which are written and read by the package `artefact`
 _DIGEST: Final = 32
 MOST_BYTES: Final = 2 * 1024**3
+MOST_OF_MODEL: Final = MOST_BYTES // 4
+_LONGEST_WRITE: Final = 3600  # seconds
 
 
 @dataclass(frozen=True)
@@ -46,13 +50,15 @@ class EntryInfo:
         key: Its key.
         bytes: Its size.
         used: When it was last read or written, in seconds since 1970.
-        meta: Its JSON data; empty when the file is damaged.
+        meta: Its JSON data; empty when the file is damaged, and for models.
+        is_model: Whether it is a whole compiled model, in a file of its own format.
     """
 
     key: str
     bytes: int
     used: float
     meta: dict[str, Any]
+    is_model: bool = False
 
 
 def usable_folder() -> Path | None:
@@ -106,11 +112,26 @@ def write(key: str, entry: Entry) -> None:
         _keep_small(folder)
 
 
+def model_path(key: str) -> Path | None:
+    """Where a compiled model is kept, whether it is there or not; None when nothing is kept."""
+    folder = usable_folder()
+    return None if folder is None else folder / f"{key}{_MODEL}"
+
+
+def model_was_written(path: Path) -> None:
+    """Make room for a model: what was not used for longest is removed when there is too much."""
+    _remove_oldest(path.parent)
+
+
 def entries() -> list[EntryInfo]:
     """All entries, the latest used first."""
     folder = usable_folder()
     out = []
     for path in _files(folder):
+        if path.suffix == _MODEL:
+            with contextlib.suppress(OSError):
+                out.append(_info(path))
+            continue
         try:
             data, status = _read_file(path)
         except OSError:
@@ -121,19 +142,25 @@ def entries() -> list[EntryInfo]:
     return sorted(out, key=lambda item: (-item.used, item.key))
 
 
-def clear() -> tuple[int, int]:
+def clear() -> list[EntryInfo]:
     """Remove all entries.
 
     Returns:
-        How many, and their bytes.
+        What was removed.
     """
-    count = size = 0
+    removed = []
     for path in _files(usable_folder()):
         with contextlib.suppress(OSError):
-            size += path.lstat().st_size
+            item = _info(path)
             path.unlink()
-            count += 1
-    return count, size
+            removed.append(item)
+    return removed
+
+
+def _info(path: Path) -> EntryInfo:
+    """What is known of a file without reading it."""
+    status = path.lstat()
+    return EntryInfo(path.stem, status.st_size, status.st_mtime, {}, path.suffix == _MODEL)
 
 
 def _read_file(path: Path) -> tuple[bytes, os.stat_result]:
@@ -157,7 +184,7 @@ def _read_file(path: Path) -> tuple[bytes, os.stat_result]:
 
 
 def _files(folder: Path | None) -> list[Path]:
-    return [] if folder is None else sorted(folder.glob(f"*{_SUFFIX}"))
+    return [] if folder is None else sorted(path for suffix in (_SUFFIX, _MODEL) for path in folder.glob(f"*{suffix}"))
 
 
 def _encode(key: str, entry: Entry) -> bytes:
@@ -186,19 +213,26 @@ _written: list[int] = [0]
 
 
 def _keep_small(folder: Path) -> None:
-    """Remove what was not used for longest when there is too much; looked at every 64 writes."""
+    """Make room for kernels; looked at every 64 writes."""
     _written[0] += 1
-    if _written[0] % 64:
-        return
+    if _written[0] % 64 == 0:
+        _remove_oldest(folder)
+
+
+def _remove_oldest(folder: Path) -> None:
+    """Remove what was not used for longest when there is too much, and what processes left that were killed."""
     files = []
     for path in _files(folder):
         with contextlib.suppress(OSError):
-            item = path.lstat()
-            files.append((item.st_mtime, item.st_size, path))
-    total = sum(size for _, size, _ in files)
-    for _, size, path in sorted(files):
+            files.append((_info(path), path))
+    total = sum(item.bytes for item, _ in files)
+    for item, path in sorted(files, key=lambda row: row[0].used):
         if total <= MOST_BYTES:
-            return
+            break
         with contextlib.suppress(OSError):
             path.unlink()
-        total -= size
+        total -= item.bytes
+    for path in folder.glob(".*"):  # names of files that are being written
+        with contextlib.suppress(OSError):
+            if path.lstat().st_mtime < time.time() - _LONGEST_WRITE:
+                path.unlink()

@@ -11,7 +11,8 @@ from platformdirs import user_cache_dir, user_data_dir
 from eutectic.support.errors import ArgumentError
 
 VARIABLES: Final[dict[str, str]] = {
-    "EUTECTIC_CACHE_DIR": "folder of compiled kernels; empty means that none are kept",
+    "EUTECTIC_CACHE_DIR": "folder of compiled kernels and models; empty means that none are kept",
+    "EUTECTIC_CACHE_MODELS": "0 keeps compiled kernels, but no whole compiled models; empty means that both are kept",
     "EUTECTIC_CPU": "processor that code is made for, as LLVM calls it, such as x86-64-v3; empty means this machine's",
     "EUTECTIC_DNNL_LIBRARY": "path of the oneDNN shared library to load instead of the installed one",
     "EUTECTIC_HELPERS": "most processes that help compiling kernels; empty means one for each other processor",
@@ -69,6 +70,11 @@ def cache_folder() -> Path | None:
     if setting is not None:
         return Path(setting).expanduser() if setting else None
     return Path(user_cache_dir("eutectic", appauthor=False)) / "kernels"
+
+
+def keeps_models() -> bool:
+    """Whether whole compiled models are kept beside kernels, which `EUTECTIC_CACHE_MODELS=0` forbids."""
+    return os.environ.get("EUTECTIC_CACHE_MODELS") != "0"
 
 
 def tuning_file() -> Path | None:

@@ -6,6 +6,7 @@ which registry; whoever owns one calls `load_providers` before it says that some
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, Final
@@ -15,6 +16,9 @@ from eutectic.support.spelling import did_you_mean
 _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {}
 _PROVIDERS: Final[dict[str, tuple[str, ...]]] = {}
 _FUNCTION: Final = "function "  # begins the registry of a global function, which has one entry
+_ADDED: Final[dict[str, None]] = {}
+_PACKAGE: Final = f"{__name__.partition('.')[0]}."
+_DOOR: Final = f"{_PACKAGE}support.door"
 
 
 def provide(modules: Mapping[str, Iterable[str]]) -> None:
@@ -48,6 +52,7 @@ def register_global_func(
 
     def register(registered: Callable[..., Any]) -> Callable[..., Any]:
         load_providers(_FUNCTION + name)
+        note_addition(f"global function {name}")
         if name in _FUNCTIONS and not override:
             raise ValueError(f"global function {name!r} is registered already", "pass override=True to replace it")
         _FUNCTIONS[name] = registered
@@ -70,3 +75,24 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
         hint = did_you_mean(name, [*_FUNCTIONS, *provided])
         raise ValueError(f"no global function is called {name!r}" + (f"; {hint}" if hint else ""))
     return _FUNCTIONS.get(name)
+
+
+def note_addition(what: str) -> None:
+    """Note that something is registered, unless a module of this package does it.
+
+    To be called by the function that registers.
+
+    Args:
+        what: What it is, such as `backend mine`.
+    """
+    frame = sys._getframe(1)
+    own = frame.f_globals.get("__name__")
+    while frame.f_back is not None and frame.f_globals.get("__name__") in (own, _DOOR):
+        frame = frame.f_back
+    if not str(frame.f_globals.get("__name__")).startswith(_PACKAGE):
+        _ADDED[what] = None
+
+
+def additions() -> tuple[str, ...]:
+    """What others than this package registered: what a compilation gives may depend on it from then on."""
+    return tuple(_ADDED)

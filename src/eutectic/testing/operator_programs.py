@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import torch
 
-from eutectic.driver.compile import compile_imported, settings_of
+from eutectic.driver.compile import compile_imported
 from eutectic.driver.importing import Imported, import_model
 from eutectic.driver.pipeline import prepare
 from eutectic.driver.pipeline_text import Pipeline
+from eutectic.driver.settings import settings_of
 from eutectic.ir.module import IRModule
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.transform import PassContext

@@ -12,10 +12,11 @@ from eutectic.backend.contract import Machine
 from eutectic.backend.kernel import Built
 from eutectic.backend.plan import KernelStep
 from eutectic.backend.registry import code_generator
-from eutectic.driver.compile import Settings, context_of, libraries_for
 from eutectic.driver.importing import Imported
 from eutectic.driver.link import link
+from eutectic.driver.linked import libraries_for
 from eutectic.driver.native import NativeBuilder
+from eutectic.driver.settings import Settings, context_of
 from eutectic.driver.shelf import aligned_constants
 from eutectic.ir.module import IRModule
 from eutectic.relax.transform.offers_by_kind import ChoiceRemark

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from eutectic.backend.kernel import Built
-from eutectic.driver.compile import Settings
 from eutectic.driver.importing import Imported
+from eutectic.driver.settings import Settings
 from eutectic.relax.transform.offers_by_kind import ChoiceRemark
 from eutectic.runtime.executable import Executable
 from eutectic.support.errors import EutecticError

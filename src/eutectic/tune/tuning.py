@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from eutectic.backend.kernel import Built
-from eutectic.driver.compile import settings_of
 from eutectic.driver.importing import Imported, import_model
+from eutectic.driver.settings import settings_of
 from eutectic.driver.tuned import NOTHING
 from eutectic.runtime.team import available_threads
 from eutectic.support.errors import ArgumentError

@@ -32,6 +32,11 @@ class OneDnn(Backend):
         state = library.availability()
         return Availability(state.ok, state.reason)
 
+    def version(self) -> str:
+        """Its release, and the instruction set that it uses."""
+        state = library.availability()
+        return f"{state.version} {state.isa}"
+
     def patterns(self, precision: str) -> Sequence[FusionPattern]:
         """The table of `patterns.py`."""
         return patterns(precision)

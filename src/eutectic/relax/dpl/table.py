@@ -11,7 +11,7 @@ from eutectic.relax.dpl.pattern import DFPattern
 from eutectic.relax.dpl.remarks import Refusal
 from eutectic.relax.expr import Call, Var
 from eutectic.support.errors import PatternError
-from eutectic.support.registry import load_providers
+from eutectic.support.registry import load_providers, note_addition
 from eutectic.support.shown import shown
 from eutectic.support.spelling import did_you_mean
 
@@ -151,6 +151,7 @@ def register_patterns(patterns: Iterable[FusionPattern | tuple[Any, ...]]) -> No
         if not isinstance(entry, (FusionPattern, tuple)):
             raise TypeError(f"cannot register a {type(entry).__name__} as a pattern")
         pattern = as_fusion_pattern(entry)
+        note_addition(f"pattern {pattern.name}")
         _load_sources(pattern.name)  # what is built in comes before it, whoever asks first
         _REGISTRY.append(pattern)
 

@@ -23,6 +23,7 @@ from eutectic.relax.expr import Call, const, convert, describe_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.deep import deep
 from eutectic.support.errors import TypeInferenceError
+from eutectic.support.registry import note_addition
 from eutectic.support.shown import clipped
 
 Fusion = Literal["elementwise", "broadcast", "injective", "reduction", "out_fusible", "opaque"]
@@ -156,6 +157,7 @@ def define_op(
     """Register an operator; each name once."""
     if name in _DEFS:
         raise ValueError(f"operator {name} is defined twice")
+    note_addition(f"operator {name}")
     _DEFS[name] = definition = OpDef(register_op(name), arity, fusion, pure, traits)
     return definition
 

@@ -33,6 +33,7 @@ from eutectic.relax.op.registry import has_trait, op_def
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.support.deep import deep
 from eutectic.support.errors import EutecticAdvice
+from eutectic.support.registry import note_addition
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.trusted import trust
 
@@ -93,6 +94,7 @@ def register_legalize(op_name: str, legal_func: Legalization) -> None:
 
     Reference: TVM relax.transform.legalize_ops.common.register_legalize.
     """
+    note_addition(f"attribute FLegalize of {op_name}")
     register_op_attr(op_name, "FLegalize", legal_func)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from eutectic.ir.services import Speeds
 from eutectic.ir.transform import PassContext
-from eutectic.support.registry import load_providers
+from eutectic.support.registry import load_providers, note_addition
 from eutectic.target import Target
 
 Asked = TypeVar("Asked")
@@ -99,6 +99,7 @@ class OffersByKind(Generic[Asked, Offer]):
             provider: Gives the ways to compute what it is asked about; takes that, the target, and, where the speeds
                 of the processor were measured, these.
         """
+        note_addition(f"{self._name} for {kind}")
         self._providers[kind] = provider
 
     def ask(self, asked: Asked, target: Target, speeds: Speeds | None = None) -> Sequence[Offer]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from eutectic.support.errors import CodegenError
-from eutectic.support.registry import load_providers
+from eutectic.support.registry import load_providers, note_addition
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
 
@@ -32,6 +32,7 @@ def register_scheduler(kind: str, scheduler: Scheduler) -> None:
             f"targets of the kind {kind} have a default schedule already",
             help="schedule a program yourself with tir.Schedule: it then keeps its loops",
         )
+    note_addition(f"default schedule for {kind}")
     _SCHEDULERS[kind] = scheduler
 
 
