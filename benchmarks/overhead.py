@@ -3,7 +3,8 @@
     python benchmarks/overhead.py --models mlp,resnet18,resnet50 --rounds 5 --json result.json
 
 Calls are measured in turns in one process. Each compilation has a process of its own, after its imports: cold, with an
-empty folder for the cache of kernels, then cached, with the folder that the cold one left, and again in that process.
+empty folder for the cache, then with the folder that the cold one left: with its kernels alone, with the whole model,
+and again in that process.
 What torch.export takes is measured apart, since every compiler of such programs pays for it.
 """
 
@@ -90,7 +91,8 @@ def compile_seconds(name: str, target: str, rounds: int, threads: int) -> dict[s
 
 
 def _line(label: str, target: str, values: dict[str, float], unit: str) -> None:
-    print(f"{label:18} {target or 'default':16}" + "".join(f"  {k} {v:.3g} {unit}" for k, v in values.items()), flush=True)
+    measured = "".join(f"  {name} {value:.3g} {unit}" for name, value in values.items())
+    print(f"{label:18} {target or 'default':16}{measured}", flush=True)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
