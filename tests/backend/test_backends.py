@@ -155,7 +155,7 @@ def test_what_is_no_backend(toy: Toy):
     class Half:
         name = "half"
 
-    with pytest.raises(CodegenError, match="Half is no backend: it has no title, availability, patterns"):
+    with pytest.raises(CodegenError, match="Half is no backend: it has no title, availability, version, patterns"):
         register_backend(Half())
     with pytest.raises(CodegenError, match="a backend called 'toy' is registered already"):
         register_backend(Toy())

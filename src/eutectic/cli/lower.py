@@ -37,8 +37,8 @@ def lower(
 
     Example: eutectic lower nets:small --stage scheduled --target llvm
     """
-    from eutectic.driver.importing import import_model
-    from eutectic.driver.settings import settings_of  # --help loads none of this
+    from eutectic.driver.importing import import_model  # --help loads none of this
+    from eutectic.driver.settings import settings_of
     from eutectic.driver.stages import lowering
 
     with reported(debug):
