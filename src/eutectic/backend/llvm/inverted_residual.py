@@ -20,6 +20,7 @@ _REACHED: Final = 0.8  # the same, as a share of what a copy reaches
 _NEAR_BYTES: Final = 1 << 20  # of a tensor that stays in the cache of one processor
 _ROWS: Final = 14  # of the result in a band
 _FILTERED: Final = (3.0, 1.25)  # time of a tap beside that of a product: in one kernel, and in one of its own
+_PANEL: Final = 3  # vectors of output channels that are computed together, at most
 _GAIN: Final = 0.95  # share of the time of separate kernels from which on one kernel is worth it
 
 
@@ -35,14 +36,15 @@ def residual_offers(sizes: ResidualSizes, machine: Machine, speeds: Speeds | Non
     lanes = next((count * vector for count in (3, 2, 1) if sizes.expanded % (count * vector) == 0), 0)
     if vector == 1 or not lanes or not _has_bands(sizes) or not _has_tiles(sizes):
         return ()
-    panel = 2 * vector if sizes.filters > vector else vector
+    panel = _panel(sizes.filters, machine)
+    computed = -(-sizes.filters // panel) * panel
     points = sizes.batch * prod(sizes.out)
     hidden = sizes.batch * prod(sizes.space) * sizes.expanded if sizes.expands else 0
     rate = vector * lane_speed(machine, speeds)
     first = 2.0 * hidden * sizes.channels / rate
     together, alone = (each * prod(sizes.taps) for each in _FILTERED)
     halves = 2 if sizes.filters % vector else 1  # a layout in blocks has half vectors then
-    rest = 2.0 * points * sizes.expanded * (sizes.filters + together) / rate
+    rest = 2.0 * points * sizes.expanded * (computed + together) / rate
     rest_alone = 2.0 * points * sizes.expanded * (sizes.filters * halves + alone) / rate
     step = -(-sizes.space[0] // sizes.out[0])
     twice = max(0, sizes.taps[0] - step) / (_ROWS * step)
@@ -50,6 +52,17 @@ def residual_offers(sizes: ResidualSizes, machine: Machine, speeds: Speeds | Non
     separate = first + rest_alone + 2 * sum(far) / (_STREAM if speeds is None else _REACHED * speeds.shared)
     cost = first * (1 + twice) + rest
     return [ResidualOffer(lanes, panel, cost, separate, cost < _GAIN * separate)]
+
+
+def _panel(filters: int, machine: Machine) -> int:
+    """Output channels that are computed together: whole vectors, or halves where these take half of the time.
+
+    Of the sizes with which the fewest are computed in vain, the largest.
+    """
+    vector = machine.lanes()
+    unit = vector // 2 if machine.has_fast_halves else vector
+    sizes = range(unit, _PANEL * vector + 1, unit)
+    return min(sizes, key=lambda size: (-(-filters // size) * size, -size))
 
 
 def _has_bands(sizes: ResidualSizes) -> bool:

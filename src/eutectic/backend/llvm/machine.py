@@ -63,6 +63,11 @@ class Machine:
         return self.vector_bits >= 512
 
     @property
+    def has_fast_halves(self) -> bool:
+        """Whether it multiplies two vectors of half the width in the time of one."""
+        return self.is_wide and self.cpu in _ONE_AT_A_TIME
+
+    @property
     def used_features(self) -> tuple[str, ...]:
         """What code for it makes use of and a processor may lack."""
         listed = {part[1:] for part in self.features.split(",") if part.startswith("+")}
@@ -93,7 +98,7 @@ def lane_speed(machine: Machine, speeds: Speeds | None) -> float:
     """
     if speeds is not None:
         return _REACHED * speeds.flops / machine.lanes()
-    return SPEED / 2 if machine.is_wide and machine.cpu in _ONE_AT_A_TIME else SPEED
+    return SPEED / 2 if machine.has_fast_halves else SPEED
 
 
 def machine_of(target: Target) -> Machine:
