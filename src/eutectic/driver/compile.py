@@ -52,7 +52,9 @@ def compile(
 ) -> CompiledModel:
     """Compile a model to native code.
 
-    The passes run in the current `PassContext`: with its level, disabled passes, options, and instruments.
+    The passes run in the current `PassContext`: with its level, disabled passes, options, and instruments. A model that
+    was compiled before is read from the cache on disk in place of that, when all it depends on is the same; its report
+    has the note `compiled before, and read from the cache`.
 
     Args:
         model: `torch.nn.Module` in inference mode, `torch.export.ExportedProgram`, or
@@ -117,7 +119,7 @@ def compile(
 
 
 def compile_imported(imported: Imported, settings: Settings) -> CompiledModel:
-    """Compile a model that is imported already.
+    """Compile a model that is imported already, and is not kept on disk.
 
     Raises:
         EutecticError: a stage refused it.

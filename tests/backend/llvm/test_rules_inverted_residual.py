@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,16 @@ def is_by_bands(func: tir.PrimFunc) -> bool:
 def test_bands_of_rows(target: str, layout: str, stride: int, expands: bool):
     block = Block((1, 24, 28, 14, 96, 24), 3, stride, expands)
     assert is_by_bands(check(block, layout, threads=2, target=Target(target)))
+
+
+@pytest.mark.parametrize("panel", [24, 40, 48])
+def test_panels_that_are_no_two_vectors(panel: int):
+    """Of vectors where these divide it, or of halves."""
+    block = Block((1, 24, 28, 14, 2 * panel, panel), 3, 1, panel=panel)
+    scheduled = check(block, threads=2)
+    assert is_by_bands(scheduled)
+    lanes = machine_of(NATIVE).lanes()
+    assert f"v_p = T.axis.spatial({panel}, ax5_0 * {gcd(panel, lanes)} + ax5_1)" in scheduled.script()
 
 
 @settings(max_examples=8)

@@ -158,3 +158,18 @@ def test_what_is_estimated_to_be_faster(sizes: ResidualSizes, blocks: list[tuple
     offers = [offer for offer in residual_offers(sizes, machine_of(Target(WIDE))) if offer.worthwhile]
     assert [(offer.lanes, offer.panel) for offer in offers] == blocks
     assert all(offer.cost < offer.separate for offer in offers)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "panels"),
+    [
+        ("x86-64-v4", {16: 16, 24: 32, 32: 32, 40: 48, 48: 48, 80: 16, 96: 48}),
+        ("znver4", {16: 16, 24: 24, 32: 32, 40: 40, 48: 48, 80: 40, 96: 48}),  # two halves in the time of a vector
+        ("x86-64-v3", {16: 16, 24: 24, 32: 16, 40: 8}),
+    ],
+)
+def test_few_channels_are_computed_in_vain(cpu: str, panels: dict[int, int]):
+    machine = machine_of(Target(f"llvm -mcpu={cpu}"))
+    for filters, panel in panels.items():
+        sizes = ResidualSizes(1, 16, 96, filters, True, (112, 112), (56, 56), (3, 3))
+        assert [offer.panel for offer in residual_offers(sizes, machine)] == [panel]
