@@ -30,8 +30,9 @@ from eutectic.tune import Database
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A cache of its own, in which models are kept; kernels come from the cache of the run, as they are the same."""
+    """A cache of its own, in which models are kept."""
     monkeypatch.delenv("EUTECTIC_CACHE_MODELS")
+    monkeypatch.setattr(kept, "additions", tuple)  # other tests register things in this process
     monkeypatch.setenv("EUTECTIC_CACHE_DIR", str(tmp_path / "kernels"))
     yield tmp_path / "kernels"
     kept.settle()
