@@ -16,6 +16,7 @@ from torch import nn
 
 import eutectic
 from eutectic import PassContext, relax
+from eutectic.backend.dnnl.backend import OneDnn
 from eutectic.driver import kept
 from eutectic.driver.compiled import CompiledModel
 from eutectic.ir.instrument import PassInstrument
@@ -210,6 +211,12 @@ def test_another_version_of_the_compiler_is_another_model(monkeypatch: pytest.Mo
     compiled()
     monkeypatch.setattr(kept, "_surroundings", lambda: b"changed")
     assert not was_read(compiled())
+
+
+def test_another_version_of_a_library_is_another_model(monkeypatch: pytest.MonkeyPatch):
+    compiled(target="llvm -libs=dnnl")
+    monkeypatch.setattr(OneDnn, "version", lambda self: "4.0.0 avx9")
+    assert not was_read(compiled(target="llvm -libs=dnnl"))
 
 
 class Looker(PassInstrument):

@@ -14,7 +14,7 @@ from eutectic import relax
 from eutectic.backend.dnnl.library import availability
 from eutectic.backend.dnnl.partition import partition_for_dnnl
 from eutectic.backend.partition import Partition
-from eutectic.driver.pipeline import get_pipeline, kernels, pipeline, prepare
+from eutectic.driver.pipeline import after_partition, get_pipeline, kernels, pipeline, prepare
 from eutectic.driver.pipeline_text import Pipeline
 from eutectic.ir.transform import Pass, PassContext, module_pass
 from eutectic.relax import op
@@ -209,6 +209,14 @@ def test_libraries_can_be_a_step_of_any_pipeline(make):
 def test_build_runs_what_was_partitioned_before():
     cut = RunCodegen()(partition_for_dnnl(net()))
     assert_close(relax.build(cut, target="llvm")(X).numpy(), WANT)
+
+
+@pytest.mark.parametrize(("target", "first"), [("llvm", "DecomposeOpsForInference"), ("llvm -libs=dnnl", "RunCodegen")])
+def test_what_comes_after_a_graph_has_its_regions(target: str, first: str):
+    plan = pipeline(target)
+    rest = after_partition(plan)
+    assert rest.passes[0].info.name == first
+    assert plan.passes[-len(rest) :] == rest.passes
 
 
 def test_compile_takes_a_pass():
