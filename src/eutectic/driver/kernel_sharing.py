@@ -29,7 +29,10 @@ from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
 
 KERNELS_EACH: Final = 4  # that a process must have to do: a helper takes most of a second to begin
-_COMMAND: Final = "import sys; sys.path[:] = {path!r}; from eutectic.driver.kernel_process import main; main()"
+# Programs are many small objects without cycles, which Python would look for again and again (support/heap.py).
+_COMMAND: Final = (
+    "import gc, sys; gc.disable(); sys.path[:] = {path!r}; from eutectic.driver.kernel_process import main; main()"
+)
 _ADVICE: Final = (
     "a process that was to help compiling kernels ended early ({error}); this one compiles them alone, which takes "
     "longer; EUTECTIC_HELPERS=0 starts none"
