@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from operator import index
@@ -29,7 +29,7 @@ from eutectic.artefact.manifest import NAME, VERSION, Manifest, MemberRow, Packe
 from eutectic.artefact.verify import features_of, threads_of
 from eutectic.artefact.weights import digest_of, read_weights, write_weights
 from eutectic.runtime.encoding import damaged, from_tree, to_tree
-from eutectic.runtime.packed_array import PackedArray, Terms
+from eutectic.runtime.packed_array import PackedArray, Terms, plain
 from eutectic.runtime.processor import features
 from eutectic.runtime.program import Program
 from eutectic.runtime.saved import SavedModel
@@ -66,20 +66,20 @@ class _Parts:
 
     def array(self, array: Array) -> str:
         """See `Sink`."""
-        digest = self._digest(array, lambda: array)
+        digest = self._digest(array)
         self.arrays.setdefault(digest, array)
         return digest
 
     def packed(self, array: PackedArray) -> str:
         """See `Sink`."""
-        digest = self._digest(array, array)
+        digest = self._digest(array)
         self.orders.setdefault(digest, array)
         return digest
 
-    def _digest(self, array: Array | PackedArray, plain: Callable[[], Array]) -> str:
+    def _digest(self, array: Array | PackedArray) -> str:
         """The digest of an array, which is looked through once."""
         if id(array) not in self._digests:
-            self._digests[id(array)] = (array, digest_of(plain()))
+            self._digests[id(array)] = (array, digest_of(plain(array)))
         return self._digests[id(array)][1]
 
     def placed(self, needed: Collection[str]) -> dict[str, PackedRow]:
@@ -286,9 +286,9 @@ class Artefact:
         """See `Source`."""
         row = self.manifest.packed[reference]
         elements = np.frombuffer(self._weights[row.elements], np.uint32)
-        plain, packed = _terms(row.plain), _terms(row.packed)
-        size = prod(extent for axis in plain for extent, _ in axis)
-        return PackedArray(elements, plain, packed, elements.dtype, (size,))
+        places, packed = _terms(row.plain), _terms(row.packed)
+        size = prod(extent for axis in places for extent, _ in axis)
+        return PackedArray(elements, places, packed, elements.dtype, (size,))
 
 
 def _terms(side: Any) -> Terms:

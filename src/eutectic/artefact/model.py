@@ -50,7 +50,7 @@ class LoadedModel:
 
     def __init__(self, saved: SavedModel, executable: Executable | None = None) -> None:
         self._model = saved
-        self.executable = executable or _loaded(saved)
+        self.executable = executable or loaded(saved)
         self.use_state(saved.state)
         self.use_signature(saved.signature)
 
@@ -318,8 +318,12 @@ def load(path: str | Path, *, recompile: bool | str = False, check: bool = True)
         raise LoadError(f"{artefact.path}: {error.message}", notes=error.facts, help=help) from error
 
 
-def _loaded(saved: SavedModel) -> Executable:
+def loaded(saved: SavedModel, otherwise: Callable[[], Executable | None] | None = None) -> Executable:
     """What runs.
+
+    Args:
+        saved: The model as data.
+        otherwise: As for `Executable`.
 
     Raises:
         LoadError: it is for another processor, damaged, or needs a library that is not there.
@@ -328,7 +332,7 @@ def _loaded(saved: SavedModel) -> Executable:
     check_signature(saved.signature, saved.program)
     check_state(saved.signature, saved.state)
     try:
-        return Executable(saved.program, Loading(_loader, available_threads(saved.threads)))
+        return Executable(saved.program, Loading(_loader, available_threads(saved.threads)), otherwise)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         names = " and ".join(sorted(libraries_of(saved.program)))
         raise damaged(f"{names or 'native code'} cannot be loaded: {error!r}") from None

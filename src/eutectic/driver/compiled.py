@@ -13,6 +13,7 @@ from eutectic.ir.printer import show_text
 from eutectic.relax.base import StructInfo
 from eutectic.relax.struct_info import TupleStructInfo
 from eutectic.runtime.executable import Executable
+from eutectic.runtime.program import Program
 from eutectic.runtime.saved import SavedModel
 from eutectic.runtime.signature import ArraySignature, Signature
 from eutectic.runtime.trees import Leaf, Node, Tree
@@ -91,8 +92,19 @@ class CompiledModel(LoadedModel):
         return self._made().lowered.module
 
     def _saved(self) -> SavedModel:
+        return self.around(self._made().executable.complete())
+
+    def around(self, program: Program) -> SavedModel:
+        """A program of this model with all else that is kept of it.
+
+        Args:
+            program: That of `executable`, or the same with what computes calls that fast code would compute wrongly.
+
+        Raises:
+            LoadError: the torch module has lost a buffer.
+        """
         signature: Any = self._signature
-        module, program = self.module, self._made().executable.complete()
+        module = self.module
         return SavedModel(
             program,
             signature,

@@ -20,33 +20,30 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
 import eutectic.support.cache as store
 from eutectic.artefact.file import Artefact, write_artefact
-from eutectic.artefact.verify import check_program
+from eutectic.artefact.model import loaded
 from eutectic.backend.registry import backend, code_generator
-from eutectic.backend.registry import loader as loader_of
 from eutectic.driver.compiled import CompiledModel
 from eutectic.driver.importing import Imported
 from eutectic.driver.linked import Linked, linked
 from eutectic.driver.pipeline import after_partition
 from eutectic.driver.report import CompileReport
-from eutectic.driver.saved_text import constants_of, graph_of
+from eutectic.driver.saved_text import graph_of
 from eutectic.driver.settings import Settings, context_of
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
 from eutectic.ir.visit import post_order
 from eutectic.relax.expr import Constant, Function
 from eutectic.runtime.executable import Executable
-from eutectic.runtime.loading import Loading
 from eutectic.runtime.saved import SavedModel
 from eutectic.runtime.team import available_threads
 from eutectic.script import print_with_metadata
+from eutectic.support.code_version import code_version
 from eutectic.support.config import keeps_models, tvm_semantics
 from eutectic.support.errors import EutecticError
 from eutectic.support.registry import additions
@@ -99,12 +96,9 @@ def read(key: str, settings: Settings) -> Kept | None:
         return None
     try:
         saved = Artefact(path).saved(0)
-        check_program(saved.program)
-        report = CompileReport.from_json(saved.report)
-        made = _again(saved, settings)
-        loading = Loading(loader_of, available_threads(settings.threads))
-        executable = Executable(saved.program, loading, lambda: made().executable.make_other())
-    except (EutecticError, LookupError, TypeError, ValueError):
+        report, made = CompileReport.from_json(saved.report), _again(saved, settings)
+        executable = loaded(saved, lambda: made().executable.make_other())
+    except EutecticError:
         return None
     with contextlib.suppress(OSError):
         os.utime(path)
@@ -121,21 +115,17 @@ def keep(key: str, model: CompiledModel) -> None:
 
 
 def settle() -> None:
-    """Wait until all models that are to be kept are written, as those do who measure time."""
+    """Wait until all models that are to be kept are written."""
     while _WRITERS:
         _WRITERS.popitem()[1].join()
 
 
 def _write(key: str, model: CompiledModel) -> None:
-    path, graph = store.model_path(key), model.module
-    constants = constants_of(graph)
-    weights = sum(array.nbytes for arrays in constants.values() for array in arrays)
-    if path is None or weights > store.MOST_OF_MODEL:
-        return
-    program, report, signature = model.executable.program, model.report.to_json(), cast(Any, model.signature)
-    saved = SavedModel(program, signature, report, graph.script(), constants=constants, target=model.variant)
     with contextlib.suppress(EutecticError, OSError):
-        store.model_was_written(write_artefact(path, [saved], "", synced=False))
+        path, saved = store.model_path(key), model.around(model.executable.program)
+        weights = sum(array.nbytes for arrays in saved.constants.values() for array in arrays)
+        if path is not None and weights <= store.MOST_OF_MODEL:
+            store.model_was_written(write_artefact(path, [saved], "", synced=False))
 
 
 def _again(saved: SavedModel, settings: Settings) -> Callable[[], Linked]:
@@ -197,13 +187,4 @@ def _places(mod: IRModule) -> Iterator[str]:
 @cache
 def _surroundings() -> bytes:
     """Changes when the code of this package changes, or what it is made with."""
-    digest = hashlib.sha256(sys.version.encode())
-    for package in _PACKAGES:
-        try:
-            digest.update(version(package).encode())
-        except PackageNotFoundError:  # run from a source tree that is not installed
-            digest.update(b"?")
-    root = Path(__file__).parents[1]
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.digest()
+    return sys.version.encode() + code_version(_PACKAGES, ("**/*.py",))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any, Final
 
 import eutectic.support.cache as store
@@ -17,6 +15,7 @@ from eutectic.backend.size_data import size_data, size_expr
 from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.ir.structural import structural_digest
 from eutectic.runtime.sizes import size_from_json, size_to_json
+from eutectic.support.code_version import code_version
 from eutectic.support.errors import CodegenError, EutecticError
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.function_attributes import CHOSEN, TRACE
@@ -131,14 +130,4 @@ def _from_entry(func: PrimFunc, symbol: str, entry: store.Entry) -> Built | None
 @cache
 def compiler_version() -> bytes:
     """Changes when the code that makes kernels changes, or LLVM does."""
-    digest = hashlib.sha256()
-    for package in ("eutectic", "llvmlite"):
-        try:
-            digest.update(version(package).encode())
-        except PackageNotFoundError:  # run from a source tree that is not installed
-            digest.update(b"?")
-    root = Path(__file__).parents[2]
-    for part in _PARTS:
-        for path in sorted(root.glob(part)):
-            digest.update(path.read_bytes())
-    return digest.digest()
+    return code_version(("eutectic", "llvmlite"), _PARTS)

@@ -99,7 +99,7 @@ class InvertedResidual:
         """At most how many rows a band has, and how many points are computed together in each stage."""
         lanes = processor.lanes()
         most = 28 if processor.registers == 32 else 12
-        by_block, by_panel = (max(1, most // -(-size // _lanes(size, lanes))) for size in (axes.lanes, axes.panel))
+        by_block, by_panel = (max(1, most // (size // gcd(size, lanes))) for size in (axes.lanes, axes.panel))
         return {"rows": _MOST_ROWS, "expand": by_block, "depthwise": most // 4, "project": by_panel, "lanes": lanes}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
@@ -125,20 +125,16 @@ class InvertedResidual:
             ScheduleError: a primitive refuses.
         """
         lanes = decisions["lanes"]
+        panel_lanes = gcd(axes.panel, lanes)  # a panel may have halves of vectors
         band, around = _bands(sch, axes, decisions["rows"])
-        block = _sums(sch, band, decisions["project"], _lanes(axes.panel, lanes))
+        block = _sums(sch, band, decisions["project"], panel_lanes)
         _near(sch, "depthwise", block)
         _filter(sch, decisions["depthwise"], lanes)
         _near(sch, "hidden", block)
         _expand(sch, axes, decisions["expand"], lanes)
-        _multiply(sch, block, _lanes(axes.panel, lanes))
+        _multiply(sch, block, panel_lanes)
         _vectorize(sch, axes.last, lanes)
         run_by_threads(sch, with_iterations(sch, around))  # last: from then on every step is proved to keep them apart
-
-
-def _lanes(size: int, most: int) -> int:
-    """Elements of a vector, of which a size has whole ones: half of the widest where that has none."""
-    return most if size % most == 0 else gcd(size, most)
 
 
 def _size(size: PrimExpr) -> int:
@@ -172,7 +168,7 @@ def _near(sch: Schedule, block: str, loop: LoopRV) -> None:
 def _vectorize(sch: Schedule, block: str, lanes: int) -> None:
     """Vectors along the innermost loop around a block."""
     loop = sch.get_loops(block)[-1]
-    sch.vectorize(_divided(sch, loop, _lanes(_extent(sch, loop), lanes))[1])
+    sch.vectorize(_divided(sch, loop, gcd(_extent(sch, loop), lanes))[1])
 
 
 def _bands(sch: Schedule, axes: Axes, rows: int) -> tuple[LoopRV, list[LoopRV]]:
