@@ -30,7 +30,8 @@ from eutectic.testing.timing import interleaved
 from machine import describe, usable_cpus
 
 CALLED = "mlp"
-TARGETS = ("", "llvm", "llvm -libs=dnnl")  # empty: none is given
+DEFAULT = "default"  # none is given
+TARGETS = (DEFAULT, "llvm", "llvm -libs=dnnl")
 STAGES = ("export", "compile", "again")
 _COMPILE = """
 import json, sys, time, warnings
@@ -45,7 +46,7 @@ at = [time.perf_counter()]
 program = torch.export.export(model, inputs)
 at.append(time.perf_counter())
 for _ in range(2):
-    eutectic.compile(program, target=sys.argv[2] or None, threads=int(sys.argv[3]))
+    eutectic.compile(program, target=None if sys.argv[2] == "default" else sys.argv[2], threads=int(sys.argv[3]))
     at.append(time.perf_counter())
 print(json.dumps([after - before for before, after in zip(at, at[1:])]))
 """
@@ -54,7 +55,7 @@ print(json.dumps([after - before for before, after in zip(at, at[1:])]))
 def call_microseconds(target: str, rounds: int, threads: int) -> dict[str, float]:
     """Median microseconds of a call: with tensors, with arrays, and of torch eager."""
     model, inputs = MODELS[CALLED].build()
-    fast = eutectic.compile(model, inputs, target=target or None, threads=threads)
+    fast = eutectic.compile(model, inputs, target=None if target == DEFAULT else target, threads=threads)
     arrays = tuple(x.numpy() for x in inputs)
     with torch.inference_mode():
         calls = {
@@ -92,7 +93,7 @@ def compile_seconds(name: str, target: str, rounds: int, threads: int) -> dict[s
 
 def _line(label: str, target: str, values: dict[str, float], unit: str) -> None:
     measured = "".join(f"  {name} {value:.3g} {unit}" for name, value in values.items())
-    print(f"{label:18} {target or 'default':16}{measured}", flush=True)
+    print(f"{label:18} {target:16}{measured}", flush=True)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

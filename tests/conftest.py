@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,6 +42,19 @@ Golden = Callable[..., None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep kernels in a folder of this run, which parallel workers share: the user's and what they tuned is left alone.
+
+    It is said before tests are collected, because some modules compile while they are imported. Workers inherit it.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="eutectic-tests-")
+        config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
+        os.environ["EUTECTIC_CACHE_DIR"] = folder
+        os.environ["EUTECTIC_CACHE_MODELS"] = "0"  # tests look at passes, which a model that is read does not need
+        os.environ["EUTECTIC_TUNING_FILE"] = ""  # choices are those of the rules
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -82,22 +98,6 @@ class _ObservedRecord(transform.PassRecord):
 
 
 transform.PassRecord = _ObservedRecord
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Kernels are kept in a folder of this run, which parallel workers share; the user's is left alone.
-
-    The same holds for what the user has tuned.
-    """
-    base = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        base = base.parent
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EUTECTIC_CACHE_DIR", str(base / "kernels"))
-        patch.setenv("EUTECTIC_CACHE_MODELS", "0")  # tests look at passes, which a model that is read does not need
-        patch.setenv("EUTECTIC_TUNING_FILE", "")  # choices are those of the rules
-        yield
 
 
 @pytest.fixture(autouse=True)

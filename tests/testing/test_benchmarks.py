@@ -71,6 +71,7 @@ def test_calls_and_compilations_are_measured(tmp_path: Path, monkeypatch: pytest
     assert benchmark("overhead", monkeypatch).main(words) == 0
     document = json.loads(file.read_text(encoding="utf-8"))
     assert set(document["call_microseconds"]["mlp"]["llvm"]) == {"tensors", "arrays", "eager"}
-    assert [row["model"] for row in document["compilations"]] == ["mlp", "mlp"]
+    measured = [(row["model"], row["target"]) for row in document["compilations"]]
+    assert measured == [("mlp", "default"), ("mlp", "llvm"), ("mlp", "llvm -libs=dnnl")]
     for row in document["compilations"]:
         assert 0 < row["seconds"]["again"] < row["seconds"]["cold"]
