@@ -13,7 +13,10 @@ ALIGNMENT: Final = "buffer_dim_align"
 """Annotation of a block: a list of (index of a written buffer, axis, factor, offset) per alignment."""
 
 PREFETCH: Final = "prefetch"
-"""Annotation of a loop: a list of (name of a buffer, iterations ahead)."""
+"""Annotation of a loop: a list of (name of a buffer, iterations ahead), each with `SPREAD` behind it or not."""
+
+SPREAD: Final = "spread"
+"""In a prefetch: iterations of the loop around, which read the same elements, each ask for a part of them."""
 
 OWN_PREFIX: Final = "user."
 """Begins the keys that users may choose; nothing here reads them."""
@@ -48,8 +51,8 @@ def _is_alignment(value: Any) -> bool:
 
 
 def _is_prefetch(value: Any) -> bool:
-    pair = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
-    return pair and type(value[1]) is int and value[1] > 0
+    known = isinstance(value, tuple) and len(value) >= 2 and value[2:] in ((), (SPREAD,)) and isinstance(value[0], str)
+    return known and type(value[1]) is int and value[1] > 0
 
 
 KEYS: Final[dict[str, AnnotationKey]] = {
@@ -66,7 +69,7 @@ KEYS: Final[dict[str, AnnotationKey]] = {
             PREFETCH,
             "loop",
             "what is asked for from memory some iterations before it is read; prefetch writes it",
-            "a list of [name of a buffer, iterations ahead]",
+            f'a list of [name of a buffer, iterations ahead] or [..., "{SPREAD}"]',
             _is_list_of(_is_prefetch),
         ),
     )

@@ -23,7 +23,10 @@ from eutectic.tir.schedule import Schedule
 
 VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "buffer_dim_align": ([[[0, 1, 8, 1]], [[0, 0, 4, 0], [1, 1, 2, 1]]], [3, [], [[0, 1, 8]], [[0, 1, 0, 1]], [["A"]]]),
-    "prefetch": ([[["A", 1]], [["A", 4], ["B", 2]]], ["A", [], [["A", 0]], [["A"]], [[1, "A"]], [["A", True]]]),
+    "prefetch": (
+        [[["A", 1]], [["A", 4], ["B", 2]], [["A", 4, "spread"], ["B", 2]]],
+        ["A", [], [["A", 0]], [["A"]], [[1, "A"]], [["A", True]], [["A", 4, "even"]], [["A", 4, "spread", 2]]],
+    ),
 }
 
 

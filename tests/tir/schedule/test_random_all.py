@@ -195,7 +195,8 @@ def notes(sch: Schedule, draw: Draw) -> None:
 
 def ahead(sch: Schedule, draw: Draw) -> None:
     block, loops = steps._loops(sch, draw)
-    sch.prefetch(block, draw(st.integers(0, 1)), steps._one(loops, draw), draw(st.integers(1, 3)))
+    number, loop, distance = draw(st.integers(0, 1)), steps._one(loops, draw), draw(st.integers(1, 3))
+    sch.prefetch(block, number, loop, distance, spread=draw(st.booleans()))
 
 
 def axes(sch: Schedule, draw: Draw) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 from eutectic.backend.llvm import memory
 from eutectic.backend.llvm.ahead import Ahead, ask, is_steady
 from eutectic.backend.llvm.expr import ExprEmitter
+from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.prefetch import prefetch
 from eutectic.backend.llvm.types import memory_bytes, memory_type
 from eutectic.ir.prim_expr import IntImm, Var
@@ -40,6 +41,10 @@ class StatementEmitter(ExprEmitter):
     """Emits statements into a function."""
 
     ahead: Ahead | None = None  # what is asked for in steady loops
+
+    def __init__(self, text: FunctionText, machine_lanes: int) -> None:
+        super().__init__(text, machine_lanes)
+        self._around: list[For] = []  # loops that are being written, from the outside in
 
     def big_allocation(self, stmt: Allocate) -> str:
         """A pointer to memory that is too large, or of unknown size, for the stack."""
@@ -85,10 +90,12 @@ class StatementEmitter(ExprEmitter):
         low, extent = self.index(stmt.min), self.index(stmt.extent)
 
         def body() -> None:
-            prefetch(self, stmt)
+            prefetch(self, stmt, self._around)
             if self.ahead is not None and is_steady(stmt):
                 ask(self.text, self.ahead)
+            self._around.append(stmt)
             self.statement(stmt.body)
+            self._around.pop()
 
         self.loop_over(stmt.loop_var, low, self.fold("add", low, extent), body)
 

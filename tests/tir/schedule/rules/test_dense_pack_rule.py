@@ -173,10 +173,10 @@ def test_beside_tiles_the_next_panel_is_asked_for():
     assert not steady_iterations(func.body), "weights of other kernels are not asked for besides"
 
 
-@pytest.mark.parametrize(("terms", "asked"), [(1024, True), (3072, False)])
-def test_not_where_two_panels_are_more_than_stays_near(terms: int, asked: bool):
+@pytest.mark.parametrize(("terms", "spread"), [(1024, ""), (3072, ', "spread"')])
+def test_tiles_share_the_asking_where_two_panels_are_more_than_stays_near(terms: int, spread: str):
     func = schedule_by_rules(program((100,), terms, 256, 16), Vectors(256, 16)).func
-    assert (f'"prefetch": [["weight", {terms}]]' in func.script()) == asked
+    assert f'"prefetch": [["weight", {terms}{spread}]]' in func.script()
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of instructions")

@@ -6,7 +6,7 @@ from eutectic.ir.attrs import merge_attrs
 from eutectic.ir.node import replace
 from eutectic.tir.analysis.accesses import accesses_of
 from eutectic.tir.analysis.conditions import variables
-from eutectic.tir.annotation_keys import PREFETCH
+from eutectic.tir.annotation_keys import PREFETCH, SPREAD
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, ExprRV, LoopRV
 from eutectic.tir.schedule.legality.buffers import read_buffer
@@ -14,7 +14,14 @@ from eutectic.tir.schedule.primitive import primitive
 
 
 @primitive
-def prefetch(edit: Edit, block: BlockLike, read_buffer_index: int, loop: LoopRV, distance: int | ExprRV = 1) -> None:
+def prefetch(
+    edit: Edit,
+    block: BlockLike,
+    read_buffer_index: int,
+    loop: LoopRV,
+    distance: int | ExprRV = 1,
+    spread: bool = False,
+) -> None:
     """Ask for what a block will read some iterations of a loop later, so that it is near when it is read.
 
     A hint: it changes neither what is computed nor what may be accessed. Each iteration of the loop asks for the first
@@ -26,6 +33,8 @@ def prefetch(edit: Edit, block: BlockLike, read_buffer_index: int, loop: LoopRV,
         read_buffer_index: Which of the buffers that it reads.
         loop: A serial loop around the block, other elements of the buffer being read in each iteration.
         distance: How many iterations ahead.
+        spread: Whether the iterations of the innermost serial loop around, where those read the same elements, ask for
+            a part each, so that memory is asked evenly; otherwise each of them asks for everything.
 
     Raises:
         ScheduleError: the block or loop is gone; the block reads no such buffer; the loop is not around it, not
@@ -52,5 +61,6 @@ def prefetch(edit: Edit, block: BlockLike, read_buffer_index: int, loop: LoopRV,
         message = f"prefetch: each iteration of loop {name} reads the same elements of {buffer.name}"
         edit.refuse([site, place], message, help="choose a loop that an index of the buffer depends on")
     earlier = tuple(item for item in place.stmt.annotations.get(PREFETCH, ()) if item[0] != buffer.name)
-    wanted = merge_attrs(place.stmt.annotations, {PREFETCH: (*earlier, (buffer.name, ahead))})
+    asked = (buffer.name, ahead, SPREAD) if spread else (buffer.name, ahead)
+    wanted = merge_attrs(place.stmt.annotations, {PREFETCH: (*earlier, asked)})
     edit.replace(place.function, {place.stmt: replace(place.stmt, annotations=wanted)})

@@ -127,8 +127,9 @@ class DensePack:
 
         No block (0): see above. Beside tiles there is time to bring the next panel from memory: each term asks for
         that of the panel behind its own, and what several tiles ask for is there at the second time; unless two panels
-        are more than stays near, when they would take the place of each other. Rows of a tile whose addresses end in
-        the same bits are fewer than the nearest cache has places for, with two for weights.
+        are more than stays near, when they would take the place of each other: then all tiles together ask for it once.
+        Rows of a tile whose addresses end in the same bits are fewer than the nearest cache has places for, with two
+        for weights.
         """
         if axes.count <= axes.most:
             ahead = max(1, _AHEAD // axes.term_bytes)
@@ -136,9 +137,9 @@ class DensePack:
         size = axes.rows[-1].size or 1
         most = min(axes.most, rows_kept(axes.row_bytes, _LINES))
         ahead = axes.terms or 0
-        if processor.registers <= _FEW and ahead * axes.term_bytes > _PANEL_BYTES:
-            ahead = 0
-        return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": ahead}
+        is_large = processor.registers <= _FEW and ahead * axes.term_bytes > _PANEL_BYTES
+        spread = {"spread": True} if is_large else {}
+        return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": ahead, **spread}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Weights asked for half as early, and twice as early; other tiles; blocks of rows, where not all stay near."""
@@ -171,7 +172,7 @@ class DensePack:
             panels = _cut(sch, block, place, axes.columns.size is None or axes.columns.size % axes.panel != 0)
             for part in panels:
                 for tile in _cut(sch, part, place + len(order.tiles), not has_no_remainder(sch, part[1])):
-                    _in_registers(sch, tile, axes, place + len(order.tiles) + 1, decisions["ahead"])
+                    _in_registers(sch, tile, axes, place + len(order.tiles) + 1, decisions)
             shared.append([sch.get_loops(last)[place] for _, last in panels])
         for parts in shared:  # last: from then on every step is proved to keep threads apart
             run_by_threads(sch, with_iterations(sch, joined(sch, parts)))
@@ -206,12 +207,12 @@ def _cut(sch: Schedule, pair: tuple[str, str], place: int, is_ragged: bool) -> l
     return pair_parts(sch, pair, place, ["whole", None]) if is_ragged else [pair]
 
 
-def _in_registers(sch: Schedule, pair: tuple[str, str], axes: Axes, depth: int, ahead: int) -> None:
+def _in_registers(sch: Schedule, pair: tuple[str, str], axes: Axes, depth: int, decisions: Decisions) -> None:
     """A tile, within so many loops: its sums, and what is done to them."""
     products, last = pair
     _multiply(sch, products, depth)
-    if ahead:
-        _look_ahead(sch, f"{products}_update", axes.weights, depth, ahead)
+    if decisions["ahead"]:
+        _look_ahead(sch, f"{products}_update", axes.weights, depth, decisions)
     in_registers_within(sch, last, depth)
 
 
@@ -224,10 +225,11 @@ def _multiply(sch: Schedule, products: str, depth: int) -> None:
         in_registers_within(sch, name, outside)
 
 
-def _look_ahead(sch: Schedule, products: str, weights: Buffer, depth: int, terms: int) -> None:
+def _look_ahead(sch: Schedule, products: str, weights: Buffer, depth: int, decisions: Decisions) -> None:
     """Ask for weights some terms before they are read, in the loop within so many others."""
     number = next(k for k, region in enumerate(realize_of(sch, products).block.reads) if region.buffer is weights)
-    sch.prefetch(products, number, sch.get_loops(products)[depth], terms)
+    spread = decisions.get("spread", False)
+    sch.prefetch(products, number, sch.get_loops(products)[depth], decisions["ahead"], spread=spread)
 
 
 def _axes(products: Stage, last: Stage) -> Axes | None:

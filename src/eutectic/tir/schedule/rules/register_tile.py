@@ -36,6 +36,7 @@ _PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
 _PANEL_STEPS: Final = 8192
 _ORDERS: Final = ((True, False), (False, False), (False, True))  # rows outside, or vectors, or vectors around images
 _UNROLL: Final = 10  # steps of a small window that are written out
+_FEW: Final = 16  # vector registers of processors that wait for weights where those with more do not
 _TILES: Final = 5  # that are worth a measurement beside the best estimate
 
 
@@ -58,6 +59,7 @@ class Axes:
         panel_bytes: Size of the whole operand; None when it is not known.
         blocks: One of the others that only the vectors depend on, such as blocks of channels: a tile may have several.
         row_step: Bytes between neighbours along the rows in what they select; None when it is not known.
+        weights: The operand that vectors select, if it lies in panels: vectors of one term after the other.
     """
 
     walk: Walk
@@ -74,6 +76,7 @@ class Axes:
     panel_bytes: int | None = None
     blocks: Span | None = None
     row_step: int | None = None
+    weights: Buffer | None = None
 
     @property
     def tiled(self) -> TileAxes:
@@ -135,7 +138,10 @@ class RegisterTile:
         panels = axes.panel is None and _pays_by_panels(axes, tile, stream)
         order = {"stream_rows": stream and not panels, "panels_first": panels and bool(axes.images)}
         strip = {} if axes.panel is None else {"strip": 1 if stream or panels else _strip(axes, tile.width)}
-        return {**_sizes(axes, tile), **order, "panel": axes.panel is not None, **strip, "unroll": _unrolled(axes)}
+        by_panels = processor.registers <= _FEW and not order["stream_rows"] and _has_panels(axes, tile)
+        ahead = {"ahead": True} if by_panels else {}
+        copied = {"panel": axes.panel is not None, **strip}
+        return {**_sizes(axes, tile), **order, **copied, **ahead, "unroll": _unrolled(axes)}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Other tiles of nearly the same estimate, the other order of walking, no copy, and no window written out."""
@@ -152,6 +158,8 @@ class RegisterTile:
             others.append({**own, "panel": False, **one_by_one})
         if any(own["unroll"]):
             others.append({**own, "unroll": [False] * len(own["unroll"])})
+        if own.get("ahead"):
+            others.append({**own, "ahead": False})
         return distinct([own, *others])
 
     def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> Accumulators:
@@ -171,7 +179,10 @@ class RegisterTile:
         work.place_panel()
         work.keep_accumulators()
         work.cut_remainders()
-        work.use_registers(axes.vector, decisions["unroll"])
+        ahead = (
+            (axes.weights, decisions.get("blocks", 1)) if axes.weights is not None and decisions.get("ahead") else None
+        )
+        work.use_registers(axes.vector, decisions["unroll"], ahead)
         if shared:
             work.share(within=work.panel is None and _are_few(_pieces(outer, sizes)))
 
@@ -220,6 +231,18 @@ def _are_near(axes: Axes, tile: Tile) -> bool:
         return False
     rows = _pieces([*axes.batch, axes.rows], {axes.rows: tile.rows})
     return axes.vector_bytes <= _EACH_BYTES and rows is not None and rows >= _FEWEST_ROWS
+
+
+def _has_panels(axes: Axes, tile: Tile) -> bool:
+    """Whether a thread goes through all rows with a panel of weights that it reads from far, and then with the next.
+
+    The first tile would wait for memory, which would be idle during the others. Processors with more registers read
+    weights so slowly, each for more sums, that they look far enough ahead by themselves.
+    """
+    is_whole = axes.vector is not None and axes.vector.size == tile.width
+    tiles = _tiles(axes.rows, tile.rows)
+    several = axes.rows is not None and tiles is not None and tiles > 1
+    return axes.weights is not None and is_whole and several and (axes.vector_bytes or 0) > _EACH_BYTES
 
 
 def _pays_by_panels(axes: Axes, tile: Tile, stream: bool) -> bool:
@@ -319,7 +342,10 @@ def _axes(walk: Walk, vector: Span | None) -> Axes:
     vector_bytes = _bytes(walk, streamed)
     axes = Axes(walk, vector, rows, batch, images, others, shares, is_window, row_bytes, vector_bytes)
     if shares:
-        axes = replace(axes, blocks=_blocks(walk, others, streamed), row_step=_row_step(rows, selected))
+        weights = _in_panels(walk, vector, streamed)
+        axes = replace(
+            axes, blocks=_blocks(walk, others, streamed), row_step=_row_step(rows, selected), weights=weights
+        )
     panel = _panel(walk, vector, rows, streamed) if shares and vector is not None else None
     if panel is None:
         return axes
@@ -377,6 +403,18 @@ def _panel(walk: Walk, vector: Span, rows: Span | None, streamed: Sequence[Acces
         return None
     step = streamed[0].coefficient(used[0])
     return None if isinstance(step, int) and step < _FAR else streamed[0]
+
+
+def _in_panels(walk: Walk, vector: Span | None, streamed: Sequence[Access]) -> Buffer | None:
+    """The only operand that vectors select, if they are neighbours in it, and those of one term after the other."""
+    if vector is None or len(streamed) != 1:
+        return None
+    step = 1
+    for span in (vector, *reversed(walk.reduce)):
+        if span.size is None or streamed[0].coefficient(span) != step:
+            return None
+        step *= span.size
+    return streamed[0].buffer
 
 
 def _bytes(walk: Walk, accesses: Sequence[Access]) -> int | None:

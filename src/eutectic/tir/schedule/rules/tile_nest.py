@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from eutectic.ir.prim_expr import PrimExpr, floordiv, floormod
 from eutectic.support.errors import ScheduleError
@@ -151,8 +152,16 @@ class TileNest:
         ragged = (*part.ragged, span) if span.size is None else part.ragged
         return [_Part(block, store, rest) for (block, store), rest in zip(names, (part.ragged, ragged), strict=True)]
 
-    def use_registers(self, vector: Span | None, unrolled: Sequence[bool]) -> None:
-        """Write the tile out, with vectors along one of its spans."""
+    def use_registers(
+        self, vector: Span | None, unrolled: Sequence[bool], ahead: tuple[Buffer, int] | None = None
+    ) -> None:
+        """Write the tile out, with vectors along one of its spans.
+
+        Args:
+            vector: The span.
+            unrolled: Which loops over the reduction are written out, too.
+            ahead: An operand in panels of which those of the next tile are asked for, and how many a tile has.
+        """
         for part in self.blocks:
             loops = self.sch.get_loops(part.block)[self.depth :]
             first_inside = len(loops) - len(self.inside)
@@ -171,6 +180,18 @@ class TileNest:
             for loop, is_unrolled in zip(terms, unrolled, strict=True):
                 if is_unrolled:
                     self.sch.unroll(loop)
+            if ahead is not None and not all(unrolled):
+                self._look_ahead(f"{part.block}_update", ahead, self.depth + len(serial) + len(all_terms), unrolled)
+
+    def _look_ahead(self, block: str, ahead: tuple[Buffer, int], depth: int, unrolled: Sequence[bool]) -> None:
+        """Ask for the next panels in the innermost loop over terms that is one, of those within so many loops."""
+        panels, count = ahead
+        loops = self.sch.get_loops(block)[:depth]
+        inside = list(unrolled[::-1]).index(False)
+        terms = [span.size or 1 for span in self.nest.walk.reduce]
+        number = next(k for k, region in enumerate(realize_of(self.sch, block).block.reads) if region.buffer is panels)
+        distance = count * prod(terms[: len(terms) - inside])
+        self.sch.prefetch(block, number, loops[-1 - inside], distance, spread=True)
 
     def _cleared(
         self, block: str, term: LoopRV, spans: Sequence[Span], inside: Sequence[LoopRV], depth: int

@@ -1,0 +1,124 @@
+"""The next panel of weights is asked for while all rows are multiplied with the present one."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.tir.schedule.rules.processors import Vectors
+
+from eutectic import te
+from eutectic.arith import simplify
+from eutectic.backend.llvm.prefetch import _again, _part
+from eutectic.driver.build_prim_func import NativePrimFunc
+from eutectic.driver.inspect import kernel_source
+from eutectic.ir.module import IRModule
+from eutectic.ir.prim_expr import IntImm, Var
+from eutectic.target import Target
+from eutectic.tir import PrimFunc
+from eutectic.tir.function_attributes import TRACE
+from eutectic.tir.schedule.rules.choosing import with_decisions
+from eutectic.tir.schedule.rules.cpu import choice_points, schedule_for_cpu
+from eutectic.tir.statement_mutator import with_values
+from eutectic.tir.stmt import Evaluate, For, ForKind
+
+AVX2 = Vectors(256, 16)
+NARROW = Target("llvm -mcpu=x86-64-v3")
+
+
+def product(rows: int, terms: int, panels: int, width: int = 16) -> PrimFunc:
+    """Rows times weights in panels."""
+    x = te.placeholder((rows, terms), "float32", "x")
+    w = te.placeholder((panels, terms, width), "float32", "w")
+    k = te.reduce_axis((0, terms), "k")
+    out = te.compute((panels, rows, width), lambda o, r, v: te.sum(x[r, k] * w[o, k, v], [k]), "out")
+    return te.create_prim_func([x, w, out])
+
+
+def asked(func: PrimFunc, processor: Vectors) -> set[str]:
+    return set(re.findall(r'"prefetch": \[\[(.*?)\]\]', schedule_for_cpu(func, processor).without_attr(TRACE).script()))
+
+
+def test_tiles_of_rows_share_the_asking():
+    assert asked(product(49, 512, 32), AVX2) == {'"w", 512, "spread"'}
+
+
+def test_panels_of_a_tile_are_asked_for_together():
+    (wanted,) = asked(product(28, 512, 64, width=8), AVX2)
+    blocks = choice_points(product(28, 512, 64, width=8), AVX2)["register_tile@0"].chosen["blocks"]
+    assert blocks > 1
+    assert wanted == f'"w", {512 * blocks}, "spread"'
+
+
+@pytest.mark.parametrize(
+    ("func", "processor"),
+    [
+        (product(49, 512, 32), Vectors()),  # reads weights slowly enough
+        (product(49, 512, 4), AVX2),  # all weights stay near
+        (product(4, 512, 32), AVX2),  # no panel is read twice
+    ],
+)
+def test_others_do_not_ask(func: PrimFunc, processor: Vectors):
+    assert asked(func, processor) == set()
+
+
+def test_it_is_a_choice():
+    own, *others = choice_points(product(49, 512, 32), AVX2)["register_tile@0"].alternatives()
+    assert own["ahead"]
+    assert {**own, "ahead": False} in others
+    silent = with_decisions(product(49, 512, 32), {"register_tile@0": {**own, "ahead": False}})
+    assert asked(silent, AVX2) == set()
+
+
+def loop(name: str, low: int, extent: int) -> For:
+    body = Evaluate(IntImm("int64", 0))
+    return For(Var(name, "int64"), IntImm("int64", low), IntImm("int64", extent), ForKind.SERIAL, body)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 5), st.integers(0, 5))
+def test_all_iterations_together_ask_for_everything_evenly(terms: int, tiles: int, low: int, first: int):
+    inner, outer = loop("k", low, terms), loop("t", first, tiles)
+    part, counts = _part(inner, outer), Counter()
+    for t in range(first, first + tiles):
+        own = []
+        for k in range(low, low + terms):
+            values = {outer.loop_var: IntImm("int64", t), inner.loop_var: IntImm("int64", k)}
+            own.append(simplify(with_values(part, values)).value)
+        assert len(set(own)) <= -(-terms // tiles) + 1  # no more lines than its part has
+        counts.update(own)
+    assert counts == dict.fromkeys(range(low, low + terms), tiles)
+
+
+def test_loops_that_read_other_elements_do_not_share():
+    inner, rows, panels, unit = loop("k", 0, 8), loop("t", 0, 3), loop("o", 0, 4), loop("u", 2, 1)
+    assert _again(inner, [panels, rows], {inner.loop_var}) is rows
+    assert _again(inner, [panels, rows, unit], {inner.loop_var}) is rows
+    assert _again(inner, [panels], {inner.loop_var, panels.loop_var}) is None
+    assert _again(inner, [rows, panels], {inner.loop_var, panels.loop_var}) is None
+    assert _again(inner, [], {inner.loop_var}) is None
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names of instructions")
+def test_it_is_kept_in_larger_caches_and_sums_stay_in_registers():
+    assembly = kernel_source(IRModule({"main": product(49, 512, 32)}), NARROW, "asm")
+    assert set(re.findall(r"prefetch\w+", assembly)) == {"prefetcht1"}
+    blocks = [block for block in re.split(r"^\.L\w+:", assembly, flags=re.MULTILINE) if "prefetch" in block]
+    assert blocks
+    for block in blocks:
+        inside = block[: re.search(r"\n\tj\w+\s+\.L", block).start()]
+        assert not re.search(r"vmov[au]ps\s+%[xyz]mm\d+, [^%]", inside), inside
+
+
+@pytest.mark.parametrize(("rows", "terms", "panels"), [(49, 512, 32), (17, 300, 40), (7, 1000, 20)])
+def test_values(rows: int, terms: int, panels: int):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((rows, terms), np.float32)
+    w = rng.standard_normal((panels, terms, 16), np.float32)
+    out = np.empty((panels, rows, 16), np.float32)
+    NativePrimFunc(product(rows, terms, panels), NARROW)(x, w, out)
+    np.testing.assert_allclose(out, np.einsum("rk,okv->orv", x.astype("f8"), w.astype("f8")), rtol=1e-4, atol=1e-4)
