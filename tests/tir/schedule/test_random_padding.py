@@ -36,7 +36,7 @@ def border(sch: Schedule, draw: Draw) -> None:
     loop = steps._one(loops, draw)
     able = sch.can_decompose_padding(block, loop)
     try:
-        sch.decompose_padding(block, loop)
+        sch.decompose_padding(block, loop, border_only=draw(st.booleans()))
     except ScheduleError:
         assert not able
         raise
@@ -132,8 +132,14 @@ def bordered(s: Any) -> PrimFunc:
 
 
 @settings(max_examples=settings.default.max_examples * 4)
-@given(s=borders, depth=st.integers(0, 2), tiles=st.sampled_from([None, None, 2, 3]), before=st.booleans())
-def test_random_borders(s: Any, depth: int, tiles: int | None, before: bool):
+@given(
+    s=borders,
+    depth=st.integers(0, 2),
+    tiles=st.sampled_from([None, None, 2, 3]),
+    before=st.booleans(),
+    only=st.booleans(),
+)
+def test_random_borders(s: Any, depth: int, tiles: int | None, before: bool, only: bool):
     func = bordered(s)
     sch = Schedule(func, error_render_level="none")
     if tiles is not None:
@@ -141,7 +147,7 @@ def test_random_borders(s: Any, depth: int, tiles: int | None, before: bool):
         sch.split(loops[-1 if before else -2], [None, tiles])
     loops = sch.get_loops("B")
     try:
-        sch.decompose_padding("B", loops[min(depth, len(loops) - 1)])
+        sch.decompose_padding("B", loops[min(depth, len(loops) - 1)], border_only=only)
     except ScheduleError:
         tried["border", False] += 1
         return

@@ -78,6 +78,16 @@ def test_steps(golden, name: str):
     golden(sch.func.script())
 
 
+def test_only_the_border_is_filled(golden):
+    before = padded()
+    sch = Schedule(before, debug_mask="all")
+    fill = sch.decompose_padding("PadInput", sch.get_loops("PadInput")[0], border_only=True)
+    keeps(before, sch)
+    sch.loop_partition(sch.get_loops(fill)[1], [2, 6, 1])
+    keeps(before, sch)
+    golden(sch.func.script())
+
+
 @pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.parametrize("dtype", ["float16", "int8", "bool"])
 def test_sizes_and_dtypes(rows: int, dtype: str):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import NoReturn
 
 from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import (
+    LE,
     LT,
     IntImm,
     PrimExpr,
     Var,
     add,
     compare,
+    logical_or,
     maximum,
     sub,
 )
@@ -42,7 +45,7 @@ from eutectic.tir.substitute import substitute
 
 
 @primitive
-def decompose_padding(edit: Edit, block: BlockLike, loop: LoopRV) -> BlockRV:
+def decompose_padding(edit: Edit, block: BlockLike, loop: LoopRV, border_only: bool = False) -> BlockRV:
     """Fill what a block writes with the value of the border before a loop, and let the block copy the inner elements.
 
     A loop from the given one inwards that is an axis of its own is trimmed to the copied elements, and the axis with
@@ -52,6 +55,7 @@ def decompose_padding(edit: Edit, block: BlockLike, loop: LoopRV) -> BlockRV:
         edit: The call.
         block: A block `B[i, j] = T.if_then_else(inside, value, border)`, with spatial axes; `inside` bounds axes.
         loop: A loop around it.
+        border_only: Whether only the border is filled, by a predicate, instead of everything before it is copied over.
 
     Returns:
         The block that fills, `<name>_pad_const`; handles of `block` are those of the block that copies.
@@ -72,6 +76,8 @@ def decompose_padding(edit: Edit, block: BlockLike, loop: LoopRV) -> BlockRV:
     require_alone(edit, padding)
     require_safe_border(edit, padding)
     filler = _filler(edit, padding)
+    if border_only:
+        filler = replace(filler, predicate=conjunction([filler.predicate, _outside(padding)]))
     copier, loops = _copier(edit, padding)
     fill: Stmt = filler
     for item in reversed(padding.loops):
@@ -127,6 +133,16 @@ def _filler(edit: Edit, padding: Padding) -> BlockRealize:
     body = substitute(replace(padding.store, value=padding.border), values)
     filler = Block(tuple(fresh), (), (), name, body)
     return replace(padding.site.stmt, block=_with_regions(filler))
+
+
+def _outside(padding: Padding) -> PrimExpr:
+    """Whether an element belongs to the border."""
+    ends: list[PrimExpr] = []
+    for axis, value in zip(padding.site.block.iter_vars, padding.site.stmt.iter_values, strict=True):
+        low, high = padding.box.low.get(axis.var), padding.box.high.get(axis.var)
+        ends += [] if low is None else [compare(LT, value, low)]
+        ends += [] if high is None else [compare(LE, high, value)]
+    return reduce(logical_or, ends)
 
 
 def _copier(edit: Edit, padding: Padding) -> tuple[BlockRealize, dict[Var, PrimExpr]]:

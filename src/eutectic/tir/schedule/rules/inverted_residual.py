@@ -18,10 +18,13 @@ from eutectic.tir.block import INVERTED_RESIDUAL
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.choosing import distinct
+from eutectic.tir.schedule.rules.guards import changes_of, part_sizes
 from eutectic.tir.schedule.rules.nest import (
     block_name,
+    copies,
     in_registers,
     loops_by_variable,
+    realize_of,
     reorder,
     run_by_threads,
     with_iterations,
@@ -30,6 +33,7 @@ from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
+from eutectic.tir.schedule.rules.walk import Span
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import For
 
@@ -213,8 +217,7 @@ def _expand(sch: Schedule, axes: Axes, points: int, lanes: int) -> None:
     """The rows that windows see: zeros around, and tiles of points and channels in registers."""
     around = sch.get_loops("hidden")[-5]
     if sch.can_decompose_padding("hidden", around):
-        border = block_name(sch, sch.decompose_padding("hidden", around))
-        _vectorize(sch, border, lanes)
+        _fill(sch, block_name(sch, sch.decompose_padding("hidden", around, border_only=True)), lanes)
     if not axes.expands:
         _vectorize(sch, "hidden", lanes)
         return
@@ -228,6 +231,18 @@ def _expand(sch: Schedule, axes: Axes, points: int, lanes: int) -> None:
     first = block_name(sch, sch.decompose_reduction("expand", term))
     for name in (first, "expand_update", "hidden"):
         in_registers(sch, name, 3)
+
+
+def _fill(sch: Schedule, border: str, lanes: int) -> None:
+    """The zeros around: columns at the sides apart, so that for the others only rows are looked at."""
+    column = sch.get_loops(border)[-2]
+    loop = sch.get(column)
+    assert isinstance(loop, For)
+    span = Span((Axis(loop.loop_var, loop.extent, loop.loop_var),))
+    changes = sorted(changes_of(realize_of(sch, border).predicate, span))
+    parts = sch.loop_partition(column, part_sizes(changes, _extent(sch, column))) if changes else [column]
+    for (part,) in copies(sch, parts, border):
+        _vectorize(sch, part, lanes)
 
 
 def _multiply(sch: Schedule, block: LoopRV, lanes: int) -> None:
