@@ -60,6 +60,7 @@ def prefetch(emitter: ExprEmitter, loop: For, around: Sequence[For] = ()) -> Non
 
 
 def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int, around: Sequence[For] | None) -> list[_Line]:
+    """What an iteration asks for; with loops around, of which the innermost may share the asking."""
     inside = {item.loop_var: item.min for item in post_order(loop.body) if isinstance(item, For)}
     known = {loop.loop_var, *inside, *emitter.indices}
     lines: list[_Line] = []
@@ -69,16 +70,17 @@ def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int, around: Seque
         used = {item for item in post_order(load.indices[0]) if isinstance(item, Var | BufferLoad)}
         if loop.loop_var not in used or not used <= known:  # what is computed in the iteration is not known before
             continue
+        now = _at(load.indices[0], inside)
+        later = _at(now, {loop.loop_var: add(loop.loop_var, ahead)})
         again = None if around is None else _again(loop, around, used)
-        asked = loop.loop_var if again is None else _part(loop, again)
-        buffer, index = load.buffer, _at(load.indices[0], {**inside, loop.loop_var: add(asked, ahead)})
+        asked = later if again is None else _at(now, {loop.loop_var: add(_part(loop, again), ahead)})
+        buffer, bytes_ahead = load.buffer, _gap(load.buffer, later, now)
+        if around is not None and bytes_ahead is not None:
+            bytes_ahead *= 2  # what is read again is between them, too
         others = (line.index for line in lines if line.buffer.data is buffer.data)
-        gaps = (_gap(buffer, index, other) for other in others)
+        gaps = (_gap(buffer, asked, other) for other in others)
         if not any(gap is not None and abs(gap) < LINE_BYTES for gap in gaps):
-            later = _at(load.indices[0], {**inside, loop.loop_var: add(loop.loop_var, ahead)})
-            gap = _gap(buffer, later, _at(load.indices[0], inside))
-            both = 1 if around is None else 2  # what is read again is between them, too
-            lines.append(_Line(buffer, index, None if gap is None else both * gap))
+            lines.append(_Line(buffer, asked, bytes_ahead))
     return lines[:MOST]
 
 

@@ -179,10 +179,7 @@ class RegisterTile:
         work.place_panel()
         work.keep_accumulators()
         work.cut_remainders()
-        ahead = (
-            (axes.weights, decisions.get("blocks", 1)) if axes.weights is not None and decisions.get("ahead") else None
-        )
-        work.use_registers(axes.vector, decisions["unroll"], ahead)
+        work.use_registers(axes.vector, decisions["unroll"], _asked_for(axes, decisions))
         if shared:
             work.share(within=work.panel is None and _are_few(_pieces(outer, sizes)))
 
@@ -273,6 +270,13 @@ def _copied(axes: Axes, decisions: Decisions) -> tuple[Buffer, Span] | None:
     if not decisions["panel"] or axes.panel is None or axes.vector is None:
         return None
     return axes.panel.buffer, axes.vector
+
+
+def _asked_for(axes: Axes, decisions: Decisions) -> tuple[Buffer, int] | None:
+    """The operand of which the next panels are asked for, and how many a tile has; None where nothing is."""
+    if axes.weights is None or not decisions.get("ahead"):
+        return None
+    return axes.weights, decisions.get("blocks", 1)
 
 
 def _order(axes: Axes, decisions: Decisions) -> tuple[list[Span], list[Span]]:
