@@ -30,8 +30,7 @@ from eutectic.testing.timing import interleaved
 from machine import describe, usable_cpus
 
 CALLED = "mlp"
-DEFAULT = "default"  # none is given
-TARGETS = (DEFAULT, "llvm", "llvm -libs=dnnl")
+TARGETS = {"default": "", "llvm": "llvm", "llvm -libs=dnnl": "llvm -libs=dnnl"}  # empty: none is given
 STAGES = ("export", "compile", "again")
 _COMPILE = """
 import json, sys, time, warnings
@@ -46,7 +45,7 @@ at = [time.perf_counter()]
 program = torch.export.export(model, inputs)
 at.append(time.perf_counter())
 for _ in range(2):
-    eutectic.compile(program, target=None if sys.argv[2] == "default" else sys.argv[2], threads=int(sys.argv[3]))
+    eutectic.compile(program, target=sys.argv[2] or None, threads=int(sys.argv[3]))
     at.append(time.perf_counter())
 print(json.dumps([after - before for before, after in zip(at, at[1:])]))
 """
@@ -55,7 +54,7 @@ print(json.dumps([after - before for before, after in zip(at, at[1:])]))
 def call_microseconds(target: str, rounds: int, threads: int) -> dict[str, float]:
     """Median microseconds of a call: with tensors, with arrays, and of torch eager."""
     model, inputs = MODELS[CALLED].build()
-    fast = eutectic.compile(model, inputs, target=None if target == DEFAULT else target, threads=threads)
+    fast = eutectic.compile(model, inputs, target=target or None, threads=threads)
     arrays = tuple(x.numpy() for x in inputs)
     with torch.inference_mode():
         calls = {
@@ -115,14 +114,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     calls: dict[str, dict[str, float]] = {}
     compilations: list[dict[str, Any]] = []
     with torch_threads(threads):
-        for target in TARGETS:
-            calls[target] = call_microseconds(target, 4 * rounds, threads)
-            _line(f"call of {CALLED}", target, calls[target], "us")
+        for label, target in TARGETS.items():
+            calls[label] = call_microseconds(target, 4 * rounds, threads)
+            _line(f"call of {CALLED}", label, calls[label], "us")
     for name in arguments.models.split(","):
-        for target in TARGETS:
+        for label, target in TARGETS.items():
             seconds = compile_seconds(name, target, rounds, threads)
-            _line(f"compile {name}", target, seconds, "s")
-            compilations.append({"model": name, "target": target, "seconds": seconds})
+            _line(f"compile {name}", label, seconds, "s")
+            compilations.append({"model": name, "target": label, "seconds": seconds})
     if arguments.json is not None:
         document = {
             "benchmark": "overhead",

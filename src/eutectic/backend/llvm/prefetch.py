@@ -44,7 +44,7 @@ class _Line:
         return 2 if self.bytes_ahead is not None and abs(self.bytes_ahead) > NEAR_BYTES else 3
 
 
-def prefetch(emitter: ExprEmitter, loop: For, around: Sequence[For] = ()) -> None:
+def prefetch(emitter: ExprEmitter, loop: For, around: Sequence[For]) -> None:
     """Ask for what the annotation of a loop says, at the beginning of an iteration.
 
     Args:

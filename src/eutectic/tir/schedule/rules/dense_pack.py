@@ -26,13 +26,13 @@ from eutectic.tir.schedule.rules.nest import (
     in_registers_within,
     joined,
     loops_by_variable,
+    number_of_read,
     pair_parts,
-    realize_of,
     reorder,
     run_by_threads,
     with_iterations,
 )
-from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
 from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
@@ -44,8 +44,7 @@ _FEWEST: Final = 4  # rows that must share what is read of a panel
 _NEAR_BYTES: Final = 1 << 20  # of data that stays near a processor while it goes through panels
 _LINES: Final = 10  # of the data in one place of a nearest cache that has 12 for each, beside those of weights
 _BLOCK_BYTES: Final = 256 << 10  # of a block of it
-_FEW: Final = 16  # vector registers of processors with vectors of 256 bits, of which caches were measured
-_PANEL_BYTES: Final = 128 << 10  # of a panel there that is asked for while there is another one: both stay near
+_PANEL_BYTES: Final = 128 << 10  # of a panel, where registers are few, that stays near beside the next one
 _AHEAD: Final = 4096  # bytes of weights between what is read and what is asked for: processors do not look over pages
 
 
@@ -137,7 +136,7 @@ class DensePack:
         size = axes.rows[-1].size or 1
         most = min(axes.most, rows_kept(axes.row_bytes, _LINES))
         ahead = axes.terms or 0
-        is_large = processor.registers <= _FEW and ahead * axes.term_bytes > _PANEL_BYTES
+        is_large = processor.registers <= FEW_REGISTERS and ahead * axes.term_bytes > _PANEL_BYTES
         spread = {"spread": True} if is_large else {}
         return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": ahead, **spread}
 
@@ -227,8 +226,7 @@ def _multiply(sch: Schedule, products: str, depth: int) -> None:
 
 def _look_ahead(sch: Schedule, products: str, weights: Buffer, depth: int, decisions: Decisions) -> None:
     """Ask for weights some terms before they are read, in the loop within so many others."""
-    number = next(k for k, region in enumerate(realize_of(sch, products).block.reads) if region.buffer is weights)
-    spread = decisions.get("spread", False)
+    number, spread = number_of_read(sch, products, weights), decisions.get("spread", False)
     sch.prefetch(products, number, sch.get_loops(products)[depth], decisions["ahead"], spread=spread)
 
 

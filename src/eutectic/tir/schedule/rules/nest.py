@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eutectic.ir.prim_expr import Var
 from eutectic.tir.block import Block, BlockRealize
+from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import BlockRV, LoopRV
 from eutectic.tir.schedule.rules.walk import Span, Walk
 from eutectic.tir.schedule.schedule import Schedule
@@ -135,6 +136,11 @@ def realize_of(sch: Schedule, block: str) -> BlockRealize:
     stmt = sch.get_sref(sch.get_block(block)).stmt
     assert isinstance(stmt, BlockRealize)
     return stmt
+
+
+def number_of_read(sch: Schedule, block: str, buffer: Buffer) -> int:
+    """Which of the buffers that a block reads one of them is, as primitives count them."""
+    return next(k for k, region in enumerate(realize_of(sch, block).block.reads) if region.buffer is buffer)
 
 
 def copies(sch: Schedule, loops: Sequence[LoopRV], *blocks: str) -> list[tuple[str, ...]]:

@@ -10,7 +10,7 @@ from eutectic.tir.block import Block
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.schedule.handles import BlockRV
-from eutectic.tir.schedule.rules.nest import realize_of
+from eutectic.tir.schedule.rules.nest import number_of_read, realize_of
 from eutectic.tir.schedule.rules.stage import loads
 from eutectic.tir.schedule.schedule import Schedule
 
@@ -36,9 +36,7 @@ def operand_copy(sch: Schedule, reader: str, operand: Buffer) -> OperandCopy:
         reader: Name of the block.
         operand: What it reads.
     """
-    before = realize_of(sch, reader).block
-    number = next(k for k, region in enumerate(before.reads) if region.buffer is operand)
-    copy = sch.reindex(reader, ("read", number))
+    copy = sch.reindex(reader, ("read", number_of_read(sch, reader, operand)))
     block = sch.get(copy)
     assert isinstance(block, Block)
     after = realize_of(sch, reader)

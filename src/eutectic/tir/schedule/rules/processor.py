@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
+
+FEW_REGISTERS: Final = 16
+"""Vector registers of processors with vectors of 256 bits, of which caches and waits for memory were measured apart."""
 
 
 class Processor(Protocol):

@@ -15,7 +15,7 @@ from eutectic.ir.dtype import item_bytes
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.accumulators import Accumulators
 from eutectic.tir.schedule.rules.choosing import distinct
-from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.tile_nest import TileNest
 from eutectic.tir.schedule.rules.tile_size import Tile, TileAxes, choose_tile, near_tiles, rows_kept
@@ -36,7 +36,6 @@ _PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
 _PANEL_STEPS: Final = 8192
 _ORDERS: Final = ((True, False), (False, False), (False, True))  # rows outside, or vectors, or vectors around images
 _UNROLL: Final = 10  # steps of a small window that are written out
-_FEW: Final = 16  # vector registers of processors that wait for weights where those with more do not
 _TILES: Final = 5  # that are worth a measurement beside the best estimate
 
 
@@ -138,7 +137,7 @@ class RegisterTile:
         panels = axes.panel is None and _pays_by_panels(axes, tile, stream)
         order = {"stream_rows": stream and not panels, "panels_first": panels and bool(axes.images)}
         strip = {} if axes.panel is None else {"strip": 1 if stream or panels else _strip(axes, tile.width)}
-        by_panels = processor.registers <= _FEW and not order["stream_rows"] and _has_panels(axes, tile)
+        by_panels = processor.registers <= FEW_REGISTERS and not order["stream_rows"] and _has_panels(axes, tile)
         ahead = {"ahead": True} if by_panels else {}
         copied = {"panel": axes.panel is not None, **strip}
         return {**_sizes(axes, tile), **order, **copied, **ahead, "unroll": _unrolled(axes)}
@@ -236,10 +235,9 @@ def _has_panels(axes: Axes, tile: Tile) -> bool:
     The first tile would wait for memory, which would be idle during the others. Processors with more registers read
     weights so slowly, each for more sums, that they look far enough ahead by themselves.
     """
-    is_whole = axes.vector is not None and axes.vector.size == tile.width
-    tiles = _tiles(axes.rows, tile.rows)
-    several = axes.rows is not None and tiles is not None and tiles > 1
-    return axes.weights is not None and is_whole and several and (axes.vector_bytes or 0) > _EACH_BYTES
+    if axes.weights is None or axes.vector is None or axes.vector.size != tile.width:
+        return False
+    return (_tiles(axes.rows, tile.rows) or 0) > 1 and (axes.vector_bytes or 0) > _EACH_BYTES
 
 
 def _pays_by_panels(axes: Axes, tile: Tile, stream: bool) -> bool:

@@ -17,6 +17,7 @@ from eutectic.tir.schedule.rules.nest import (
     copies,
     has_no_remainder,
     joined,
+    number_of_read,
     realize_of,
     reorder,
     run_by_threads,
@@ -189,8 +190,8 @@ class TileNest:
         loops = self.sch.get_loops(block)[:depth]
         inside = list(unrolled[::-1]).index(False)
         terms = [span.size or 1 for span in self.nest.walk.reduce]
-        number = next(k for k, region in enumerate(realize_of(self.sch, block).block.reads) if region.buffer is panels)
         distance = count * prod(terms[: len(terms) - inside])
+        number = number_of_read(self.sch, block, panels)
         self.sch.prefetch(block, number, loops[-1 - inside], distance, spread=True)
 
     def _cleared(

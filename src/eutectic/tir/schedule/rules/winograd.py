@@ -27,7 +27,7 @@ from eutectic.tir.schedule.rules.nest import (
     run_by_threads,
     with_iterations,
 )
-from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
 from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
@@ -35,8 +35,7 @@ from eutectic.tir.schedule.schedule import Schedule
 
 _ROLES: Final = ("input_rows", "input_transform", "products", "output_rows")
 _NEAR_BYTES: Final = 3 << 20  # of weights that are better read again for each row of tiles
-_NEAR_BYTES_NARROW: Final = 1 << 20  # the same on processors with `_FEW` vector registers
-_FEW: Final = 16
+_NEAR_BYTES_NARROW: Final = 1 << 20  # the same on processors with few vector registers
 _MOST_ROW_BYTES: Final = 1 << 20  # of what each thread keeps for a row of tiles
 _LARGEST_ROW_BYTES: Final = 4 << 20  # the same, of what is measured at all
 _FEWEST_ROWS: Final = 8  # of tiles, in all images, that threads share evenly enough
@@ -100,7 +99,7 @@ class Winograd:
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """Whether all stages are done row by row, and how many tiles are multiplied at once."""
         most = 14 if processor.registers == 32 else 6
-        near = _NEAR_BYTES_NARROW if processor.registers <= _FEW else _NEAR_BYTES
+        near = _NEAR_BYTES_NARROW if processor.registers <= FEW_REGISTERS else _NEAR_BYTES
         by_rows = axes.weight_bytes <= near and axes.row_bytes <= _MOST_ROW_BYTES
         by_rows = by_rows and (axes.row_count is None or axes.row_count >= _FEWEST_ROWS)
         return {"by_rows": by_rows, "tiles": _even(axes.across, most), "lanes": min(axes.lanes, processor.lanes())}
