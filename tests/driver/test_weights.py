@@ -14,6 +14,7 @@ from torch import nn
 import eutectic
 from eutectic import EutecticAdvice
 from eutectic.driver import live
+from eutectic.driver import weights as driver_weights
 from eutectic.support.errors import PassError
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -189,6 +190,74 @@ def test_changes_in_place_are_seen_by_the_next_call():
     time.sleep(1e-3)  # looking at all tensors takes time, so it is not done more often
     with pytest.warns(EutecticAdvice, match="changed after it was compiled"):
         compiled(X)
+
+
+class Clock:
+    """A clock that goes on by a step with each look at it."""
+
+    def __init__(self, monkeypatch, step: float) -> None:
+        self.now, self.step = 1.0, step
+        monkeypatch.setattr(driver_weights, "perf_counter", self)
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+class Looks:
+    """Counts how many tensors are asked for their number of changes."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.count = 0
+        monkeypatch.setattr(driver_weights, "_VERSION", self)
+
+    def __call__(self, tensor: torch.Tensor) -> int:
+        self.count += 1
+        return tensor._version
+
+
+def test_a_large_module_is_looked_at_in_parts_between_rare_looks_at_all_of_it(monkeypatch):
+    """MobileNetV2 has 314 tensors: to ask all before each call took 3 % of it, as its kernels empty the caches."""
+    model = nn.ModuleList([nn.Linear(2, 2) for _ in range(100)])
+    looks = Looks(monkeypatch)
+    look = driver_weights.warning_of_changes(driver_weights.Watch(model), "the model")
+    Clock(monkeypatch, 1e-3)  # looking at all takes one step, so that it is not done again for 0.256 s
+    looks.count = 0
+    seen = []
+    for _ in range(100):
+        assert look()
+        seen.append(looks.count)
+        looks.count = 0
+    assert seen[0] == 200
+    assert max(seen[1:]) <= 4
+    with torch.no_grad():
+        model[40].bias.add_(1)
+    with pytest.warns(EutecticAdvice, match="the model changed after it was compiled"):
+        assert not all(look() for _ in range(50))  # 200 tensors, 4 each time
+
+
+def test_a_change_of_all_tensors_of_a_large_module_is_seen_by_the_next_look(monkeypatch):
+    model = nn.ModuleList([nn.Linear(2, 2) for _ in range(100)])
+    Clock(monkeypatch, 1e-3)
+    look = driver_weights.warning_of_changes(driver_weights.Watch(model), "the model")
+    assert look()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.9)
+    with pytest.warns(EutecticAdvice, match="changed after it was compiled"):
+        assert not look()
+
+
+def test_a_tensor_of_a_large_module_that_is_replaced_is_seen_by_the_next_look_at_all(monkeypatch):
+    model = nn.ModuleList([nn.Linear(2, 2) for _ in range(100)])
+    clock = Clock(monkeypatch, 1e-3)
+    look = driver_weights.warning_of_changes(driver_weights.Watch(model), "the model")
+    assert look()
+    model[40].bias = nn.Parameter(torch.ones(2))
+    assert look()
+    clock.now += 0.3
+    with pytest.warns(EutecticAdvice, match="changed after it was compiled"):
+        assert not look()
 
 
 def test_a_frozen_model_keeps_nothing_of_the_module():

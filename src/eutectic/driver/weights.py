@@ -19,6 +19,9 @@ from eutectic.support.plain_memory import as_array
 _VERSION: Final = attrgetter("_version")
 _PAUSE: Final = 2e-4  # seconds
 _CALLS: Final = 16  # after which it is looked at again whether tensors were replaced
+_FEW: Final = 16  # tensors, which are always looked at together
+_SOME: Final = 4  # of more of them, which a warning looks at when it does not look at all
+_REST: Final = 256  # times as long as it took to look at all of them, before that is done again
 
 Place = tuple[Any, str]  # a mapping of a module, and the key of a tensor in it
 
@@ -129,7 +132,7 @@ class Watch:
         self._all = self._tensors()
         self._counting = [tensor for tensor in self._all if tensor is not None and not tensor.is_inference()]
         self._versions = list(map(_VERSION, self._counting))
-        self._calls = 0
+        self._calls = self._turn = 0
 
     def _forget(self) -> None:
         self._tensors = Tensors(())
@@ -137,10 +140,19 @@ class Watch:
 
     def changed(self) -> bool:
         """Whether something changed in place; every so often also whether something was replaced."""
-        if list(map(_VERSION, self._counting)) != self._versions:
-            return True
-        self._calls += 1
-        return self._calls % _CALLS == 1 and self.replaced()
+        return self.changed_in_place() or self.looks()
+
+    def changed_in_place(self) -> bool:
+        """Whether a tensor counted a change."""
+        return list(map(_VERSION, self._counting)) != self._versions
+
+    def some_changed(self) -> bool:
+        """Whether a few tensors changed in place: others each time, from all over the module; all when they are few."""
+        count = len(self._counting)
+        step = 1 if count <= _FEW else -(-count // _SOME)
+        self._turn = (self._turn + 1) % step
+        these = slice(self._turn, None, step)
+        return list(map(_VERSION, self._counting[these])) != self._versions[these]
 
     def looks(self) -> bool:
         """Every so often, whether a tensor is another object; changes in place are of no interest."""
@@ -159,21 +171,28 @@ class Watch:
 def warning_of_changes(watch: Watch, name: str) -> Callable[[], bool]:
     """What a model of frozen weights does before each call: say once that they changed; False when it is done.
 
-    To ask all tensors takes as long as a small network, so it is done `_PAUSE` after the last time at the earliest.
+    A network has put the tensors of its module out of the caches, so that asking all of them takes some percent of a
+    call of milliseconds. All are asked for one part in `_REST` of the time, and a few `_PAUSE` after the last time at
+    the earliest: optimizers and checkpoints change all of them, or those of a layer, which is found soon.
 
     Args:
         watch: Looks at the weights.
         name: What the model is called.
     """
-    looked = 0.0
+    looked = rested = 0.0
 
     def look() -> bool:
-        nonlocal looked
+        nonlocal looked, rested
         now = perf_counter()
         if now - looked < _PAUSE:
             return True
         looked = now
-        if not watch.changed():
+        if now < rested:
+            changed = watch.some_changed()
+        else:
+            changed = watch.changed_in_place() or watch.replaced()
+            rested = now + _REST * (perf_counter() - now)
+        if not changed:
             return True
         advise(
             f"parameters or buffers of {name} changed after it was compiled; the compiled model goes on with the old "
