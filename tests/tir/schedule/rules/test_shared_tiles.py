@@ -36,9 +36,9 @@ def one_row(terms: int, columns: int, batch: int = 1) -> tir.PrimFunc:
     return te.create_prim_func([data, weight, product])
 
 
-def shared(func: tir.PrimFunc) -> tuple[str, int]:
+def shared(func: tir.PrimFunc, processor: Vectors = WIDE) -> tuple[str, int]:
     """Name and iterations of the loop that threads share."""
-    scheduled = schedule_for_cpu(func, WIDE)
+    scheduled = schedule_for_cpu(func, processor)
     (loop,) = [part for part in post_order(scheduled.body) if isinstance(part, tir.For) and part.kind == "parallel"]
     return loop.loop_var.name, loop.extent.value
 
@@ -53,6 +53,21 @@ def test_few_tiles_of_vectors_are_shared_together_with_those_of_rows(filters: in
 
 def test_many_tiles_of_vectors_are_shared_alone():
     assert shared(pointwise(160, 960, 7)) == ("fo_0_fi_0_fused", 30)
+
+
+def test_tiles_that_two_threads_cannot_share_equally_are_shared_together_with_those_of_rows():
+    """Of 21 tiles one thread had 11, and took a tenth longer than the other."""
+    name, pieces = shared(pointwise(240, 672, 14))
+    assert name.startswith("fo"), "weights stay outside"
+    assert pieces == 21 * 14
+    assert shared(pointwise(160, 2080, 7)) == ("fo_0_fi_0_fused", 65), "one of many more is not noticed"
+
+
+def test_tiles_of_many_rows_read_more_weights_again():
+    """300 kB, which 14 tiles read again and again; with few registers 33 tiles would."""
+    chain = pointwise(112, 672, 14)
+    assert shared(chain)[0].startswith("ax1")
+    assert shared(chain, Vectors(256, 16))[0].startswith("fo")
 
 
 @pytest.mark.parametrize(("channels", "filters", "size"), [(96, 576, 14), (576, 96, 14), (192, 32, 28), (32, 192, 28)])

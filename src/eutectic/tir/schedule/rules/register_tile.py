@@ -28,8 +28,11 @@ _STRIP_BYTES: Final = 256 * 1024  # of a part of an operand that is copied at on
 _MOST_STRIP: Final = 4  # tiles in such a part
 _LINES: Final = 6  # of what rows select in one place of a nearest cache that has 8 for each, beside those of vectors
 _EACH_BYTES: Final = 256 * 1024  # of weights that every thread may read for itself
+_EACH_BYTES_OF_MANY: Final = 320 * 1024  # the same where tiles have many rows, and so read them less often
+_MANY_ROWS: Final = 12  # of a tile
 _FEWEST_ROWS: Final = 12  # tiles along rows that threads share
 _FEWEST_PANELS: Final = 8  # that threads share
+_MOST_UNEVEN: Final = 64  # pieces, of which a half more for one of two threads is noticed
 _SHARED_BYTES: Final = 64 * 1024  # of what vectors select, from which on two threads are faster with half of it each
 _FAR: Final = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
 _PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
@@ -215,7 +218,7 @@ def _pieces(spans: Sequence[Span], tile: Mapping[Span, int]) -> int | None:
 
 def _are_few(pieces: int | None) -> bool:
     """Whether threads would hardly get equal shares of them."""
-    return pieces is not None and pieces < 2 * _FEWEST_PANELS
+    return pieces is not None and pieces < (_MOST_UNEVEN if pieces % 2 else 2 * _FEWEST_PANELS)
 
 
 def _are_near(axes: Axes, tile: Tile) -> bool:
@@ -226,7 +229,8 @@ def _are_near(axes: Axes, tile: Tile) -> bool:
     if axes.panel is not None or axes.rows is None or axes.vector_bytes is None:
         return False
     rows = _pieces([*axes.batch, axes.rows], {axes.rows: tile.rows})
-    return axes.vector_bytes <= _EACH_BYTES and rows is not None and rows >= _FEWEST_ROWS
+    most = _EACH_BYTES_OF_MANY if tile.rows >= _MANY_ROWS else _EACH_BYTES
+    return axes.vector_bytes <= most and rows is not None and rows >= _FEWEST_ROWS
 
 
 def _has_panels(axes: Axes, tile: Tile) -> bool:
