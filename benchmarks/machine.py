@@ -7,6 +7,7 @@ import platform
 from importlib import metadata
 from typing import Any
 
+from eutectic.explain.exchange import exchanges
 from eutectic.runtime.processor import model_name
 
 PACKAGES = (
@@ -39,6 +40,12 @@ def describe(threads: int) -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: version for name in PACKAGES if (version := _version(name)) is not None},
     }
+
+
+def exchange_ns() -> list[float]:
+    """How long the slowest pair of processors takes for a cache line there and back; empty where it is not known."""
+    times = exchanges().values()
+    return [1e9 * max(times)] if times else []
 
 
 def _version(package: str) -> str | None:

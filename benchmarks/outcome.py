@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
+
+_MOVED: Final = 2.0  # times as long for a cache line as before
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,21 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All contenders on one model; `missing` says why the others did not take part."""
+    """All contenders on one model; `missing` says why the others did not take part.
+
+    `exchange_ns` is how long the processors took to hand each other a cache line before and after, the slowest pair.
+    """
 
     model: str
     title: str
     rows: tuple[Row, ...]
     missing: dict[str, str] = field(default_factory=dict)
+    exchange_ns: tuple[float, ...] = ()
+
+    @property
+    def moved(self) -> bool:
+        """Whether the processors came closer to each other meanwhile, or apart: then medians mix two machines."""
+        return bool(self.exchange_ns) and max(self.exchange_ns) > _MOVED * min(self.exchange_ns)
 
     def ratio(self, peer: str, ours: str) -> float | None:
         """A contender's median over ours, above 1 when ours is faster; None when one of them is missing."""
@@ -54,6 +65,7 @@ class Outcome:
             "model": self.model,
             "title": self.title,
             "missing": self.missing,
+            "exchange_ns": list(self.exchange_ns),
             "peers": {
                 row.peer: {
                     "median_ms": row.median_ms,
@@ -86,5 +98,8 @@ def print_outcome(console: Console, outcome: Outcome, ours: str) -> None:
             row.note,
         )
     console.print(table)
+    if outcome.moved:
+        before, after = (f"{time:.0f}" for time in outcome.exchange_ns)
+        console.print(f"  the processors moved: they took {before} ns for a cache line there and back, then {after}")
     for peer, reason in outcome.missing.items():
         console.print(f"  without {peer}: {reason}", markup=False)

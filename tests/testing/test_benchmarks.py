@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+from rich.console import Console
 
 from eutectic.testing.models import MODELS
 from eutectic.testing.peers import PEERS
@@ -47,6 +49,20 @@ def test_a_batch_has_at_least_one(number: str, monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(SystemExit):
         benchmark("end_to_end", monkeypatch)._arguments(["--batch", number])
     assert f"expected 1 or more, received {number}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("times", "moved"), [((), False), ((53.0, 60.0), False), ((53.0, 320.0), True), ((320.0, 53.0), True)]
+)
+def test_processors_that_moved_are_told(times: tuple[float, ...], moved: bool, monkeypatch: pytest.MonkeyPatch):
+    """The virtual machine of a measurement went from processors of one cache to those of two: all peers took longer."""
+    module = benchmark("outcome", monkeypatch)
+    outcome = module.Outcome("m", "M", (), {}, times)
+    assert outcome.moved == moved
+    assert outcome.to_json("eutectic")["exchange_ns"] == list(times)
+    text = StringIO()
+    module.print_outcome(Console(file=text, width=120), outcome, "eutectic")
+    assert ("the processors moved" in text.getvalue()) == moved
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -41,6 +41,7 @@ def doctor(json: Json = False, debug: Debug = False) -> None:
 def examine() -> tuple[dict[str, Any], list[str]]:
     """Facts by name, and sentences about what will be slow."""
     from eutectic.backend.registry import available, backend  # --help loads none of this
+    from eutectic.explain.exchange import exchanges
     from eutectic.runtime.processor import features, model_name
     from eutectic.runtime.team import available_threads, can_sleep
     from eutectic.support import cache
@@ -59,12 +60,15 @@ def examine() -> tuple[dict[str, Any], list[str]]:
         "kernel cache": str(folder) if folder is not None else "none",
         **{name: _version(name) for name in _PACKAGES},
     }
+    between = exchanges()
+    if between:
+        facts["a cache line there and back"] = f"{_nanoseconds(between.values())} from the first processor"
     facts |= _measured()
     if folder is not None:
         entries = cache.entries()
         facts["kernels kept"] = f"{len(entries)}, {readable_bytes(sum(entry.bytes for entry in entries))}"
     slow = [sentence for condition, sentence in _judged(facts, vectors, state.ok, can_sleep()) if condition]
-    return facts, slow
+    return facts, [*slow, *_far(between)]
 
 
 def _measured() -> dict[str, str]:
@@ -109,6 +113,25 @@ def _judged(facts: dict[str, Any], vectors: Sequence[str], library: bool, team: 
         (threads < usable, f"calls use {threads} of {usable} processors: OMP_NUM_THREADS or EUTECTIC_THREADS says so"),
         (facts["kernel cache"] == "none", "no kernels are kept: every process compiles anew; see EUTECTIC_CACHE_DIR"),
     ]
+
+
+def _far(between: Mapping[int, float]) -> list[str]:
+    """What is said of processors that share no cache with the first one."""
+    from eutectic.explain.exchange import FAR  # --help loads none of this
+
+    far = {number: seconds for number, seconds in between.items() if seconds > FAR}
+    if not far:
+        return []
+    numbers = ", ".join(map(str, far))
+    return [
+        f"processors {numbers} share no cache with the first: threads wait {_nanoseconds(far.values())} for a line "
+        "that the other one wrote. A virtual machine may be moved while it runs; else taskset can keep to near processors"
+    ]
+
+
+def _nanoseconds(times: Collection[float]) -> str:
+    least, most = (round(seconds * 1e9) for seconds in (min(times), max(times)))
+    return f"{least} ns" if least == most else f"{least} to {most} ns"
 
 
 def _version(package: str) -> str:
