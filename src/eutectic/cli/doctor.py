@@ -125,7 +125,7 @@ def _far(between: Mapping[int, float]) -> list[str]:
     numbers = ", ".join(map(str, far))
     return [
         f"processors {numbers} share no cache with the first: threads wait {_nanoseconds(far.values())} for a line "
-        "that the other one wrote. A virtual machine may be moved while it runs; else taskset can keep to near processors"
+        "that the other one wrote. Virtual machines may be moved while they run; else taskset can keep to near ones"
     ]
 
 
