@@ -80,6 +80,18 @@ def test_rows_of_an_image_are_shared_where_weights_are_small(channels: int, filt
 
 
 @pytest.mark.parametrize(
+    ("shape", "order"),
+    [((1, 3, 64, 64), "ax2 ax1"), ((2, 3, 64, 64), "ax0 ax1 ax2"), ((1, 64, 32, 32), "ax1 ax2")],
+)
+def test_few_channels_of_an_image_that_is_padded_are_inside_of_its_rows(shape: tuple[int, ...], order: str):
+    """The convolution that follows is shared by rows: half of what it read had been written by the other thread."""
+    x = te.placeholder(shape, "float32")
+    name, _ = shared(te.create_prim_func([x, topi.nn.pad(x, (0, 0, 1, 1), (0, 0, 1, 1))]))
+    varying = [part for part in name.split("_") if part.startswith("ax") and (part != "ax0" or shape[0] > 1)]
+    assert varying == order.split()
+
+
+@pytest.mark.parametrize(
     ("terms", "columns", "batch", "pieces"),
     [(784, 128, 1, 2), (784, 96, 1, 2), (784, 256, 1, 2), (64, 64, 1, 1), (784, 128, 4, 4), (784, 16, 1, 1)],
 )

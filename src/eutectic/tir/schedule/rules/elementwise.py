@@ -62,6 +62,7 @@ class Elementwise:
         edge = None
         if vector is not None and vector.size is not None and not changes and across is None:
             edge, changes = _edge(walk, outer)
+        outer = _rows_outside(walk, outer)
         return Axes(walk, vector, across, is_far, tuple(span for span in outer if span is not edge), changes, edge)
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
@@ -123,6 +124,18 @@ class Elementwise:
         parts = nest.sch.loop_partition(loop, _sizes(edge, axes.points))
         for (block,) in copies(nest.sch, parts, nest.block):
             _in_vectors(nest.sch, nest.sch.get_loops(block)[-1], block, axes.vector.size, width, is_outside=False)
+
+
+def _rows_outside(walk: Walk, outer: Sequence[Span]) -> tuple[Span, ...]:
+    """Few channels of an image that gets a border inside of its rows: these are what threads share where it is read."""
+    spans = list(outer)
+    for at in range(1, len(spans)):
+        channels, rows = spans[at - 1 : at + 1]
+        # several axes that are one have images among them, which stay outside
+        is_small = len(channels.axes) == 1 and channels.size is not None and channels.size < _FEWEST
+        if is_small and change_points(walk.stage.value, rows):
+            spans[at - 1 : at + 1] = [rows, channels]
+    return tuple(spans)
 
 
 def _edge(walk: Walk, outer: Sequence[Span]) -> tuple[Span | None, tuple[int, ...]]:
