@@ -236,6 +236,7 @@ def levels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return MODELS["llvm"].save(tmp_path_factory.mktemp("levels") / "net.eut", targets=LEVELS)
 
 
+@pytest.mark.slow
 def test_variants_share_the_weights_that_are_equal(levels: Path, tmp_path: Path):
     same = MODELS["llvm"].save(tmp_path / "same.eut", targets=["x86-64-v3", "haswell"])
     one = MODELS["llvm"].save(tmp_path / "one.eut", targets=["x86-64-v3"])

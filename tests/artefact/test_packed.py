@@ -73,6 +73,7 @@ def test_nothing_is_packed_at_a_load_on_the_same_processor(
     torch.testing.assert_close(model(X), network(X), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("isa", ["", "AVX2"])
 @pytest.mark.parametrize("value", ["0.5", "nan"])
 def test_a_processor_that_wants_another_order_computes_the_same(

@@ -31,6 +31,7 @@ def program(page: Path) -> str:
 WITH_CODE = [page for page in PAGES if program(page).strip()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
 def test_code_runs(page: Path, tmp_path: Path):
     code = program(page)

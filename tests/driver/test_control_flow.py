@@ -112,6 +112,7 @@ def seeded(function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_dynamic", [False, True])
 @pytest.mark.parametrize("kind", CASES)
 def test_control_flow_is_one_call_of_torch(kind: type[nn.Module], is_dynamic: bool):

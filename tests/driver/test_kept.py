@@ -200,6 +200,7 @@ OTHERS: dict[str, Callable[[], CompiledModel]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", OTHERS)
 def test_another_model_is_another_one(what: str):
     compiled()
@@ -266,6 +267,7 @@ def test_operators_that_run_in_python_are_not_kept():
         np.testing.assert_array_equal(made(np.array([3, 1, 3, 2, 1], "float32")), [1, 2, 3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", np.linspace(0, 0.999, 12))
 @pytest.mark.parametrize("way", ["flip", "cut"])
 def test_a_damaged_file_is_compiled_again(way: str, place: float, folder: Path):

@@ -78,6 +78,7 @@ LEFT: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [None, "llvm"])
 @pytest.mark.parametrize("name", LEFT)
 def test_values_are_those_of_eager(name: str, target: str | None):

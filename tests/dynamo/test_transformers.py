@@ -40,6 +40,7 @@ def assert_equal_to_eager(name: str) -> None:
         torch.testing.assert_close(a, b, rtol=TOLERANCE, atol=TOLERANCE * max(1e-3, float(b.double().abs().max())))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore::eutectic.EutecticAdvice", "ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"
 )
@@ -56,6 +57,7 @@ def test_what_falls_back_is_said_with_its_line():
         torch.compile(model, backend="eutectic")(**arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", pytest.param("llama", marks=pytest.mark.slow)])
 def test_text_is_generated_with_a_growing_cache(name: str, monkeypatch: pytest.MonkeyPatch):
     model, _ = build(name)

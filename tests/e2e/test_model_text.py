@@ -23,6 +23,7 @@ def test_imported_networks(name: str):
     check_round_trip(from_exported_program(torch.export.export(model, inputs)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mobilenet_v2", "mlp"])
 def test_partitioned_networks(name: str, tmp_path: Path):
     model, inputs = MODELS[name].build()

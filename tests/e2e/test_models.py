@@ -26,7 +26,7 @@ CONVOLUTIONS = {
     "crepe_tiny": 6,
 }
 OUTSIDE = {f"relax.{name}" for name in ("reshape", "permute_dims", "nn.pad", "expand_dims", "layout_transform")}
-LARGE = {"vgg16_bn", "resnet50"}
+LARGE = {"vgg16_bn", "resnet50", "resnet18", "efficientnet_lite0"}
 
 needs_dnnl = pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availability().reason}")
 

@@ -15,6 +15,7 @@ def test_there_are_thirty():
     assert len(DYNAMIC) == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_some_networks_at_three_sizes(name: str):
     check_sizes(DYNAMIC[name], DYNAMIC[name].sizes(random.Random(0), 3))

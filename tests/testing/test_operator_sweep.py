@@ -137,6 +137,7 @@ def call(function, *args, place: int) -> Sample:
     return Sample("sin", "float32", function, args, {}, place)
 
 
+@pytest.mark.slow
 def test_a_batch_says_the_same_as_each_sample_alone():
     """Right, refused, failing in eager, and not exportable ones among each other."""
     x = torch.rand(4)
@@ -209,6 +210,7 @@ def test_a_target_is_left_out_when_its_program_is_the_same(operator: str, dtype:
         assert_structural_equal(*lowered)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_rows(tmp_path: Path):
     settings = Settings(2, ("llvm",), ("float32", "int64"))
     operators, log = ["abs", "fft.fft", "nn.functional.softshrink"], tmp_path / "log"

@@ -57,6 +57,7 @@ def variants(func: tir.PrimFunc) -> Iterator[tuple[tir.PrimFunc, dict[str, objec
 LONG = ("softmax of any size",)  # beside softmax, and sums and largest elements of any number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in PROGRAMS]
 )
@@ -89,6 +90,7 @@ def test_every_candidate_of_a_large_product(size: tuple[int, int, int]):
     assert tried > 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("case", CASES[:3], ids=str)
 def test_every_candidate_of_winograd(case: tuple[object, ...], layout: str):
@@ -102,6 +104,7 @@ def test_every_candidate_of_winograd(case: tuple[object, ...], layout: str):
     assert "winograd@0" in tried
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expands", [True, False])
 def test_every_candidate_of_inverted_residuals(expands: bool):
     block = Block((1, 24, 28, 14, 96, 24), 3, 1, expands)

@@ -237,6 +237,7 @@ def scheduled(name: str, data: st.DataObject, most: int) -> tuple[PrimFunc, Sche
     return before, sch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OFTEN)
 @settings(phases=PHASES, max_examples=max(12, settings.default.max_examples // 5))
 @given(data=st.data())

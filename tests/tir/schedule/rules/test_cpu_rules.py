@@ -278,6 +278,7 @@ def test_neighbours_of_a_window_for_each_channel_are_computed_together(size: int
     assert f"rows={rows}, " in chosen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 5, 14])
 @pytest.mark.parametrize(("window", "stride"), [(3, 1), (3, 2), (5, 1)])
 def test_windows_for_each_channel_give_the_same(size: int, window: int, stride: int):

@@ -106,6 +106,7 @@ def test_panels_too_wide_for_several_rows_are_left_to_other_rules():
     check((9,), 20, 130, 256)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [(40,), (39,), (2, 39), (3, 7)])
 @pytest.mark.parametrize("columns", [64, 70])
 @pytest.mark.parametrize("block", [7, 14, 28])

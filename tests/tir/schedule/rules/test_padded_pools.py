@@ -53,6 +53,7 @@ WINDOWS = [((112, 112), 3, 2, 1), ((28, 28), 3, 2, 1), ((9, 15), 3, 2, 1), ((27,
 ALL_WINDOWS = [*WINDOWS, ((14, 14), 3, 1, 1), ((7, 24), 5, 1, 2), ((16, 16), 2, 2, 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "size", "kernel", "stride", "pad"),
     [*(("max", *window) for window in WINDOWS), *(("avg", *window) for window in ALL_WINDOWS)],

@@ -129,6 +129,7 @@ TAKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", TAKEN.values(), ids=TAKEN.keys())
 def test_values_without_a_padded_copy(window: Window):
     (line,) = window.chosen()
@@ -164,6 +165,7 @@ def test_pools_of_row_major_images_are_left_to_other_rules(size: int, lanes: int
     assert not any("padded_window" in str(line) for line in chosen)
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(st.data())
 def test_odd_sizes(data: st.DataObject):
@@ -204,6 +206,7 @@ def test_threads_share_rows_with_all_channels_where_there_are_many_else_those_of
     assert (nest.kind, nest.extent.value) == ("parallel", pieces)
 
 
+@pytest.mark.slow
 def test_every_choice_gives_the_same(monkeypatch: pytest.MonkeyPatch):
     window = Window((4, 16))
     assert window.chosen() == ["padded_window@0: points=16, row_parts=true, rows_first=false (default)"]

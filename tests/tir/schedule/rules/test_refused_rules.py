@@ -68,6 +68,7 @@ def refused(network: Network, target: str) -> list[str]:
     return [f"{group.name}: {line}" for group in groups for line in group.chosen if " refused: " in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_small_networks(kind: Callable[[random.Random], Network]):
     rng = random.Random(3)

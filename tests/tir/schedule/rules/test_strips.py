@@ -78,6 +78,7 @@ def test_threads_share_strips_and_each_is_copied_tile_by_tile():
     assert "ax0_0 * 1024 + ax1 * 16" in text.replace("T.int64(", "").replace(")", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sizes",
     [

@@ -90,6 +90,7 @@ def values_of(func: tir.PrimFunc) -> list[np.ndarray]:
     return [rng.integers(-4, 5, shape).astype("float32") for shape in shapes]
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.data())
 def test_values_for_any_number_of_blocks_and_rows(data: st.DataObject):

@@ -66,6 +66,7 @@ def program(case: tuple[Any, ...], layout: str) -> tuple[tir.PrimFunc, list[np.n
     return te.create_prim_func([*tensors, result]), inputs, expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_rows", [True, False], ids=["by rows", "by stages"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("case", CASES, ids=str)
