@@ -115,6 +115,7 @@ def assert_close(received: Any, expected: Any) -> None:
     torch.testing.assert_close(received, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_read_goes_on_from_the_state_that_was_saved(kind: type[nn.Module], way: str, tmp_path: Path):

@@ -230,6 +230,7 @@ def plain(value: Any) -> Any:
     return (type(value), value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_dynamic", [False, True])
 @pytest.mark.parametrize("name", NUMBERS)
 def test_results_that_are_numbers(name: str, is_dynamic: bool):

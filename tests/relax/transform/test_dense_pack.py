@@ -202,6 +202,7 @@ def test_another_processor_chooses_for_itself():
     assert again.text == wide.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "count"), [("gpt2_block", 4), ("bert_layer", 6), ("mlp", 0)])
 def test_which_networks_have_panels(name: str, count: int):
     model, inputs = MODELS[name].build()

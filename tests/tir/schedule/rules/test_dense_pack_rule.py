@@ -94,6 +94,7 @@ def test_no_primitive_refuses_what_the_rule_does(rows: tuple[int, ...], columns:
     assert line.startswith("dense_pack@0: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [(8,), (9,), (29,), (3, 11), (5, 1), (2, 2, 9)])
 @pytest.mark.parametrize(("columns", "panel"), [(256, 64), (130, 64), (128, 32), (70, 8)])
 def test_more_rows_than_registers_are_tiled(rows: tuple[int, ...], columns: int, panel: int):
