@@ -237,6 +237,7 @@ UNKEPT: dict[str, Callable[[], CompiledModel]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", UNKEPT)
 def test_what_is_not_kept(what: str):
     assert not was_read([UNKEPT[what]() for _ in range(2)][1])
@@ -351,6 +352,7 @@ _REGISTERS = {
 _ASK = "import eutectic\n{}\nfrom eutectic.support.registry import additions; print(len(additions()))"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["nothing", *_REGISTERS])
 def test_what_others_register_is_noted(what: str):
     everything = "import eutectic.backend.llvm.backend, eutectic.backend.dnnl.backend, eutectic.tune, eutectic.topi"

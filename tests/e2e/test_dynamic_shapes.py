@@ -238,6 +238,7 @@ def test_one_compiled_mobilenet_serves_batches_from_one_to_eight():
         compiled(torch.randn(9, *inputs[0].shape[1:]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [None, "llvm"])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_two_sizes_that_vary_and_become_one(target: str | None, stride: int):

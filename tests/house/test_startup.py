@@ -73,6 +73,7 @@ def test_runtime_needs_no_compiler():
     assert python(code).startswith("cpu:0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", [name for name in PACKAGES if name.count(".") < 2])
 def test_packages_can_be_first(package: str):
     """No package needs that another one was imported before it, and each exports what it says."""
@@ -182,6 +183,7 @@ ALONE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ALONE)
 def test_registries_are_filled_when_they_are_asked(case: str):
     code, said = ALONE[case]

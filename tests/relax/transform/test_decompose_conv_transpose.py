@@ -114,6 +114,7 @@ def test_weights_that_vary(layer: Any):
         assert not stays
 
 
+@pytest.mark.slow
 @given(layers(), st.sampled_from(["llvm", None]))
 @settings(deadline=None, max_examples=12)
 def test_compiled(layer: Any, target: str | None):
