@@ -91,12 +91,12 @@ def run_model(name: str, built: Built, peers: Sequence[str], *, rounds: int, thr
             missing[peer] = f"wrong result: error {found[1]:.1e} relative to the scale, against float64"
             continue
         ready[peer], errors[peer] = (prepared, time.perf_counter() - start), found
-    before = exchange_ns()
+    exchange = exchange_ns()
     with torch.no_grad():
         samples = interleaved({peer: prepared.call for peer, (prepared, _) in ready.items()}, rounds=rounds)
-    exchange = (*before, *exchange_ns())
+    exchange += exchange_ns()
     rows = tuple(_row(p, samples[p], errors[p], seconds, ready_.note) for p, (ready_, seconds) in ready.items())
-    return Outcome(name, MODELS[name].title, rows, missing, exchange if len(exchange) == 2 else ())
+    return Outcome(name, MODELS[name].title, rows, missing, exchange)
 
 
 def _row(peer: str, samples: list[float], errors: tuple[float, float], seconds: float, note: str) -> Row:

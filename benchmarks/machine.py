@@ -42,10 +42,10 @@ def describe(threads: int) -> dict[str, Any]:
     }
 
 
-def exchange_ns() -> list[float]:
+def exchange_ns() -> tuple[float, ...]:
     """How long the slowest pair of processors takes for a cache line there and back; empty where it is not known."""
     times = exchanges().values()
-    return [1e9 * max(times)] if times else []
+    return (1e9 * max(times),) if times else ()
 
 
 def _version(package: str) -> str | None:

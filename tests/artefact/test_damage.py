@@ -61,7 +61,6 @@ def _mutated(saved: Path, first: int, last: int) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 def test_damaged_files_are_refused_or_the_same(saved: Path):
     said = _mutated(saved, 0, 270)
     counts = {tuple(line.split()[:2]): int(line.split()[-1]) for line in said.splitlines()}

@@ -65,7 +65,6 @@ def check_graph(kind: str, count: int) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_graphs(kind: str):
     check_graph(kind, FAST)

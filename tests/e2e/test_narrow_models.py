@@ -49,7 +49,6 @@ def error(got: torch.Tensor, exact: torch.Tensor) -> float:
     return float((got.double() - exact).norm() / exact.norm())
 
 
-@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.parametrize(
     "name", ["resnet18", pytest.param("resnet50", marks=pytest.mark.slow), "mobilenet_v2", "encoder layer"]

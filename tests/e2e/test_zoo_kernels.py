@@ -78,7 +78,6 @@ def check_kernels(name: str) -> int:
     return count
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_fused_kernels_of_small_networks(name: str):
     assert check_kernels(name) >= 2

@@ -96,7 +96,6 @@ def raw_errors(package: str, thorough: bool) -> Iterator[str]:
                 yield f"{package}.{name}({', '.join(map(shown, args))}): {type(error).__name__}: {error}"[:300]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_raw_error(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)  # `save("nonsense")` is a file

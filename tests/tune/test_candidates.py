@@ -54,13 +54,8 @@ def variants(func: tir.PrimFunc) -> Iterator[tuple[tir.PrimFunc, dict[str, objec
             yield scheduled, {point.name: candidate}
 
 
-LONG = ("softmax of any size",)  # beside softmax, and sums and largest elements of any number
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in PROGRAMS]
-)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_every_candidate_computes_the_same(name: str):
     func, sizes = PROGRAMS[name], {n: 11, k: 37}
     want = arrays(func, sizes)
