@@ -16,6 +16,7 @@ from eutectic.runtime.processor import USED
 from eutectic.support.config import default_cpu
 from eutectic.support.errors import CodegenError
 from eutectic.target import Target
+from eutectic.tir.schedule.rules.processor import FEW_REGISTERS
 
 _WIDE: Final = ("avx512", "znver4", "znver5", "x86-64-v4", "icelake", "sapphirerapids", "cascadelake", "cooperlake")
 _MIDDLE: Final = ("haswell", "broadwell", "skylake", "znver", "x86-64-v3", "alderlake", "raptorlake", "avx2")
@@ -66,6 +67,16 @@ class Machine:
     def has_fast_halves(self) -> bool:
         """Whether it multiplies two vectors of half the width in the time of one."""
         return self.is_wide and self.cpu in _ONE_AT_A_TIME
+
+    @property
+    def waits_for_memory(self) -> bool:
+        """Whether sums wait for weights from beyond the caches of a core, unless these are asked for long before.
+
+        Few registers have each weight serve few sums. With many, AMD's cores look far enough ahead by themselves, in a
+        cache that gives each of them 78 bytes in a nanosecond (Zen 4). The one that cores of Intel's servers share
+        gives them 29 (Emerald Rapids), and weights that nobody asked for come at 12.
+        """
+        return self.registers <= FEW_REGISTERS or not self.cpu.startswith("znver")
 
     @property
     def used_features(self) -> tuple[str, ...]:

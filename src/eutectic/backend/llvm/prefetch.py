@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from eutectic.arith import simplify
@@ -72,31 +73,86 @@ def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int, around: Seque
             continue
         now = _at(load.indices[0], inside)
         later = _at(now, {loop.loop_var: add(loop.loop_var, ahead)})
-        again = None if around is None else _again(loop, around, used)
-        asked = later if again is None else _at(now, {loop.loop_var: add(_part(loop, again), ahead)})
+        turns = None if around is None else _turns(loop, around, used, partial(_is_row_of, load.buffer, now))
+        asked = later if turns is None else _at(now, _shifted(turns, ahead))
         buffer, bytes_ahead = load.buffer, _gap(load.buffer, later, now)
         if around is not None and bytes_ahead is not None:
             bytes_ahead *= 2  # what is read again is between them, too
-        others = (line.index for line in lines if line.buffer.data is buffer.data)
-        gaps = (_gap(buffer, asked, other) for other in others)
-        if not any(gap is not None and abs(gap) < LINE_BYTES for gap in gaps):
-            lines.append(_Line(buffer, asked, bytes_ahead))
+        for place in _places(load, asked):
+            gaps = (_gap(buffer, place, line.index) for line in lines if line.buffer.data is buffer.data)
+            if not any(gap is not None and abs(gap) < LINE_BYTES for gap in gaps):
+                lines.append(_Line(buffer, place, bytes_ahead))
     return lines[:MOST]
 
 
-def _again(loop: For, around: Sequence[For], used: Collection[Node]) -> For | None:
-    """The innermost loop around with several iterations, if these read the same elements."""
-    again = next((item for item in reversed(around) if item.static_extent != 1), None)
-    if again is None or again.loop_var in used or again.kind != ForKind.SERIAL:
-        return None
-    is_known = None not in (again.static_extent, loop.static_extent)
-    return again if is_known and again.loop_var.dtype == loop.loop_var.dtype else None
+def _places(load: BufferLoad, first: PrimExpr) -> list[PrimExpr]:
+    """The first element, and one of each further line of memory that a vector of neighbours has."""
+    index, each = load.indices[0], memory_bytes(load.buffer.dtype)
+    if not isinstance(index, Ramp) or not isinstance(index.stride, IntImm) or index.stride.value != 1:
+        return [first]
+    further = range(LINE_BYTES // each, index.lanes, LINE_BYTES // each)
+    return [first, *(add(first, step) for step in further)]
 
 
-def _part(loop: For, again: For) -> PrimExpr:
-    """The iteration of which an iteration of a loop asks for the elements, if one of the loop around is a part."""
-    done = add(mul(sub(again.loop_var, again.min), loop.extent), sub(loop.loop_var, loop.min))
-    return add(loop.min, floordiv(done, again.extent))
+@dataclass(frozen=True)
+class _Turns:
+    """A loop whose iterations read the same elements, one after the other.
+
+    Attributes:
+        again: The loop.
+        terms: Loops within it that go through the elements, from the outside in.
+    """
+
+    again: For
+    terms: tuple[For, ...]
+
+
+def _turns(
+    loop: For, around: Sequence[For], used: Collection[Node], is_row_of: Callable[[For, For], bool]
+) -> _Turns | None:
+    """The innermost loop with several iterations that read the same elements, if all within it is known.
+
+    Args:
+        loop: The innermost loop that goes through the elements.
+        around: Loops around it, from the outside in.
+        used: Variables that the place of an element depends on.
+        is_row_of: Whether an iteration of the first loop goes as far as all of the second one.
+    """
+    terms = [loop]
+    for item in reversed(around):
+        if item.static_extent == 1:
+            continue
+        if item.kind != ForKind.SERIAL or item.static_extent is None or item.loop_var.dtype != loop.loop_var.dtype:
+            return None
+        if item.loop_var not in used:
+            return None if loop.static_extent is None else _Turns(item, tuple(terms))
+        if not is_row_of(item, terms[0]):
+            return None
+        terms.insert(0, item)
+    return None
+
+
+def _is_row_of(buffer: Buffer, index: PrimExpr, outer: For, inner: For) -> bool:
+    """Whether an index is as far on after one iteration of a loop as after all those of the loop within."""
+    one = _at(index, {outer.loop_var: add(outer.loop_var, 1)})
+    return (
+        inner.static_extent is not None
+        and _gap(buffer, one, _at(index, {inner.loop_var: add(inner.loop_var, inner.static_extent)})) == 0
+    )
+
+
+def _shifted(turns: _Turns, ahead: int) -> dict[Var, PrimExpr]:
+    """Values of the loops with which an index is what an iteration asks for, if each turn asks for a part."""
+    *outer, loop = turns.terms
+    return {**{item.loop_var: item.min for item in outer}, loop.loop_var: add(_part(turns), ahead)}
+
+
+def _part(turns: _Turns) -> PrimExpr:
+    """The iteration of the innermost loop, were it the only one, of which an iteration asks for the elements."""
+    done = sub(turns.again.loop_var, turns.again.min)
+    for item in turns.terms:
+        done = add(mul(done, item.extent), sub(item.loop_var, item.min))
+    return add(turns.terms[-1].min, floordiv(done, turns.again.extent))
 
 
 def _at(index: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:

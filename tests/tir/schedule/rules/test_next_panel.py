@@ -5,6 +5,8 @@ from __future__ import annotations
 import platform
 import re
 from collections import Counter
+from itertools import product as tuples
+from math import prod
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te
 from eutectic.arith import simplify
-from eutectic.backend.llvm.prefetch import _again, _part
+from eutectic.backend.llvm.prefetch import _part, _Turns, _turns
 from eutectic.driver.build_prim_func import NativePrimFunc
 from eutectic.driver.inspect import kernel_source
 from eutectic.ir.module import IRModule
@@ -28,7 +30,9 @@ from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import Evaluate, For, ForKind
 
 AVX2 = Vectors(256, 16)
+WAITS = Vectors(waits=True)
 NARROW = Target("llvm -mcpu=x86-64-v3")
+WIDE = Target("llvm -mcpu=sapphirerapids")
 
 
 def product(rows: int, terms: int, panels: int, width: int = 16) -> PrimFunc:
@@ -37,6 +41,19 @@ def product(rows: int, terms: int, panels: int, width: int = 16) -> PrimFunc:
     w = te.placeholder((panels, terms, width), "float32", "w")
     k = te.reduce_axis((0, terms), "k")
     out = te.compute((panels, rows, width), lambda o, r, v: te.sum(x[r, k] * w[o, k, v], [k]), "out")
+    return te.create_prim_func([x, w, out])
+
+
+def convolution(size: int, blocks: int, panels: int, width: int = 32) -> PrimFunc:
+    """Windows of 3x3 over an image with channels in blocks, whose weights are in panels."""
+    x = te.placeholder((blocks, size + 2, size + 2, 16), "float32", "x")
+    w = te.placeholder((panels, blocks, 3, 3, 16, width), "float32", "w")
+    c, p, q, i = (te.reduce_axis((0, n), name) for n, name in ((blocks, "c"), (3, "p"), (3, "q"), (16, "i")))
+    out = te.compute(
+        (panels, size, size, width),
+        lambda o, y, z, v: te.sum(x[c, y + p, z + q, i] * w[o, c, p, q, i, v], [c, p, q, i]),
+        "out",
+    )
     return te.create_prim_func([x, w, out])
 
 
@@ -67,6 +84,16 @@ def test_others_do_not_ask(func: PrimFunc, processor: Vectors):
     assert asked(func, processor) == set()
 
 
+def test_so_they_do_where_registers_are_many_and_the_shared_cache_is_far():
+    assert asked(product(49, 512, 32, width=32), WAITS) == {'"w", 512, "spread"'}
+    assert asked(product(6, 512, 32, width=32), WAITS) == set()  # one tile
+
+
+def test_rows_of_an_image_share_the_asking():
+    assert asked(convolution(7, 8, 16), WAITS) == {'"w", 1152, "spread"'}  # 8 blocks, 3 x 3 windows, 16 channels
+    assert asked(convolution(7, 8, 16), Vectors()) == set()
+
+
 def test_it_is_a_choice():
     own, *others = choice_points(product(49, 512, 32), AVX2)["register_tile@0"].alternatives()
     assert own["ahead"]
@@ -80,27 +107,39 @@ def loop(name: str, low: int, extent: int) -> For:
     return For(Var(name, "int64"), IntImm("int64", low), IntImm("int64", extent), ForKind.SERIAL, body)
 
 
-@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 5), st.integers(0, 5))
-def test_all_iterations_together_ask_for_everything_evenly(terms: int, tiles: int, low: int, first: int):
-    inner, outer = loop("k", low, terms), loop("t", first, tiles)
-    part, counts = _part(inner, outer), Counter()
-    for t in range(first, first + tiles):
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 7)), min_size=1, max_size=3),
+    st.integers(1, 12),
+    st.integers(0, 5),
+)
+def test_all_iterations_together_ask_for_everything_evenly(terms: list[tuple[int, int]], turns: int, first: int):
+    loops = tuple(loop(f"k{n}", low, extent) for n, (low, extent) in enumerate(terms))
+    outer = loop("t", first, turns)
+    part, counts, total = _part(_Turns(outer, loops)), Counter(), prod(extent for _, extent in terms)
+    low = terms[-1][0]
+    for t in range(first, first + turns):
         own = []
-        for k in range(low, low + terms):
-            values = {outer.loop_var: IntImm("int64", t), inner.loop_var: IntImm("int64", k)}
-            own.append(simplify(with_values(part, values)).value)
-        assert len(set(own)) <= -(-terms // tiles) + 1  # no more lines than its part has
+        for places in tuples(*(range(low, low + extent) for low, extent in terms)):
+            values = {item.loop_var: IntImm("int64", place) for item, place in zip(loops, places, strict=True)}
+            own.append(simplify(with_values(part, {outer.loop_var: IntImm("int64", t), **values})).value)
+        assert len(set(own)) <= -(-total // turns) + 1  # no more lines than its part has
         counts.update(own)
-    assert counts == dict.fromkeys(range(low, low + terms), tiles)
+    assert counts == dict.fromkeys(range(low, low + total), turns)
 
 
 def test_loops_that_read_other_elements_do_not_share():
     inner, rows, panels, unit = loop("k", 0, 8), loop("t", 0, 3), loop("o", 0, 4), loop("u", 2, 1)
-    assert _again(inner, [panels, rows], {inner.loop_var}) is rows
-    assert _again(inner, [panels, rows, unit], {inner.loop_var}) is rows
-    assert _again(inner, [panels], {inner.loop_var, panels.loop_var}) is None
-    assert _again(inner, [rows, panels], {inner.loop_var, panels.loop_var}) is None
-    assert _again(inner, [], {inner.loop_var}) is None
+    own, both = {inner.loop_var}, {inner.loop_var, panels.loop_var}
+
+    def turns(around: list[For], used: set[Var], is_row: bool = False) -> _Turns | None:
+        return _turns(inner, around, used, lambda outer, within: is_row)
+
+    assert turns([panels, rows], own) == _Turns(rows, (inner,))
+    assert turns([panels, rows, unit], own) == _Turns(rows, (inner,))
+    assert turns([panels], both) is None
+    assert turns([rows, panels], both) is None
+    assert turns([], own) is None
+    assert turns([rows, panels, unit], both, is_row=True) == _Turns(rows, (panels, inner))
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of instructions")
@@ -112,6 +151,21 @@ def test_it_is_kept_in_larger_caches_and_sums_stay_in_registers():
     for block in blocks:
         inside = block[: re.search(r"\n\tj\w+\s+\.L", block).start()]
         assert not re.search(r"vmov[au]ps\s+%[xyz]mm\d+, [^%]", inside), inside
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names of processors")
+def test_terms_of_several_loops_are_gone_through_as_one():
+    text = kernel_source(IRModule({"main": convolution(7, 8, 16)}), WIDE, "llvm")
+    inside = text[text.index("@llvm.prefetch") - 400 : text.rindex("call void @llvm.prefetch")]
+    assert re.search(r"udiv i64 %\S+, 7\b", inside)  # iterations of seven rows ask for a term together
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names of processors")
+def test_all_lines_of_a_term_are_asked_for():
+    func = product(49, 512, 32, width=32)  # numbers of a term are two lines
+    text = kernel_source(IRModule({"main": func}), WIDE, "llvm")
+    forms = 2  # tiles: 49 rows are no whole number of them
+    assert len(re.findall(r"call void @llvm.prefetch", text)) == 2 * forms
 
 
 @pytest.mark.parametrize(("rows", "terms", "panels"), [(49, 512, 32), (17, 300, 40), (7, 1000, 20)])

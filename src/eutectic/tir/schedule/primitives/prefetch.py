@@ -25,7 +25,8 @@ def prefetch(
     """Ask for what a block will read some iterations of a loop later, so that it is near when it is read.
 
     A hint: it changes neither what is computed nor what may be accessed. Each iteration of the loop asks for the first
-    element that is read in the other one, and for others of this iteration in other lines of memory.
+    element that is read in the other one, for the same place in each further line of a vector, and for others of this
+    iteration in other lines of memory.
 
     Args:
         edit: The call.
@@ -33,8 +34,9 @@ def prefetch(
         read_buffer_index: Which of the buffers that it reads.
         loop: A serial loop around the block, other elements of the buffer being read in each iteration.
         distance: How many iterations ahead.
-        spread: Whether the iterations of the innermost serial loop around, where those read the same elements, ask for
-            a part each, so that memory is asked evenly; otherwise each of them asks for everything.
+        spread: Whether the iterations of the innermost serial loop around that read the same elements ask for a part
+            each, so that memory is asked evenly; otherwise each of them asks for everything. Loops between it and
+            `loop` must go on through the same memory, so that they are one with it.
 
     Raises:
         ScheduleError: the block or loop is gone; the block reads no such buffer; the loop is not around it, not

@@ -136,8 +136,8 @@ class DensePack:
         size = axes.rows[-1].size or 1
         most = min(axes.most, rows_kept(axes.row_bytes, _LINES))
         ahead = axes.terms or 0
-        is_large = processor.registers <= FEW_REGISTERS and ahead * axes.term_bytes > _PANEL_BYTES
-        spread = {"spread": True} if is_large else {}
+        least = _PANEL_BYTES if processor.registers <= FEW_REGISTERS else 0
+        spread = {"spread": True} if processor.waits_for_memory and ahead * axes.term_bytes > least else {}
         return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": ahead, **spread}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:

@@ -15,5 +15,9 @@ class Processor(Protocol):
     def registers(self) -> int:
         """Vector registers."""
 
+    @property
+    def waits_for_memory(self) -> bool:
+        """Whether sums wait for weights from beyond the caches of a core, unless these are asked for long before."""
+
     def lanes(self, bits: int = 32) -> int:
         """Elements of so many bits in a vector."""

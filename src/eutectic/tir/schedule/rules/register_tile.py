@@ -15,7 +15,7 @@ from eutectic.ir.dtype import item_bytes
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.accumulators import Accumulators
 from eutectic.tir.schedule.rules.choosing import distinct
-from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
+from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.tile_nest import TileNest
 from eutectic.tir.schedule.rules.tile_size import Tile, TileAxes, choose_tile, near_tiles, rows_kept
@@ -140,7 +140,7 @@ class RegisterTile:
         panels = axes.panel is None and _pays_by_panels(axes, tile, stream)
         order = {"stream_rows": stream and not panels, "panels_first": panels and bool(axes.images)}
         strip = {} if axes.panel is None else {"strip": 1 if stream or panels else _strip(axes, tile.width)}
-        by_panels = processor.registers <= FEW_REGISTERS and not order["stream_rows"] and _has_panels(axes, tile)
+        by_panels = processor.waits_for_memory and not order["stream_rows"] and _has_panels(axes, tile)
         ahead = {"ahead": True} if by_panels else {}
         copied = {"panel": axes.panel is not None, **strip}
         return {**_sizes(axes, tile), **order, **copied, **ahead, "unroll": _unrolled(axes)}
@@ -160,8 +160,8 @@ class RegisterTile:
             others.append({**own, "panel": False, **one_by_one})
         if any(own["unroll"]):
             others.append({**own, "unroll": [False] * len(own["unroll"])})
-        if own.get("ahead"):
-            others.append({**own, "ahead": False})
+        if _has_panels(axes, Tile(own["rows"], own["width"], own.get("blocks", 1))) and not own["stream_rows"]:
+            others.append({**own, "ahead": not own.get("ahead", False)})
         return distinct([own, *others])
 
     def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> Accumulators:
@@ -236,12 +236,12 @@ def _are_near(axes: Axes, tile: Tile) -> bool:
 def _has_panels(axes: Axes, tile: Tile) -> bool:
     """Whether a thread goes through all rows with a panel of weights that it reads from far, and then with the next.
 
-    The first tile would wait for memory, which would be idle during the others. Processors with more registers read
-    weights so slowly, each for more sums, that they look far enough ahead by themselves.
+    The first tile would wait for memory, which would be idle during the others.
     """
-    if axes.weights is None or axes.vector is None or axes.vector.size != tile.width:
+    if axes.weights is None or axes.vector is None or axes.vector.size != tile.width or axes.rows is None:
         return False
-    return (_tiles(axes.rows, tile.rows) or 0) > 1 and (axes.vector_bytes or 0) > _EACH_BYTES
+    passes = _pieces([*axes.images, axes.rows], {axes.rows: tile.rows})
+    return (passes or 0) > 1 and (axes.vector_bytes or 0) > _EACH_BYTES
 
 
 def _pays_by_panels(axes: Axes, tile: Tile, stream: bool) -> bool:
