@@ -111,6 +111,12 @@ def every_module_has_a_text() -> Iterator[None]:
 
 
 @pytest.fixture
+def narrow_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """oneDNN is said to be faster in 16 bits, so that what it computes is looked at where it is slower, too."""
+    monkeypatch.setattr("eutectic.backend.dnnl.speed.time_share", lambda dtype: 0.5)
+
+
+@pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Golden:
     """Compare text with `tests/golden/<path of the test module>/<test>[.<part>].txt`; see `--update-golden`.
 

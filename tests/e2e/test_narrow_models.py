@@ -14,7 +14,7 @@ from eutectic.testing.models import MODELS
 DNNL = "llvm -libs=dnnl"
 WORST = 1.5  # times the error of eager
 _state = computes_in("bfloat16")
-pytestmark = pytest.mark.skipif(not _state.ok, reason=_state.reason)
+pytestmark = [pytest.mark.skipif(not _state.ok, reason=_state.reason), pytest.mark.usefixtures("narrow_is_faster")]
 
 
 class EncoderLayer(torch.nn.Module):

@@ -1,4 +1,4 @@
-"""In which dtypes of 16 bits oneDNN computes fast: those that the processor, and the target, multiply in hardware."""
+"""In which dtypes of 16 bits oneDNN computes: those that the processor, and the target, multiply in hardware."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROCESSORS: Final = {
 
 
 def computes_in(dtype: str, target: Target | None = None) -> Verdict:
-    """Whether oneDNN is used for a dtype: for float32, and for those of 16 bits that it multiplies faster.
+    """Whether oneDNN is used for a dtype: for float32, and for those of 16 bits that the processor multiplies.
 
     Args:
         dtype: Such as `bfloat16`.
@@ -38,6 +38,14 @@ def _has(target: Target, feature: str, dtype: str) -> bool:
     """Whether a target promises the instructions; one that names no processor is this machine."""
     if f"-{feature}" in target.mattr:
         return False
-    named = target.mcpu or ("" if target.mtriple else default_cpu())
-    is_host = not named and not target.mtriple
-    return is_host or f"+{feature}" in target.mattr or named in _PROCESSORS[dtype]
+    return is_host(target) or f"+{feature}" in target.mattr or _processor(target) in _PROCESSORS[dtype]
+
+
+def is_host(target: Target) -> bool:
+    """Whether a target names no processor, and so is this machine."""
+    return not target.mtriple and not _processor(target)
+
+
+def _processor(target: Target) -> str:
+    """The name of a target's processor; empty where that is this machine's, or none is named for another platform."""
+    return target.mcpu or ("" if target.mtriple else default_cpu())
