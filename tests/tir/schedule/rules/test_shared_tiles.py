@@ -15,7 +15,7 @@ from eutectic.backend.llvm.machine import machine_of
 from eutectic.driver.build_prim_func import NativePrimFunc
 from eutectic.ir.visit import post_order
 from eutectic.target import Target
-from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
+from eutectic.tir.schedule.rules.cpu import choice_points, schedule_for_cpu
 from eutectic.topi.nn.conv_blocked import conv2d_nchwc
 
 NATIVE = Target("llvm")
@@ -98,6 +98,29 @@ def test_few_channels_of_an_image_that_is_padded_are_inside_of_its_rows(shape: t
 def test_halves_of_a_matrix_for_two_threads(terms: int, columns: int, batch: int, pieces: int):
     """A row times a matrix takes as long as it takes to read the matrix."""
     assert shared(one_row(terms, columns, batch))[1] == pieces
+
+
+def products(batch: int, rows: int, terms: int = 128, panels: int = 4) -> tir.PrimFunc:
+    """Matrix products with weights in panels, as Winograd's method has one for each of its values."""
+    data = te.placeholder((batch, rows, terms), "float32", "data")
+    weight = te.placeholder((batch, panels, terms, 32), "float32", "weight")
+    k = te.reduce_axis((0, terms), "k")
+    product = te.compute(
+        (batch, panels, rows, 32), lambda b, p, r, v: te.sum(data[b, r, k] * weight[b, p, k, v], axis=k), "product"
+    )
+    return te.create_prim_func([data, weight, product])
+
+
+@pytest.mark.parametrize(
+    ("batch", "rows", "streams"),
+    [(36, 49, False), (200, 49, False), (1, 2048, True), (4, 2048, True)],
+)
+def test_what_vectors_read_again_is_the_data_of_one_product(batch: int, rows: int, streams: bool):
+    """25 kB of 36 products stay near, though all of them together do not: weights are read once, panel by panel."""
+    chosen = choice_points(products(batch, rows), WIDE)["register_tile@0"].chosen
+    assert chosen["stream_rows"] == streams
+    asks = choice_points(products(batch, rows), Vectors(waits=True))["register_tile@0"].chosen.get("ahead", False)
+    assert asks != streams
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,12 @@ class Axes:
         """Axes that select another part of both operands."""
         return [span for span in self.batch if span not in self.images]
 
+    @property
+    def bytes_of_batch(self) -> int | None:
+        """Size of what the rows select of one such part, which vectors read again; None when it is not known."""
+        count = _pieces(self.batches, {})
+        return None if self.row_bytes is None or count is None else self.row_bytes // max(count, 1)
+
 
 class RegisterTile:
     """Rows times vectors of accumulators, which stay in registers while the reduction runs."""
@@ -134,7 +140,8 @@ class RegisterTile:
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """The tile with the least estimated time; what is walked through once, and copied; how much is written out."""
         tile = choose_tile(axes.tiled, processor, axes.bits)
-        stream = axes.shares and (axes.row_bytes is None or axes.row_bytes > _CACHE_BYTES or _are_near(axes, tile))
+        is_far = axes.bytes_of_batch is None or axes.bytes_of_batch > _CACHE_BYTES
+        stream = axes.shares and (is_far or _are_near(axes, tile))
         if axes.panel is not None and (axes.panel_bytes is None or axes.panel_bytes > _CACHE_BYTES):
             stream = False
         panels = axes.panel is None and _pays_by_panels(axes, tile, stream)
