@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import re
 from collections import Counter
+from functools import partial
 from itertools import product as tuples
 from math import prod
 
@@ -16,13 +17,13 @@ from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te
 from eutectic.arith import simplify
-from eutectic.backend.llvm.prefetch import _part, _Turns, _turns
+from eutectic.backend.llvm.prefetch import _at, _is_row_of, _part, _shifted, _Turns, _turns
 from eutectic.driver.build_prim_func import NativePrimFunc
 from eutectic.driver.inspect import kernel_source
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.target import Target
-from eutectic.tir import PrimFunc
+from eutectic.tir import PrimFunc, decl_buffer
 from eutectic.tir.function_attributes import TRACE
 from eutectic.tir.schedule.rules.choosing import with_decisions
 from eutectic.tir.schedule.rules.cpu import choice_points, schedule_for_cpu
@@ -140,6 +141,28 @@ def test_loops_that_read_other_elements_do_not_share():
     assert turns([rows, panels], both) is None
     assert turns([], own) is None
     assert turns([rows, panels, unit], both, is_row=True) == _Turns(rows, (panels, inner))
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 6), st.integers(0, 2), st.integers(0, 3))
+def test_the_next_panel_is_asked_for_whatever_loops_its_terms_are(blocks: int, taps: int, turns: int, gap: int, o: int):
+    rows, outer, inner = loop("t", 0, turns + 1), loop("c", 0, blocks + 1), loop("k", 0, taps + 1)
+    panel, width = Var("o", "int64"), 16
+    count = outer.static_extent * inner.static_extent
+    step = inner.static_extent + gap  # terms that follow each other in memory, or with something between
+    index = (panel * count + outer.loop_var * step + inner.loop_var) * width
+    buffer = decl_buffer((1 << 20,), "float32", "w")
+    used = {panel, outer.loop_var, inner.loop_var}
+    found = _turns(inner, [rows, outer], used, partial(_is_row_of, buffer, index))
+    if gap:
+        assert found is None
+        return
+    asked = _at(index, _shifted(found, count))
+    places = set()
+    for t, c, k in tuples(*(range(item.static_extent) for item in (rows, outer, inner))):
+        values = {panel: o, rows.loop_var: t, outer.loop_var: c, inner.loop_var: k}
+        values = {var: IntImm("int64", value) for var, value in values.items()}
+        places.add(simplify(with_values(asked, values)).value)
+    assert places == {((o + 1) * count + term) * width for term in range(count)}
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of instructions")
