@@ -16,8 +16,11 @@ pytest.importorskip("torch")
 from tests.cli.test_models import NETS, call, folder
 
 import eutectic
+from eutectic.backend.dnnl.library import availability
+from eutectic.backend.dnnl.narrow import computes_in, is_host
 from eutectic.cli import lower
 from eutectic.driver.stages import STAGES
+from eutectic.target import Target
 from eutectic.testing.peers import PEERS
 
 __all__ = ["folder"]
@@ -146,6 +149,15 @@ def test_a_model_without_kernels_of_its_own_says_so():
     result = call("lower", MLP, "--stage", "scheduled", "--target", "llvm -libs=dnnl")
     assert result.stdout == ""
     assert "--target llvm makes kernels" in result.stderr
+
+
+@pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availability().reason}")
+@pytest.mark.parametrize(("share", "said"), [(0.52, "used: "), (1.93, "not used: ")])
+def test_doctor_says_what_narrow_precisions_are_worth(monkeypatch: pytest.MonkeyPatch, share: float, said: str):
+    monkeypatch.setattr("eutectic.backend.dnnl.speed.time_share", lambda dtype: share)
+    facts = json.loads(call("doctor", "--json").stdout)["facts"]
+    is_here = computes_in("bfloat16", Target("llvm")).ok and is_host(Target("llvm"))
+    assert facts["precision bf16"].startswith(said if is_here else ("used: ", "not used: "))
 
 
 def test_doctor(monkeypatch: pytest.MonkeyPatch):

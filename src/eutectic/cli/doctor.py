@@ -57,6 +57,7 @@ def examine() -> tuple[dict[str, Any], list[str]]:
         "processors usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "threads of a call": available_threads(),
         "oneDNN": "there" if state.ok else f"not used: {state.reason}",
+        **(_narrow() if state.ok else {}),
         "kernel cache": str(folder) if folder is not None else "none",
         **{name: _version(name) for name in _PACKAGES},
     }
@@ -69,6 +70,19 @@ def examine() -> tuple[dict[str, Any], list[str]]:
         facts["kernels kept"] = f"{len(entries)}, {readable_bytes(sum(entry.bytes for entry in entries))}"
     slow = [sentence for condition, sentence in _judged(facts, vectors, state.ok, can_sleep()) if condition]
     return facts, [*slow, *_far(between)]
+
+
+def _narrow() -> dict[str, str]:
+    """What narrow precisions are worth here, as oneDNN was measured."""
+    from eutectic.backend.contract import NARROW  # --help loads none of this
+    from eutectic.backend.registry import backend
+    from eutectic.target import Target
+
+    verdicts = {name: backend("dnnl").computes_in(dtype, Target("llvm")) for name, dtype in NARROW.items()}
+    return {
+        f"precision {name}": f"{'used' if verdict.ok else 'not used'}: {verdict.reason}"
+        for name, verdict in verdicts.items()
+    }
 
 
 def _measured() -> dict[str, str]:
