@@ -43,7 +43,7 @@ DNNL = "llvm -libs=dnnl"
 _state = computes_in("bfloat16")
 needs_bf16 = pytest.mark.skipif(not _state.ok, reason=_state.reason)
 # Of whole models: kernels may be made for another processor than this one (`EUTECTIC_CPU`).
-_promised = computes_in("bfloat16", Target("llvm")) if _state.ok else _state
+_promised = computes_in("bfloat16", Target("llvm"))
 needs_bf16_target = pytest.mark.skipif(not _promised.ok, reason=_promised.reason)
 pytestmark = [
     pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availability().reason}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,9 @@ pytestmark = pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availab
 
 def needs(dtype: str) -> pytest.MarkDecorator:
     """A skip where oneDNN does not compute a dtype, or kernels are made for another processor (`EUTECTIC_CPU`)."""
-    state = computes_in(dtype, HERE) if computes_in(dtype).ok else computes_in(dtype)
-    is_here = state.ok and speed.is_host(HERE)
-    return pytest.mark.skipif(not is_here, reason=state.reason if not state.ok else "another processor is named")
+    state = computes_in(dtype, HERE)
+    reason = "another processor is named" if state.ok else state.reason
+    return pytest.mark.skipif(not (state.ok and speed.is_host(HERE)), reason=reason)
 
 
 def mlp() -> torch.nn.Module:
@@ -32,13 +33,9 @@ def mlp() -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.ReLU(), torch.nn.Linear(96, 32)).eval()
 
 
-def says(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
-    monkeypatch.setattr(speed, "time_share", lambda dtype: share)
-
-
 @needs("bfloat16")
-def test_a_model_stays_in_float32_where_bfloat16_is_slower(monkeypatch: pytest.MonkeyPatch):
-    says(monkeypatch, 1.93)
+def test_a_model_stays_in_float32_where_bfloat16_is_slower(narrow_takes: Callable[[float], None]):
+    narrow_takes(1.93)
     model, x = mlp(), torch.randn(5, 64)
     compiled = eutectic.compile(model, (x,), target=DNNL, precision="bf16")
     (note,) = [note for note in compiled.report.notes if "no operator is narrowed" in note]
@@ -49,17 +46,17 @@ def test_a_model_stays_in_float32_where_bfloat16_is_slower(monkeypatch: pytest.M
 @needs("bfloat16")
 @pytest.mark.parametrize(("share", "is_narrow"), [(0.89, True), (0.91, False), (1.0, False)])
 def test_a_tenth_of_the_time_is_the_least_that_is_worth_it(
-    monkeypatch: pytest.MonkeyPatch, share: float, is_narrow: bool
+    narrow_takes: Callable[[float], None], share: float, is_narrow: bool
 ):
-    says(monkeypatch, share)
+    narrow_takes(share)
     assert speed.faster_in("bfloat16", HERE).ok == is_narrow
     report = eutectic.compile(mlp(), (torch.randn(5, 64),), target=DNNL, precision="bf16").report
     assert any("bfloat16 in 2 matmul" in note for note in report.notes) == is_narrow
 
 
 @needs("float16")
-def test_float16_is_refused_where_it_is_slower(monkeypatch: pytest.MonkeyPatch):
-    says(monkeypatch, 1.06)
+def test_float16_is_refused_where_it_is_slower(narrow_takes: Callable[[float], None]):
+    narrow_takes(1.06)
     with pytest.raises(
         CodegenError, match=r'precision="f16" cannot be used here: .* in 1\.1 times the time of float32'
     ):
@@ -67,21 +64,22 @@ def test_float16_is_refused_where_it_is_slower(monkeypatch: pytest.MonkeyPatch):
 
 
 @needs("bfloat16")
-def test_models_of_bfloat16_are_computed_in_it_however_long_it_takes(monkeypatch: pytest.MonkeyPatch):
-    says(monkeypatch, 1.93)
+def test_models_of_bfloat16_are_computed_in_it_however_long_it_takes(narrow_takes: Callable[[float], None]):
+    narrow_takes(1.93)
     report = eutectic.compile(mlp().bfloat16(), (torch.randn(5, 64).bfloat16(),), target=DNNL).report
     assert [c.name for c in report.composites] == ["dnnl.matmul_bias_relu", "dnnl.matmul_bias"]
 
 
-def test_other_processors_are_taken_at_their_word(monkeypatch: pytest.MonkeyPatch):
-    says(monkeypatch, 100.0)
+def test_other_processors_are_taken_at_their_word(narrow_takes: Callable[[float], None]):
+    narrow_takes(100.0)
     for text in ("llvm -mcpu=znver4", "llvm -mcpu=x86-64-v3"):
         assert speed.faster_in("bfloat16", Target(text)) == computes_in("bfloat16", Target(text))
     assert speed.faster_in("float32", HERE).ok
 
 
 @needs("bfloat16")
-def test_it_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_it_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest):
+    request.addfinalizer(speed.time_share.cache_clear)
     monkeypatch.setenv("EUTECTIC_CACHE_DIR", str(tmp_path))
     measured = []
     monkeypatch.setattr(speed, "_measured", lambda dtype: measured.append(dtype) or 0.25)
@@ -91,7 +89,6 @@ def test_it_is_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     assert measured == ["bfloat16"]
     (entry,) = store.entries()
     assert entry.meta["share"] == 0.25
-    speed.time_share.cache_clear()
 
 
 @needs("bfloat16")

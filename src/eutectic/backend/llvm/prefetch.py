@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 from eutectic.arith import simplify
@@ -14,6 +13,7 @@ from eutectic.backend.llvm.types import memory_bytes
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Broadcast, IntImm, PrimExpr, Ramp, Var, add, floordiv, mul, sub
 from eutectic.ir.visit import post_order, rewrite
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.annotation_keys import PREFETCH, SPREAD
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.stmt import For, ForKind
@@ -61,7 +61,7 @@ def prefetch(emitter: ExprEmitter, loop: For, around: Sequence[For]) -> None:
 
 
 def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int, around: Sequence[For] | None) -> list[_Line]:
-    """What an iteration asks for; with loops around, of which the innermost may share the asking."""
+    """What an iteration asks for; with loops around, of which one may share the asking."""
     inside = {item.loop_var: item.min for item in post_order(loop.body) if isinstance(item, For)}
     known = {loop.loop_var, *inside, *emitter.indices}
     lines: list[_Line] = []
@@ -73,7 +73,7 @@ def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int, around: Seque
             continue
         now = _at(load.indices[0], inside)
         later = _at(now, {loop.loop_var: add(loop.loop_var, ahead)})
-        turns = None if around is None else _turns(loop, around, used, partial(_is_row_of, load.buffer, now))
+        turns = None if around is None else _turns(loop, around, load.buffer, now)
         asked = later if turns is None else _at(now, _shifted(turns, ahead))
         buffer, bytes_ahead = load.buffer, _gap(load.buffer, later, now)
         if around is not None and bytes_ahead is not None:
@@ -107,18 +107,16 @@ class _Turns:
     terms: tuple[For, ...]
 
 
-def _turns(
-    loop: For, around: Sequence[For], used: Collection[Node], is_row_of: Callable[[For, For], bool]
-) -> _Turns | None:
+def _turns(loop: For, around: Sequence[For], buffer: Buffer, index: PrimExpr) -> _Turns | None:
     """The innermost loop with several iterations that read the same elements, if all within it is known.
 
     Args:
         loop: The innermost loop that goes through the elements.
         around: Loops around it, from the outside in.
-        used: Variables that the place of an element depends on.
-        is_row_of: Whether an iteration of the first loop goes as far as all of the second one.
+        buffer: What is read.
+        index: Of the first element that an iteration reads.
     """
-    terms = [loop]
+    used, terms = variables(index), [loop]
     for item in reversed(around):
         if item.static_extent == 1:
             continue
@@ -126,7 +124,7 @@ def _turns(
             return None
         if item.loop_var not in used:
             return None if loop.static_extent is None else _Turns(item, tuple(terms))
-        if not is_row_of(item, terms[0]):
+        if not _is_row_of(buffer, index, item, terms[0]):
             return None
         terms.insert(0, item)
     return None
@@ -135,10 +133,8 @@ def _turns(
 def _is_row_of(buffer: Buffer, index: PrimExpr, outer: For, inner: For) -> bool:
     """Whether an index is as far on after one iteration of a loop as after all those of the loop within."""
     one = _at(index, {outer.loop_var: add(outer.loop_var, 1)})
-    return (
-        inner.static_extent is not None
-        and _gap(buffer, one, _at(index, {inner.loop_var: add(inner.loop_var, inner.static_extent)})) == 0
-    )
+    row = _at(index, {inner.loop_var: add(inner.loop_var, inner.extent)})
+    return _gap(buffer, one, row) == 0
 
 
 def _shifted(turns: _Turns, ahead: int) -> dict[Var, PrimExpr]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import re
 from collections import Counter
-from functools import partial
 from itertools import product as tuples
 from math import prod
 
@@ -17,11 +16,11 @@ from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te
 from eutectic.arith import simplify
-from eutectic.backend.llvm.prefetch import _at, _is_row_of, _part, _shifted, _Turns, _turns
+from eutectic.backend.llvm.prefetch import _at, _part, _shifted, _Turns, _turns
 from eutectic.driver.build_prim_func import NativePrimFunc
 from eutectic.driver.inspect import kernel_source
 from eutectic.ir.module import IRModule
-from eutectic.ir.prim_expr import IntImm, Var
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.target import Target
 from eutectic.tir import PrimFunc, decl_buffer
 from eutectic.tir.function_attributes import TRACE
@@ -130,17 +129,19 @@ def test_all_iterations_together_ask_for_everything_evenly(terms: list[tuple[int
 
 def test_loops_that_read_other_elements_do_not_share():
     inner, rows, panels, unit = loop("k", 0, 8), loop("t", 0, 3), loop("o", 0, 4), loop("u", 2, 1)
-    own, both = {inner.loop_var}, {inner.loop_var, panels.loop_var}
+    own = inner.loop_var * 16
+    both = own + panels.loop_var * (9 * 16)  # something between the terms of two panels
+    buffer = decl_buffer((1 << 20,), "float32", "w")
 
-    def turns(around: list[For], used: set[Var], is_row: bool = False) -> _Turns | None:
-        return _turns(inner, around, used, lambda outer, within: is_row)
+    def turns(around: list[For], index: PrimExpr) -> _Turns | None:
+        return _turns(inner, around, buffer, index)
 
     assert turns([panels, rows], own) == _Turns(rows, (inner,))
     assert turns([panels, rows, unit], own) == _Turns(rows, (inner,))
     assert turns([panels], both) is None
     assert turns([rows, panels], both) is None
     assert turns([], own) is None
-    assert turns([rows, panels, unit], both, is_row=True) == _Turns(rows, (panels, inner))
+    assert turns([rows, panels, unit], own + panels.loop_var * (8 * 16)) == _Turns(rows, (panels, inner))
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 6), st.integers(0, 2), st.integers(0, 3))
@@ -151,8 +152,7 @@ def test_the_next_panel_is_asked_for_whatever_loops_its_terms_are(blocks: int, t
     step = inner.static_extent + gap  # terms that follow each other in memory, or with something between
     index = (panel * count + outer.loop_var * step + inner.loop_var) * width
     buffer = decl_buffer((1 << 20,), "float32", "w")
-    used = {panel, outer.loop_var, inner.loop_var}
-    found = _turns(inner, [rows, outer], used, partial(_is_row_of, buffer, index))
+    found = _turns(inner, [rows, outer], buffer, index)
     if gap:
         assert found is None
         return

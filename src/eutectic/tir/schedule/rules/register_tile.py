@@ -147,10 +147,9 @@ class RegisterTile:
         panels = axes.panel is None and _pays_by_panels(axes, tile, stream)
         order = {"stream_rows": stream and not panels, "panels_first": panels and bool(axes.images)}
         strip = {} if axes.panel is None else {"strip": 1 if stream or panels else _strip(axes, tile.width)}
-        by_panels = processor.waits_for_memory and not order["stream_rows"] and _has_panels(axes, tile)
-        ahead = {"ahead": True} if by_panels else {}
-        copied = {"panel": axes.panel is not None, **strip}
-        return {**_sizes(axes, tile), **order, **copied, **ahead, "unroll": _unrolled(axes)}
+        placed = {**_sizes(axes, tile), **order, "panel": axes.panel is not None, **strip}
+        ahead = {"ahead": True} if processor.waits_for_memory and _by_panels(axes, placed) else {}
+        return {**placed, **ahead, "unroll": _unrolled(axes)}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Other tiles of nearly the same estimate, the other order of walking, no copy, and no window written out."""
@@ -167,7 +166,7 @@ class RegisterTile:
             others.append({**own, "panel": False, **one_by_one})
         if any(own["unroll"]):
             others.append({**own, "unroll": [False] * len(own["unroll"])})
-        if _has_panels(axes, Tile(own["rows"], own["width"], own.get("blocks", 1))) and not own["stream_rows"]:
+        if _by_panels(axes, own):
             others.append({**own, "ahead": not own.get("ahead", False)})
         return distinct([own, *others])
 
@@ -240,14 +239,15 @@ def _are_near(axes: Axes, tile: Tile) -> bool:
     return axes.vector_bytes <= most and rows is not None and rows >= _FEWEST_ROWS
 
 
-def _has_panels(axes: Axes, tile: Tile) -> bool:
+def _by_panels(axes: Axes, decisions: Decisions) -> bool:
     """Whether a thread goes through all rows with a panel of weights that it reads from far, and then with the next.
 
     The first tile would wait for memory, which would be idle during the others.
     """
-    if axes.weights is None or axes.vector is None or axes.vector.size != tile.width or axes.rows is None:
+    is_panel = axes.weights is not None and axes.vector is not None and axes.vector.size == decisions["width"]
+    if decisions["stream_rows"] or not is_panel or axes.rows is None:
         return False
-    passes = _pieces([*axes.images, axes.rows], {axes.rows: tile.rows})
+    passes = _pieces([*axes.images, axes.rows], {axes.rows: decisions["rows"]})
     return (passes or 0) > 1 and (axes.vector_bytes or 0) > _EACH_BYTES
 
 
