@@ -206,6 +206,29 @@ def test_weights_that_are_parameters_are_copied_in_each_call():
     assert_same_results(mod, after)
 
 
+@pytest.mark.parametrize(
+    "computed",
+    [
+        lambda w: op.multiply(w, w),
+        lambda w: op.exp(w),
+        lambda w: op.divide(w, op.sqrt(op.sum(op.multiply(w, w), axis=[1, 2, 3], keepdims=True))),
+        lambda w: nn.avg_pool2d(w, 3, 1, padding=1),
+        lambda w: nn.conv2d(w, weights(64, 64, 1, 1)),
+    ],
+    ids=["product", "pointwise", "weight norm", "pool", "convolution"],
+)
+def test_weights_may_be_computed_by_what_has_layouts_of_images(computed: Callable[..., Any]):
+    """Layouts of images and of weights are not copied into each other."""
+
+    def body(bb: Any, x: Any, w: Any) -> Any:
+        return relu(bb, bb.emit(nn.conv2d(relu(bb, conv(bb, x, 64)), bb.emit(computed(w)), padding=1)))
+
+    mod = graph({"x": (1, 64, 28, 28), "w": (64, 64, 3, 3)}, body)
+    after = AssignLayouts(WIDE)(mod)
+    assert "layout_transform" in names_of(after)
+    assert_same_results(mod, after)
+
+
 # ---- costs
 
 

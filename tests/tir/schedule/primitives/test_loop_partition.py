@@ -266,6 +266,29 @@ def test_whole_tiles_of_a_loop_of_known_extent_are_as_many_as_fit():
     assert (sch.get(whole).extent.value, sch.get(rest).extent.value) == (2, 1)
 
 
+def rows_of_tiles(size: int | Var, *factors: int) -> Schedule:
+    """A loop split twice, so that its parts have two conditions."""
+    sch = Schedule(of(topi.exp, x(size)), debug_mask="all")
+    loop = sch.get_loops("compute")[0]
+    for factor in factors:
+        loop, _ = sch.split(loop, [None, factor])
+    return sch
+
+
+@pytest.mark.parametrize("size", [Var("n", "int64"), 37, 64], ids=str)
+def test_of_several_conditions_the_one_counts_that_holds_least_often(size: int | Var):
+    sch = rows_of_tiles(size, 4, 3)
+    func = sch.func
+    sch.loop_partition(sch.get_loops("compute")[0], ["whole", None])
+    assert sch.state.index("main").blocks[1].stmt.always_runs or isinstance(size, Var)
+    for length in (0, 5, 11, 12, 13, 37, 64) if isinstance(size, Var) else (size,):
+        given = np.arange(length, dtype="float32")
+        want, got = np.zeros(length, "float32"), np.zeros(length, "float32")
+        run(func, given, want)
+        run(sch.func, given, got)
+        np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("factors", [["whole", 1], [2, "whole"], ["some"]])
 def test_refuses_other_factors_in_words(factors: list):
     sch = Schedule(of(topi.exp, x(19)))

@@ -59,7 +59,31 @@ def attention(rng: random.Random) -> Network:
     return nn.TransformerEncoderLayer(width, heads, 2 * width, batch_first=True), (torch.zeros(1, length, width),)
 
 
-KINDS: list[Callable[[random.Random], Network]] = [product, convolution, transposed, norms, attention]
+class Reduced(nn.Module):
+    """A mean and a largest value over some axes."""
+
+    def __init__(self, axes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.axes = axes
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.mean(self.axes), x.amax(self.axes)
+
+
+def long_sums(rng: random.Random) -> Network:
+    """Sums that are done in blocks of terms."""
+    channels, kernel = rng.choice([100, 256, 400, 512]), rng.choice([1, 1, 3])
+    if rng.random() < 0.5:
+        made = nn.Conv2d(channels, rng.choice([10, 32, 48]), kernel, rng.choice([1, 2]), kernel // 2)
+        return nn.Sequential(made, nn.ReLU()), (torch.zeros(rng.choice([1, 2]), channels, rng.choice([5, 7, 16]), 7),)
+    if rng.random() < 0.5:
+        made = nn.Linear(rng.randint(400, 3000), rng.choice([5, 32, 200]))
+        return nn.Sequential(made), (torch.zeros(rng.choice([1, 3, 17, 64]), made.in_features),)
+    axes = rng.choice([(0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)])
+    return Reduced(axes), (torch.zeros(rng.randint(1, 80), rng.randint(1, 300), rng.randint(1, 300)),)
+
+
+KINDS: list[Callable[[random.Random], Network]] = [product, convolution, transposed, norms, attention, long_sums]
 
 
 def refused(network: Network, target: str) -> list[str]:

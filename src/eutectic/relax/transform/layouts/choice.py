@@ -150,10 +150,15 @@ def _is_step(value: Any) -> bool:
 
 
 def _ways(computed: str, names: Sequence[str]) -> Iterator[_Way]:
-    """What a value may be copied into that is computed in some layout."""
-    others = [name for name in names if name != computed]
+    """What a value may be copied into that is computed in some layout, by one copy each."""
+    others = [name for name in names if name != computed and _have_equal_axes(computed, name)]
     for count in range(_MOST_COPIES + 1):
         yield from ((computed, *copies) for copies in combinations(others, count))
+
+
+def _have_equal_axes(one: str, other: str) -> bool:
+    """Whether both are layouts of images, say, or of weights, as a value is that an operator computes from weights."""
+    return not one or not other or set(layout(one).names) == set(layout(other).names)
 
 
 def _lacks(name: str, way: _Way) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from eutectic.ir.prim_expr import LT, IntImm, PrimExpr, add, floordiv, mul, sub
+from eutectic.arith.sets import Region, is_empty
+from eutectic.ir.prim_expr import GT, LT, IntImm, PrimExpr, add, compare, floordiv, mul, sub
 from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.index_facts import expressions, loops_of, statements
 from eutectic.tir.analysis.linear import linear
@@ -22,7 +23,8 @@ def whole_iterations(site: LoopSite) -> PrimExpr | None:
     Of the outer loop of `split(n, [None, 4])` that is `n // 4`. Where blocks run everywhere, those conditions count
     that their values choose by; where they do not, values may choose by whatever they like.
 
-    None when there is no condition on the loop, or one that is not of the form `var * c + inner < bound`.
+    None when there is no condition on the loop, or one that is not of the form `var * c + inner < bound`, or it is not
+    proved which of several holds for the fewest iterations.
     """
     loop = site.stmt
     if not isinstance(loop.min, IntImm) or loop.min.value != 0:
@@ -32,7 +34,7 @@ def whole_iterations(site: LoopSite) -> PrimExpr | None:
     known = [count for count in counts if count is not None]
     if not known or len(known) != len(counts):
         return None
-    return known[0] if all(_same(site, known[0], other) for other in known[1:]) else None
+    return next((count for count in known if _is_least(site, count, known)), None)
 
 
 def _predicates(loop: For) -> Iterator[PrimExpr]:
@@ -59,8 +61,14 @@ def _on(loop: For, condition: PrimExpr) -> list[PrimExpr]:
     return [part for part in conjuncts(condition) if loop.loop_var in variables(part)]
 
 
-def _same(site: LoopSite, a: PrimExpr, b: PrimExpr) -> bool:
-    return analyzer_for(site).can_prove_equal(a, b)
+def _is_least(site: LoopSite, count: PrimExpr, others: Sequence[PrimExpr]) -> bool:
+    """Whether it is proved that no other condition holds for fewer iterations."""
+    analyzer = analyzer_for(site)
+    return all(analyzer.can_prove_equal(count, other) or _is_no_more(count, other) for other in others)
+
+
+def _is_no_more(count: PrimExpr, other: PrimExpr) -> bool:
+    return is_empty(Region((count,), {}), compare(GT, count, other))
 
 
 def _count(site: LoopSite, condition: PrimExpr) -> PrimExpr | None:
@@ -72,9 +80,9 @@ def _count(site: LoopSite, condition: PrimExpr) -> PrimExpr | None:
     step = 0 if form is None else form.step(loop.loop_var)
     if form is None or not isinstance(step, int) or step < 1 or variables(condition.b) & (inner | {loop.loop_var}):
         return None
-    rest = sub(condition.a, mul(loop.loop_var, step))
     analyzer = analyzer_for(site, *loops_of(loop.body))
-    most = analyzer.const_int_bound(analyzer.simplify(rest)).hi
+    inside = sub(sub(condition.a, mul(loop.loop_var, step)), form.rest)  # the rest is the same for all iterations
+    most = analyzer.const_int_bound(analyzer.simplify(inside)).hi
     if not isinstance(most, int):
         return None
-    return analyzer_for(site).simplify(floordiv(add(condition.b, step - 1 - most), step))
+    return analyzer_for(site).simplify(floordiv(add(sub(condition.b, form.rest), step - 1 - most), step))

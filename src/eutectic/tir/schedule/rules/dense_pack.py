@@ -32,6 +32,7 @@ from eutectic.tir.schedule.rules.nest import (
     run_by_threads,
     with_iterations,
 )
+from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks, terms_of_block
 from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
 from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
@@ -60,6 +61,7 @@ class Axes:
         panel: Columns of a panel.
         weights: What is in panels.
         terms: How many are summed; None when it is not known.
+        block_of_terms: How many of them at a time; 0 for all.
         most: Rows of which the sums fit into registers.
     """
 
@@ -70,6 +72,7 @@ class Axes:
     panel: int
     weights: Buffer
     terms: int | None
+    block_of_terms: int
     most: int = 0
 
     @property
@@ -133,13 +136,13 @@ class DensePack:
         """
         if axes.count <= axes.most:
             ahead = max(1, _AHEAD // axes.term_bytes)
-            return {"rows": axes.count, "block": 0, "ahead": ahead}
+            return {"rows": axes.count, "block": 0, "ahead": ahead, **_in_blocks(axes)}
         size = axes.rows[-1].size or 1
         most = min(axes.most, rows_kept(axes.row_bytes, _LINES))
         ahead = axes.terms or 0
         least = _PANEL_BYTES if processor.registers <= FEW_REGISTERS else 0
         spread = {"spread": True} if processor.waits_for_memory and ahead * axes.term_bytes > least else {}
-        return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": ahead, **spread}
+        return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": ahead, **spread, **_in_blocks(axes)}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Weights asked for half as early, and twice as early; other tiles; blocks of rows, where not all stay near."""
@@ -210,18 +213,37 @@ def _cut(sch: Schedule, pair: tuple[str, str], place: int, is_ragged: bool) -> l
 def _in_registers(sch: Schedule, pair: tuple[str, str], axes: Axes, depth: int, decisions: Decisions) -> None:
     """A tile, within so many loops: its sums, and what is done to them."""
     products, last = pair
-    _multiply(sch, products, depth)
+    products, around = _multiply(sch, products, depth, decisions.get("terms", 0))
     if decisions["ahead"]:
-        _look_ahead(sch, f"{products}_update", axes.weights, depth, decisions)
+        _look_ahead(sch, f"{products}_update", axes.weights, around, decisions)
     in_registers_within(sch, last, depth)
 
 
-def _multiply(sch: Schedule, products: str, depth: int) -> None:
-    """The sums of a panel in registers, within so many loops."""
+def _in_blocks(axes: Axes) -> Decisions:
+    return {"terms": axes.block_of_terms} if axes.block_of_terms else {}
+
+
+def _multiply(sch: Schedule, products: str, depth: int, block_of_terms: int) -> tuple[str, int]:
+    """The sums of a panel in registers, within so many loops.
+
+    Returns:
+        Name of the block that multiplies, and how many loops are around its terms.
+    """
     *own, term = sch.get_loops(products)[depth:]
     reorder(sch, [term, *own])
-    first = block_name(sch, sch.decompose_reduction(products, term))
-    for name, outside in ((first, depth), (f"{products}_update", depth + 1)):
+    if not block_of_terms:
+        _sum(sch, products, term, depth)
+        return products, depth
+    partial, blocks = sum_blocks(sch, in_blocks(sch, term, block_of_terms)[0])
+    _sum(sch, products, blocks, depth)
+    _sum(sch, partial, sch.get_loops(partial)[depth + 1], depth + 1)
+    return partial, depth + 1
+
+
+def _sum(sch: Schedule, block: str, term: LoopRV, depth: int) -> None:
+    """One loop over terms, within so many others, with all elements written out in it."""
+    first = block_name(sch, sch.decompose_reduction(block, term))
+    for name, outside in ((first, depth), (f"{block}_update", depth + 1)):
         in_registers_within(sch, name, outside)
 
 
@@ -243,7 +265,8 @@ def _axes(products: Stage, last: Stage) -> Axes | None:
     if columns or column is None or len(weights) != 1 or len(products.reduce) != 1:
         return None
     rows = tuple(axis for axis in last.spatial if axis is not column)
-    return Axes(products.name, last.name, rows, column, panel.value, weights.pop(), products.reduce[0].size)
+    sums = products.reduce[0].size, terms_of_block(products, products.reduce, prod(axis.size or 0 for axis in rows))
+    return Axes(products.name, last.name, rows, column, panel.value, weights.pop(), *sums)
 
 
 def _whole(index: PrimExpr, by: int) -> PrimExpr:

@@ -10,7 +10,16 @@ from eutectic.ir.prim_expr import Var
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.legality.combiner import combiner_of
 from eutectic.tir.schedule.rules.choosing import distinct
-from eutectic.tir.schedule.rules.nest import Nest, block_name, copies, loops_by_variable, reorder, run_by_threads
+from eutectic.tir.schedule.rules.nest import (
+    Nest,
+    block_name,
+    copies,
+    has_no_remainder,
+    loops_by_variable,
+    reorder,
+    run_by_threads,
+)
+from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks, terms_of_block
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.register_tile import contiguous_result
 from eutectic.tir.schedule.rules.rule import Decisions
@@ -36,6 +45,13 @@ class Axes:
     walk: Walk
     terms: Span
     lanes: int
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """How often a vector is added; None when it is not known."""
+
+    size: int | None
 
 
 class LaneReduction:
@@ -110,9 +126,14 @@ class LaneNest(Nest):
         reorder(sch, [*_spatial(loops, stage.spatial, stage.units), *self.reduce_units, *_of(loops, stage.reduce)])
         store_loops = loops_by_variable(sch, self.store)
         reorder(sch, _spatial(store_loops, epilogue.spatial, epilogue.units))
-        self.terms = [self._one(span, loops) for span in axes.walk.reduce if span is not axes.terms]
-        self.outer, lanes = sch.split(self._one(axes.terms, loops), [None, width])
-        reorder(sch, [*self.terms, self.outer, lanes])
+        self.others = [self._one(span, loops) for span in axes.walk.reduce if span is not axes.terms]
+        size = self._block_of_terms()
+        steps = [None, size] if size and not self.others else [None]  # at once: one condition tells what remains
+        *self.steps, lanes = sch.split(self._one(axes.terms, loops), [*steps, width])
+        if size and self.others:
+            self.others[:1] = in_blocks(sch, self.others[0], size)
+        self.has_blocks = size > 0
+        reorder(sch, [*self.others, *self.steps, lanes])
         self.partial = block_name(sch, sch.rfactor(lanes, -1))
         self.halves = [block_name(sch, rv) for rv in sch.tree_reduce(self.block)]
 
@@ -134,17 +155,47 @@ class LaneNest(Nest):
 
     def use_vectors(self) -> None:
         """Vectors for whole parts of the terms, for what remains, and for the steps that combine."""
-        size, block = self.axes.terms.size, self.sch.get_block(self.partial)
-        first = self.sch.decompose_reduction(block, [*self.reduce_units, *self.terms, self.outer][0])
-        blocks = [first, block]
-        if size is None or size % self.width:
-            parts = self.sch.loop_partition(self.outer, ["whole", None])
-            copied = copies(self.sch, parts, block_name(self.sch, block))
-            blocks = [first, *(self.sch.get_block(name) for (name,) in copied)]
-        for rv in blocks:
-            self.sch.vectorize(self.sch.get_loops(rv)[-1])
-        for name in self.halves[:-1]:
+        around = [self.sch.get(rv) for rv in self.sch.get_loops(self.partial)]
+        terms = [*self.others, *self.steps]
+        depth = around.index(self.sch.get(terms[0])) - len(self.reduce_units)
+        blocks = self._in_blocks(terms, depth) if self.has_blocks else self._in_turn(depth)
+        for name in [*blocks, *self.halves[:-1]]:
             self.sch.vectorize(self.sch.get_loops(name)[-1])
+
+    def _block_of_terms(self) -> int:
+        """Iterations of the outermost loop over terms that are summed at a time; 0 for all."""
+        size = self.axes.terms.size
+        steps = _Steps(None if size is None else -(-size // self.width))
+        others = [span for span in self.walk.reduce if span is not self.axes.terms]
+        return terms_of_block(self.walk.stage, [*others, steps], rows=1)
+
+    def _in_turn(self, depth: int) -> list[str]:
+        """Sums of all terms, which are within so many loops; names of all blocks."""
+        return [self._decomposed(self.partial, depth), *self._whole_and_rest(f"{self.partial}_update")]
+
+    def _in_blocks(self, terms: Sequence[LoopRV], depth: int) -> list[str]:
+        """Sums of a block of terms each, which are within so many loops; names of all blocks."""
+        reorder(self.sch, [terms[0], *self.reduce_units, *terms[1:]])
+        partial, _ = sum_blocks(self.sch, terms[0])
+        first = self._decomposed(self.partial, depth)
+        nest: tuple[str, ...] = (f"{self.partial}_update", self._decomposed(partial, depth + 1), f"{partial}_update")
+        nests = [nest]
+        if not self.others and not has_no_remainder(self.sch, nest[-1]):
+            parts = self.sch.loop_partition(self.sch.get_loops(nest[-1])[depth], ["whole", None])
+            nests = copies(self.sch, parts, *nest)
+        sums = [name for *rest, update in nests for name in (*rest, *self._whole_and_rest(update))]
+        return [first, *sums]
+
+    def _decomposed(self, block: str, depth: int) -> str:
+        """Name of the block that begins a reduction, before the loop within so many others."""
+        return block_name(self.sch, self.sch.decompose_reduction(block, self.sch.get_loops(block)[depth]))
+
+    def _whole_and_rest(self, block: str) -> list[str]:
+        """Names of a block that adds whole vectors, and of one that adds what remains."""
+        if has_no_remainder(self.sch, block):
+            return [block]
+        parts = self.sch.loop_partition(self.sch.get_loops(block)[-2], ["whole", None])
+        return [name for (name,) in copies(self.sch, parts, block)]
 
 
 def _of(loops: Mapping[Var, LoopRV], axes: Sequence[Axis]) -> list[LoopRV]:

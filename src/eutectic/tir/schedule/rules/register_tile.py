@@ -1,7 +1,7 @@
 """Reductions whose result is contiguous: a tile of accumulators in registers, vectors along an axis of the result.
 
-Matrix products, convolutions, pooling and sums over outer axes keep the order of the reduction. What is done to the
-finished accumulators is done as a tile is written back.
+Matrix products, convolutions, pooling and sums over outer axes keep the order of the reduction; long sums of floats are
+done in blocks of terms (`partial_sums`). What is done to the finished accumulators is done as a tile is written back.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from eutectic.ir.dtype import item_bytes
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.accumulators import Accumulators
 from eutectic.tir.schedule.rules.choosing import distinct
+from eutectic.tir.schedule.rules.partial_sums import terms_of_block
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.tile_nest import TileNest
@@ -149,7 +150,9 @@ class RegisterTile:
         strip = {} if axes.panel is None else {"strip": 1 if stream or panels else _strip(axes, tile.width)}
         placed = {**_sizes(axes, tile), **order, "panel": axes.panel is not None, **strip}
         ahead = {"ahead": True} if processor.waits_for_memory and _by_panels(axes, placed) else {}
-        return {**placed, **ahead, "unroll": _unrolled(axes)}
+        block = terms_of_block(axes.walk.stage, axes.walk.reduce, 1 if axes.rows is None else axes.rows.size)
+        blocks = {"terms": block} if block else {}
+        return {**placed, **ahead, **blocks, "unroll": _unrolled(axes)}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Other tiles of nearly the same estimate, the other order of walking, no copy, and no window written out."""
@@ -187,7 +190,7 @@ class RegisterTile:
         work.place_panel()
         work.keep_accumulators()
         work.cut_remainders()
-        work.use_registers(axes.vector, decisions["unroll"], _asked_for(axes, decisions))
+        work.use_registers(axes.vector, decisions["unroll"], _asked_for(axes, decisions), decisions.get("terms", 0))
         if shared:
             work.share(within=work.panel is None and _are_few(_pieces(outer, sizes)))
 

@@ -9,7 +9,7 @@ from typing import Final
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Cast, IntImm, PrimExpr, Var
 from eutectic.ir.visit import post_order, rewrite
-from eutectic.tir.block import Block, BlockRealize
+from eutectic.tir.block import TERMS_OF_SUM, Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.statement_mutator import with_values
@@ -58,6 +58,7 @@ class Stage:
             and has the same spatial axes.
         units: Loops of one iteration that spatial axes are bound to, and loops that no axis is bound to.
         reduce_units: Loops of one iteration that a reduction runs over.
+        terms_of_sum: How many terms are to be summed at a time, for accuracy; None where nothing is said.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Stage:
     epilogue: Stage | None = None
     units: tuple[Var, ...] = ()
     reduce_units: tuple[Var, ...] = ()
+    terms_of_sum: int | None = None
 
     @property
     def result(self) -> Buffer:
@@ -167,7 +169,9 @@ def _from_block(block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, 
     bound = {axis.loop for axis in (*spatial, *reduce)} | {*reduce_units}
     loops = (tuple(loop for loop in extents if loop not in bound), tuple(reduce_units))
     axes = (tuple(spatial), tuple(reduce))
-    return Stage(block.name_hint, *axes, body.buffer, indices, value, start, None, *loops)
+    together = block.annotations.get(TERMS_OF_SUM)
+    terms = together if isinstance(together, int) else None
+    return Stage(block.name_hint, *axes, body.buffer, indices, value, start, None, *loops, terms)
 
 
 def _bare(index: PrimExpr) -> PrimExpr:

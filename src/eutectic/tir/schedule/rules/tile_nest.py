@@ -24,8 +24,28 @@ from eutectic.tir.schedule.rules.nest import (
     variable_of,
 )
 from eutectic.tir.schedule.rules.operand_copy import OperandCopy, operand_copy, turned
+from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks
 from eutectic.tir.schedule.rules.walk import Span
 from eutectic.tir.stmt import For
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums in registers, or totals of them.
+
+    Attributes:
+        block: Name of the block.
+        depth: How many loops are around its terms.
+        terms: Loops over the terms; those of one iteration are first.
+        inside: Loops over the iterations of a tile.
+        spans: What they run along.
+    """
+
+    block: str
+    depth: int
+    terms: Sequence[LoopRV]
+    inside: Sequence[LoopRV]
+    spans: Sequence[Span]
 
 
 @dataclass(frozen=True)
@@ -154,7 +174,11 @@ class TileNest:
         return [_Part(block, store, rest) for (block, store), rest in zip(names, (part.ragged, ragged), strict=True)]
 
     def use_registers(
-        self, vector: Span | None, unrolled: Sequence[bool], ahead: tuple[Buffer, int] | None = None
+        self,
+        vector: Span | None,
+        unrolled: Sequence[bool],
+        ahead: tuple[Buffer, int] | None = None,
+        block_of_terms: int = 0,
     ) -> None:
         """Write the tile out, with vectors along one of its spans.
 
@@ -162,27 +186,48 @@ class TileNest:
             vector: The span.
             unrolled: Which loops over the reduction are written out, too.
             ahead: An operand in panels of which those of the next tile are asked for, and how many a tile has.
+            block_of_terms: Iterations of the outermost loop over terms that are summed at a time; 0 for all.
         """
         for part in self.blocks:
             loops = self.sch.get_loops(part.block)[self.depth :]
             first_inside = len(loops) - len(self.inside)
-            inside, all_terms = loops[first_inside:], loops[:first_inside]  # those of one iteration are first
-            terms = all_terms[len(all_terms) - len(self.terms) :]
+            sums = _Sums(part.block, self.depth, loops[:first_inside], loops[first_inside:], list(self.tile))
             stored = self._stored(part.store) if self.outside else []
             serial = [span for span in part.ragged if span is not vector]
             if serial:
-                inside, stored = self._one_by_one(serial, all_terms, inside, stored)
-            spans = [span for span in self.tile if span not in serial]
-            nests = [(spans, inside), (spans, stored)] if stored else [(spans, inside)]
-            if all_terms:
-                nests.append(self._cleared(part.block, all_terms[0], spans, inside, self.depth + len(serial)))
+                sums, stored = self._one_by_one(serial, sums, stored)
+            nests: list[tuple[Sequence[Span], Sequence[LoopRV]]] = [(sums.spans, stored)] if stored else []
+            levels = self._in_blocks(sums, block_of_terms) if block_of_terms else [sums]
+            for level in levels:
+                nests += [(level.spans, level.inside), *([self._cleared(level)] if level.terms else [])]
             for of, nest in nests:
                 self._in_registers(of, nest, vector)
-            for loop, is_unrolled in zip(terms, unrolled, strict=True):
-                if is_unrolled:
-                    self.sch.unroll(loop)
-            if ahead is not None and not all(unrolled):
-                self._look_ahead(f"{part.block}_update", ahead, self.depth + len(serial) + len(all_terms), unrolled)
+            self._go_through_terms(levels[-1], unrolled, ahead)
+
+    def _in_blocks(self, sums: _Sums, size: int) -> list[_Sums]:
+        """Totals, and sums of so many iterations of the outermost loop over terms."""
+        count = len(sums.terms) - len(self.terms)
+        units, terms = sums.terms[:count], sums.terms[count:]
+        blocks, *of_block = in_blocks(self.sch, terms[0], size)
+        reorder(self.sch, [blocks, *units, *of_block, *terms[1:], *sums.inside])
+        used = self._depended_on(sums)
+        partial, blocks = sum_blocks(self.sch, blocks)
+        around = sums.depth + 1
+        of_total, loops = (self.sch.get_loops(name)[around:] for name in (sums.block, partial))
+        first_inside = len(loops) - len(sums.inside)
+        return [
+            _Sums(sums.block, sums.depth, [blocks], of_total, used),
+            _Sums(partial, around, loops[:first_inside], loops[first_inside:], sums.spans),
+        ]
+
+    def _go_through_terms(self, sums: _Sums, unrolled: Sequence[bool], ahead: tuple[Buffer, int] | None) -> None:
+        """Write loops over terms out, and ask for what is read next in the innermost of the others."""
+        kinds = unrolled[max(len(unrolled) - len(sums.terms), 0) :]  # without one that is over blocks
+        for loop, is_unrolled in zip(sums.terms[len(sums.terms) - len(kinds) :], kinds, strict=True):
+            if is_unrolled:
+                self.sch.unroll(loop)
+        if ahead is not None and not all(kinds):
+            self._look_ahead(f"{sums.block}_update", ahead, sums.depth + len(sums.terms), kinds)
 
     def _look_ahead(self, block: str, ahead: tuple[Buffer, int], depth: int, unrolled: Sequence[bool]) -> None:
         """Ask for the next panels in the innermost loop over terms that is one, of those within so many loops."""
@@ -194,39 +239,31 @@ class TileNest:
         number = number_of_read(self.sch, block, panels)
         self.sch.prefetch(block, number, loops[-1 - inside], distance, spread=True)
 
-    def _cleared(
-        self, block: str, term: LoopRV, spans: Sequence[Span], inside: Sequence[LoopRV], depth: int
-    ) -> tuple[list[Span], list[LoopRV]]:
-        """The loops in which accumulators begin, and the spans that they run along: those that elements depend on.
+    def _cleared(self, sums: _Sums) -> tuple[Sequence[Span], list[LoopRV]]:
+        """The loops in which accumulators begin, and the spans that they run along."""
+        used = self._depended_on(sums)
+        loops = self.sch.get_loops(self.sch.decompose_reduction(sums.block, sums.terms[0]))[sums.depth :]
+        return used, loops
 
-        An element of a tile of one iteration may be at a place that is known, and then depends on no loop.
-
-        Args:
-            block: The reduction.
-            term: Its first loop over terms.
-            spans: The spans of a tile.
-            inside: The loops along them around the reduction.
-            depth: How many loops are around its terms.
-        """
-        realize = realize_of(self.sch, block)
+    def _depended_on(self, sums: _Sums) -> list[Span]:
+        """The spans of a tile that elements depend on: one of one iteration may be at a place that is known."""
+        realize = realize_of(self.sch, sums.block)
         used = {var for value in realize.iter_values for var in variables(value)}
-        left = [span for span, loop in zip(spans, inside, strict=True) if variable_of(self.sch, loop) in used]
-        loops = self.sch.get_loops(self.sch.decompose_reduction(block, term))[depth:]
-        return left, loops
+        pairs = zip(sums.spans, sums.inside, strict=True)
+        return [span for span, loop in pairs if variable_of(self.sch, loop) in used]
 
-    def _one_by_one(
-        self, serial: Sequence[Span], terms: Sequence[LoopRV], inside: Sequence[LoopRV], stored: Sequence[LoopRV]
-    ) -> tuple[list[LoopRV], list[LoopRV]]:
+    def _one_by_one(self, serial: Sequence[Span], sums: _Sums, stored: Sequence[LoopRV]) -> tuple[_Sums, list[LoopRV]]:
         """Spans of which a tile has an unknown number of iterations are done one iteration after the other."""
         chosen = [span in serial for span in self.tile]
-        outer = [loop for loop, is_serial in zip(inside, chosen, strict=True) if is_serial]
-        inner = [loop for loop, is_serial in zip(inside, chosen, strict=True) if not is_serial]
-        reorder(self.sch, [*outer, *terms, *inner])
+        outer = [loop for loop, is_serial in zip(sums.inside, chosen, strict=True) if is_serial]
+        inner = [loop for loop, is_serial in zip(sums.inside, chosen, strict=True) if not is_serial]
+        reorder(self.sch, [*outer, *sums.terms, *inner])
         around = [loop for loop, is_serial in zip(stored, chosen, strict=True) if is_serial]
         rest = [loop for loop, is_serial in zip(stored, chosen, strict=True) if not is_serial]
         reorder(self.sch, [*around, *rest])
         self.sch.merge(outer[-1], around[-1])
-        return inner, rest
+        spans = [span for span in sums.spans if span not in serial]
+        return _Sums(sums.block, sums.depth + len(outer), sums.terms, inner, spans), rest
 
     def _stored(self, store: str) -> list[LoopRV]:
         """The loops of a tile around the block that stores it, in the order of the tile."""

@@ -27,6 +27,7 @@ from eutectic.tir.schedule.rules.nest import (
     run_by_threads,
     with_iterations,
 )
+from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks, terms_of_block
 from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
 from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
@@ -58,6 +59,7 @@ class Axes:
         weight_bytes: Size of the transformed weights.
         row_bytes: Size of what is between the stages, for a row of tiles.
         row_count: Rows of tiles in all images; None when it is not known.
+        block_of_terms: Blocks of channels that are summed at a time; 0 for all.
     """
 
     pad: str
@@ -72,6 +74,7 @@ class Axes:
     weight_bytes: int
     row_bytes: int
     row_count: int | None
+    block_of_terms: int
 
 
 class Winograd:
@@ -102,7 +105,9 @@ class Winograd:
         near = _NEAR_BYTES_NARROW if processor.registers <= FEW_REGISTERS else _NEAR_BYTES
         by_rows = axes.weight_bytes <= near and axes.row_bytes <= _MOST_ROW_BYTES
         by_rows = by_rows and (axes.row_count is None or axes.row_count >= _FEWEST_ROWS)
-        return {"by_rows": by_rows, "tiles": _even(axes.across, most), "lanes": min(axes.lanes, processor.lanes())}
+        terms = {"terms": axes.block_of_terms} if axes.block_of_terms else {}
+        tile = {"tiles": _even(axes.across, most), "lanes": min(axes.lanes, processor.lanes())}
+        return {"by_rows": by_rows, **tile, **terms}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Row by row and stage by stage, where a row is not too large; half as many tiles at once."""
@@ -183,7 +188,8 @@ def _axes(pad: str, last: Stage, roles: dict[str, Stage]) -> Axes | None:
     row_count = None if images is None else images * height
     axes = tuple(axis for axis in channels if axis is not None)
     weight_bytes = _bytes(weights[0])
-    return Axes(pad, last.name, tile, lanes, batch, down, right, axes, across, weight_bytes, row_bytes, row_count)
+    counts = row_count, terms_of_block(products, products.reduce)
+    return Axes(pad, last.name, tile, lanes, batch, down, right, axes, across, weight_bytes, row_bytes, *counts)
 
 
 def _divided(index: PrimExpr, by: int, axes: dict[Var, Axis]) -> Axis | None:
@@ -242,7 +248,18 @@ def _multiply(sch: Schedule, decisions: Decisions) -> None:
     if not has_no_remainder(sch, "products"):
         pairs = copies(sch, sch.loop_partition(outer, ["whole", None]), "products", copy)
     for products, stored in pairs:
-        first = sch.decompose_reduction(products, sch.get_loops(products)[-5])
+        term = sch.get_loops(products)[-5]
         sch.split(sch.get_loops(stored)[-1], [None, decisions["lanes"]])
-        for block in (block_name(sch, first), f"{products}_update", stored):
-            in_registers(sch, block, 3)
+        in_registers(sch, stored, 3)
+        if size := decisions.get("terms", 0):
+            partial, blocks = sum_blocks(sch, in_blocks(sch, term, size)[0])
+            _sum(sch, products, blocks)
+            products, term = partial, sch.get_loops(partial)[-4 - (size > 1)]
+        _sum(sch, products, term)
+
+
+def _sum(sch: Schedule, block: str, term: LoopRV) -> None:
+    """The sums from a loop over terms on, with all elements of a tile written out in it."""
+    first = sch.decompose_reduction(block, term)
+    for name in (block_name(sch, first), f"{block}_update"):
+        in_registers(sch, name, 3)
