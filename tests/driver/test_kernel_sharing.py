@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import eutectic
+from eutectic import te, topi
 from eutectic.driver import kernel_sharing, native
 from eutectic.driver.kernel_process import request_of, serve
 from eutectic.driver.kernel_sharing import helpers_worth, made_by_several
@@ -223,3 +224,44 @@ def test_none_where_passes_are_looked_at_or_left_out(monkeypatch: pytest.MonkeyP
     with PassContext(**context):
         compiled(monkeypatch, 2, chain())
     assert not processes
+
+
+def test_they_begin_before_there_is_something_to_make(monkeypatch: pytest.MonkeyPatch, processes):
+    monkeypatch.setattr(kernel_sharing, "_OPERATORS_EACH", 1)
+    begun: list[int] = []
+
+    def made(*args: Any) -> Any:
+        begun.append(len(processes))
+        return made_by_several(*args)
+
+    monkeypatch.setattr(native, "made_by_several", made)
+    model = compiled(monkeypatch, 1, chain())
+    assert begun == [1]
+    assert [process.returncode is not None for process in processes] == [True]
+    eutectic.support.cache.clear()
+    np.testing.assert_array_equal(model(X), compiled(monkeypatch, 0, chain())(X))
+
+
+def test_those_that_nothing_is_left_for_end(monkeypatch: pytest.MonkeyPatch, processes):
+    monkeypatch.setattr(kernel_sharing, "_OPERATORS_EACH", 1)
+    monkeypatch.setenv("EUTECTIC_CACHE_MODELS", "0")
+    for _ in range(2):  # the second time all kernels are known
+        compiled(monkeypatch, 1, chain())
+    assert [process.returncode is not None for process in processes] == [True, True]
+
+
+def test_none_begin_where_somebody_looks(monkeypatch: pytest.MonkeyPatch, processes):
+    monkeypatch.setattr(kernel_sharing, "_OPERATORS_EACH", 1)
+    monkeypatch.setenv("EUTECTIC_HELPERS", "1")
+    eutectic.compile(chain(), target="llvm", verify=True)
+    assert not processes
+
+
+def test_what_takes_longest_is_begun_first():
+    """Loops over padded images are cut into parts, which no length of a program tells."""
+    x, w = te.placeholder((1, 16, 14, 14), "float32", "x"), te.placeholder((300, 300), "float32", "w")
+    pool = te.create_prim_func([x, topi.nn.pool2d(x, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), "max")])
+    longest = topi.nn.relu(topi.add(topi.nn.relu(topi.add(topi.nn.relu(topi.matmul(w, w)), w)), w))
+    share = kernel_sharing._Share({"pool": pool, "product": te.create_prim_func([w, longest])}, HOST)
+    assert len(share._requests["pool"]) < len(share._requests["product"])
+    assert [share.take(), share.take(), share.take()] == ["pool", "product", None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 from eutectic.driver.compiled import CompiledModel
 from eutectic.driver.importing import Imported, import_model, import_with_weights
 from eutectic.driver.kept import Kept, keep, key_of, read
+from eutectic.driver.kernel_sharing import helpers_begin
 from eutectic.driver.linked import Linked, linked
 from eutectic.driver.live import Live, watch_weights
+from eutectic.driver.native import may_share
 from eutectic.driver.pipeline_text import Pipeline, members_to_run
 from eutectic.driver.precision_notes import precision_notes
 from eutectic.driver.progress import Report, reports
@@ -23,6 +25,8 @@ from eutectic.driver.settings import Settings, context_of, settings_of
 from eutectic.driver.tuned import tuned_notes
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext
+from eutectic.relax.analysis.uses import walk_bindings
+from eutectic.relax.expr import Function
 from eutectic.runtime.executable import Executable
 from eutectic.support.choices import check_choice
 from eutectic.support.errors import EutecticError
@@ -167,7 +171,15 @@ def _imported_and_compiled(
             key, known = _looked_up(imported, settings, steps, ctx) if is_kept else (None, None)
             if known is not None:
                 return _Done(_read(known, imported, settings, steps, ctx), rest)
-            return _Done(_compiled(imported, settings, steps, ctx), rest, key)
+            with _helpers(imported.mod, settings.target, ctx):
+                return _Done(_compiled(imported, settings, steps, ctx), rest, key)
+
+
+def _helpers(mod: IRModule, target: Target, ctx: PassContext) -> AbstractContextManager[None]:
+    """Where processes begin that will help with the kernels of a model, if there may be any."""
+    functions = [function for _, function in mod.functions_items() if isinstance(function, Function)]
+    operators = sum(1 for function in functions for _ in walk_bindings(function))
+    return helpers_begin(operators) if may_share(target, ctx) else nullcontext()
 
 
 def _looked_up(

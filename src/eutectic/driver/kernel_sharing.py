@@ -12,11 +12,12 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from multiprocessing.spawn import get_executable
-from typing import Final
+from typing import Final, TypeAlias
 
 from eutectic.backend.kernel import Built
 from eutectic.backend.registry import code_generator
@@ -28,11 +29,15 @@ from eutectic.support.errors import EutecticAdvice
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
 
+_Process: TypeAlias = "subprocess.Popen[str]"
 KERNELS_EACH: Final = 4  # that a process must have to do: a helper takes most of a second to begin
+_OPERATORS_EACH: Final = 6  # of a model, to a kernel: several are fused, and layers that are alike have one kernel
+_READY: Final[ContextVar[list[_Process] | None]] = ContextVar("eutectic_ready_helpers", default=None)
 # Programs are many small objects without cycles, which Python would look for again and again (support/heap.py).
 _COMMAND: Final = (
     "import gc, sys; gc.disable(); sys.path[:] = {path!r}; from eutectic.driver.kernel_process import main; main()"
 )
+_CHOICE: Final = "if_then_else"  # of zeros around an image: loops are parted by it, which is most of the work
 _ADVICE: Final = (
     "a process that was to help compiling kernels ended early ({error}); this one compiles them alone, which takes "
     "longer; EUTECTIC_HELPERS=0 starts none"
@@ -50,6 +55,31 @@ def helpers_worth(kernels: int) -> int:
     worth = min(most, kernels // KERNELS_EACH - 1)
     is_python = not getattr(sys, "frozen", False) and bool(get_executable())
     return worth if worth > 0 and is_python and usable_folder() is not None else 0
+
+
+@contextmanager
+def helpers_begin(operators: int) -> Iterator[None]:
+    """Let the helpers begin that a model will want when its kernels are made, within the context: passes come before.
+
+    Helpers that were not asked for anything, as the kernels of a model that resembles another one are in the cache, end
+    with the context.
+
+    Args:
+        operators: How many the model has.
+
+    Raises:
+        ArgumentError: `EUTECTIC_HELPERS` is no number.
+    """
+    ready: list[_Process] = []
+    with suppress(OSError):  # it is tried again when there is something to do, and said then
+        ready += [_begun() for _ in range(helpers_worth(operators // _OPERATORS_EACH))]
+    token = _READY.set(ready)
+    try:
+        yield
+    finally:
+        _READY.reset(token)
+        for process in ready:
+            _end(process)
 
 
 def made_by_several(funcs: Mapping[str, PrimFunc], target: Target, helpers: int) -> dict[str, Built]:
@@ -80,6 +110,19 @@ def _from_helper(func: PrimFunc, target: Target, name: str) -> Built:
     return make_kernel(func, target, name) if found is None else replace(found, cached=False)
 
 
+def _begun() -> _Process:
+    """A helper, which takes a while to be ready."""
+    command = [get_executable(), "-c", _COMMAND.format(path=list(map(str, sys.path)))]  # some put paths there
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, encoding="utf-8")
+
+
+def _end(process: _Process) -> None:
+    process.kill()
+    with suppress(OSError):  # what was written to it and not read goes with it
+        process.communicate()
+
+
 @dataclass
 class _Share:
     """What is still to be made.
@@ -96,11 +139,11 @@ class _Share:
 
     def __post_init__(self) -> None:
         self._requests = {name: self._request(name) for name in self.funcs}
-        self._left = sorted(self.funcs, key=lambda name: len(self._requests[name]))
+        self._left = sorted(self.funcs, key=lambda name: (_CHOICE in self._requests[name], len(self._requests[name])))
         self._lock = threading.Lock()
 
     def take(self) -> str | None:
-        """The name of a program that nobody has begun, the largest first; None when there is none."""
+        """The name of a program that nobody has begun, that with most work first; None when there is none."""
         with self._lock:
             return self._left.pop() if self._left else None
 
@@ -132,13 +175,12 @@ class _Helper(threading.Thread):
     def __init__(self, share: _Share) -> None:
         super().__init__(name="eutectic-helper", daemon=True)
         self._share = share
-        self._process: subprocess.Popen[str] | None = None
+        self._process: _Process | None = None
 
     def __enter__(self) -> _Helper:
-        command = [get_executable(), "-c", _COMMAND.format(path=list(map(str, sys.path)))]  # some put paths there
-        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        ready = _READY.get()
         try:
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, encoding="utf-8")
+            self._process = ready.pop() if ready else _begun()
         except OSError as error:
             self._share.ended.append(str(error))
         self.start()
@@ -149,8 +191,7 @@ class _Helper(threading.Thread):
         if self._process is not None:
             self._process.kill()
             self.join()
-            with suppress(OSError):  # what was written to it and not read goes with it
-                self._process.communicate()
+            _end(self._process)
 
     def run(self) -> None:
         """Hand over programs until there are no more, or the process ends."""
@@ -162,7 +203,7 @@ class _Helper(threading.Thread):
         except (OSError, EOFError) as error:
             self._share.ended.append(str(error))
 
-    def _ask(self, process: subprocess.Popen[str], request: str) -> None:
+    def _ask(self, process: _Process, request: str) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(request)

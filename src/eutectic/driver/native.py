@@ -79,9 +79,8 @@ class NativeBuilder:
         fresh = {name: self._checked(func, name, ctx) for name, func in funcs.items() if func not in self.built}
         known = {name: generator.cached(func, self.target) for name, func in fresh.items()}
         missing = {name: func for name, func in fresh.items() if known[name] is None}
-        looks = ctx.verify or ctx.validate or bool(ctx.instruments)
-        may_share = bool(missing) and generator.is_anywhere and not looks and self._by_default_passes(ctx)
-        if may_share and (helpers := helpers_worth(len(missing))):
+        looks = _looks(ctx)
+        if missing and may_share(self.target, ctx) and (helpers := helpers_worth(len(missing))):
             compiled = made_by_several(missing, self.target, helpers)
         else:
             compiled = self._compiled(missing, fresh if looks else missing, ctx)
@@ -97,11 +96,6 @@ class NativeBuilder:
         return _overlapped(
             {name: partial(kernel, func, self.target, name, lowered[name]) for name, func in missing.items()}
         )
-
-    def _by_default_passes(self, ctx: PassContext) -> bool:
-        """Whether a context has every pass of `loops` run."""
-        passes = loops(self.target)
-        return tuple(members_to_run(passes, ctx)) == passes.passes
 
     def kernels(self) -> dict[str, Built]:
         """The kernels made so far, by the names of their tensor programs."""
@@ -215,3 +209,15 @@ def needed_outside(bindings: Sequence[Any], function: Function) -> list[Var]:
                 read.update(var for var in used_vars(binding.value) if var in inside)
     read.update(var for var in used_vars(function.body.body) if var in inside)
     return [binding.var for binding in bindings if binding.var in read]
+
+
+def may_share(target: Target, ctx: PassContext) -> bool:
+    """Whether other processes may make kernels: anything can, by all passes of `loops`, and nobody looks."""
+    passes = loops(target)
+    by_default = tuple(members_to_run(passes, ctx)) == passes.passes
+    return code_generator(target).is_anywhere and not _looks(ctx) and by_default
+
+
+def _looks(ctx: PassContext) -> bool:
+    """Whether somebody is shown what passes do."""
+    return ctx.verify or ctx.validate or bool(ctx.instruments)
