@@ -17,7 +17,7 @@ import eutectic
 
 ROUNDING = 2.0**-24
 MOST = 7.0  # roundings, relative L2; libraries have 4 to 7
-MOST_WINOGRAD = 11.0
+MOST_WINOGRAD = 15.0  # where one sum of all terms has 18 for 128 channels, and more for more
 
 Function = Callable[..., torch.Tensor]
 
@@ -130,7 +130,7 @@ def test_neither_do_those_of_sizes_that_are_not_known():
 
 
 @pytest.mark.parametrize("target", targets())
-@pytest.mark.parametrize("channels", [64, 128])
+@pytest.mark.parametrize("channels", [128, 256])
 def test_winograds_method_loses_little_more(channels: int, target: str):
     def convolved(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return F.conv2d(x, weight, padding=1)

@@ -19,7 +19,7 @@ from eutectic.topi.nn.winograd_transforms import TAPS, input_rows, output_rows
 from eutectic.topi.shapes import sizes_text, static
 
 Element = Callable[..., Any]
-_TERMS: Final = 16  # that are summed at a time: what is lost in products is lost four times as much in results
+_TERMS: Final = 64  # that are summed at a time: what is lost in products is lost four times as much in results
 NOT_FINITE: Final = f"{OTHERWISE}Winograd's method"
 
 
@@ -53,7 +53,7 @@ def conv2d_winograd(
     NaN and infinities would spread over whole squares: where a result is not finite (NaN or an infinity in the data, or
     numbers above 1e36), the call is left to other code (`SpecialValues`).
 
-    Accuracy: relative L2 error of a layer about that of direct sums with m = 2, two and a half times with m = 4.
+    Accuracy: relative L2 error of a layer about that of direct sums with m = 2, three to four times with m = 4.
     Reference: see `winograd_transforms.py`; TVM topi.nn.conv2d_winograd_without_weight_transform.
     """
     out_layout = out_layout or data_layout
