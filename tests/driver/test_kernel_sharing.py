@@ -250,6 +250,21 @@ def test_those_that_nothing_is_left_for_end(monkeypatch: pytest.MonkeyPatch, pro
     assert [process.returncode is not None for process in processes] == [True, True]
 
 
+def test_one_that_does_not_begin_leaves_none_behind(monkeypatch: pytest.MonkeyPatch, processes):
+    monkeypatch.setenv("EUTECTIC_HELPERS", "2")
+    begun = kernel_sharing._begun
+
+    def begun_once() -> Any:
+        if processes:
+            raise OSError("no more processes")
+        return begun()
+
+    monkeypatch.setattr(kernel_sharing, "_begun", begun_once)
+    with kernel_sharing.helpers_begin(1000):
+        assert [process.returncode for process in processes] == [None]
+    assert processes[0].returncode is not None
+
+
 def test_none_begin_where_somebody_looks(monkeypatch: pytest.MonkeyPatch, processes):
     monkeypatch.setattr(kernel_sharing, "_OPERATORS_EACH", 1)
     monkeypatch.setenv("EUTECTIC_HELPERS", "1")

@@ -177,9 +177,10 @@ def _imported_and_compiled(
 
 def _helpers(mod: IRModule, target: Target, ctx: PassContext) -> AbstractContextManager[None]:
     """Where processes begin that will help with the kernels of a model, if there may be any."""
+    if not may_share(target, ctx):
+        return nullcontext()
     functions = [function for _, function in mod.functions_items() if isinstance(function, Function)]
-    operators = sum(1 for function in functions for _ in walk_bindings(function))
-    return helpers_begin(operators) if may_share(target, ctx) else nullcontext()
+    return helpers_begin(sum(1 for function in functions for _ in walk_bindings(function)))
 
 
 def _looked_up(

@@ -72,7 +72,8 @@ def helpers_begin(operators: int) -> Iterator[None]:
     """
     ready: list[_Process] = []
     with suppress(OSError):  # it is tried again when there is something to do, and said then
-        ready += [_begun() for _ in range(helpers_worth(operators // _OPERATORS_EACH))]
+        for _ in range(helpers_worth(operators // _OPERATORS_EACH)):
+            ready.append(_begun())  # one by one: those before the one that does not begin end with the context, too
     token = _READY.set(ready)
     try:
         yield

@@ -32,7 +32,7 @@ from eutectic.tir.schedule.rules.nest import (
     run_by_threads,
     with_iterations,
 )
-from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks, terms_of_block
+from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks, terms_decided, terms_of_block
 from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
 from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
@@ -136,13 +136,19 @@ class DensePack:
         """
         if axes.count <= axes.most:
             ahead = max(1, _AHEAD // axes.term_bytes)
-            return {"rows": axes.count, "block": 0, "ahead": ahead, **_in_blocks(axes)}
+            return {"rows": axes.count, "block": 0, "ahead": ahead, **terms_decided(axes.block_of_terms)}
         size = axes.rows[-1].size or 1
         most = min(axes.most, rows_kept(axes.row_bytes, _LINES))
         ahead = axes.terms or 0
         least = _PANEL_BYTES if processor.registers <= FEW_REGISTERS else 0
         spread = {"spread": True} if processor.waits_for_memory and ahead * axes.term_bytes > least else {}
-        return {"rows": -(-size // -(-size // most)), "block": 0, "ahead": ahead, **spread, **_in_blocks(axes)}
+        return {
+            "rows": -(-size // -(-size // most)),
+            "block": 0,
+            "ahead": ahead,
+            **spread,
+            **terms_decided(axes.block_of_terms),
+        }
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Weights asked for half as early, and twice as early; other tiles; blocks of rows, where not all stay near."""
@@ -217,10 +223,6 @@ def _in_registers(sch: Schedule, pair: tuple[str, str], axes: Axes, depth: int, 
     if decisions["ahead"]:
         _look_ahead(sch, f"{products}_update", axes.weights, around, decisions)
     in_registers_within(sch, last, depth)
-
-
-def _in_blocks(axes: Axes) -> Decisions:
-    return {"terms": axes.block_of_terms} if axes.block_of_terms else {}
 
 
 def _multiply(sch: Schedule, products: str, depth: int, block_of_terms: int) -> tuple[str, int]:

@@ -16,6 +16,7 @@ from eutectic.ir.dtype import is_float
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.legality.combiner import combiner_of
 from eutectic.tir.schedule.rules.nest import block_name
+from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Stage
 from eutectic.tir.schedule.rules.tile_size import Extent
 from eutectic.tir.schedule.schedule import Schedule
@@ -45,6 +46,11 @@ def terms_of_block(stage: Stage, reduce: Sequence[Extent], rows: int | None = No
     if first is None or first <= fits:
         return fits if first is None else 0
     return next((k for k in range(fits, fits // 2, -1) if first % k == 0), -(-first // -(-first // fits)))
+
+
+def terms_decided(block: int) -> Decisions:
+    """What `terms_of_block` gives as a decision; none where all terms are one."""
+    return {"terms": block} if block else {}
 
 
 def in_blocks(sch: Schedule, loop: LoopRV, size: int) -> list[LoopRV]:

@@ -15,7 +15,7 @@ from eutectic.ir.dtype import item_bytes
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.accumulators import Accumulators
 from eutectic.tir.schedule.rules.choosing import distinct
-from eutectic.tir.schedule.rules.partial_sums import terms_of_block
+from eutectic.tir.schedule.rules.partial_sums import terms_decided, terms_of_block
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.tile_nest import TileNest
@@ -151,8 +151,7 @@ class RegisterTile:
         placed = {**_sizes(axes, tile), **order, "panel": axes.panel is not None, **strip}
         ahead = {"ahead": True} if processor.waits_for_memory and _by_panels(axes, placed) else {}
         block = terms_of_block(axes.walk.stage, axes.walk.reduce, 1 if axes.rows is None else axes.rows.size)
-        blocks = {"terms": block} if block else {}
-        return {**placed, **ahead, **blocks, "unroll": _unrolled(axes)}
+        return {**placed, **ahead, **terms_decided(block), "unroll": _unrolled(axes)}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Other tiles of nearly the same estimate, the other order of walking, no copy, and no window written out."""

@@ -27,7 +27,7 @@ from eutectic.tir.schedule.rules.nest import (
     run_by_threads,
     with_iterations,
 )
-from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks, terms_of_block
+from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks, terms_decided, terms_of_block
 from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
 from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
@@ -105,9 +105,8 @@ class Winograd:
         near = _NEAR_BYTES_NARROW if processor.registers <= FEW_REGISTERS else _NEAR_BYTES
         by_rows = axes.weight_bytes <= near and axes.row_bytes <= _MOST_ROW_BYTES
         by_rows = by_rows and (axes.row_count is None or axes.row_count >= _FEWEST_ROWS)
-        terms = {"terms": axes.block_of_terms} if axes.block_of_terms else {}
         tile = {"tiles": _even(axes.across, most), "lanes": min(axes.lanes, processor.lanes())}
-        return {"by_rows": by_rows, **tile, **terms}
+        return {"by_rows": by_rows, **tile, **terms_decided(axes.block_of_terms)}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Row by row and stage by stage, where a row is not too large; half as many tiles at once."""
@@ -248,13 +247,14 @@ def _multiply(sch: Schedule, decisions: Decisions) -> None:
     if not has_no_remainder(sch, "products"):
         pairs = copies(sch, sch.loop_partition(outer, ["whole", None]), "products", copy)
     for products, stored in pairs:
-        term = sch.get_loops(products)[-5]
+        depth = len(sch.get_loops(products)) - 5  # loops around those over terms
+        term = sch.get_loops(products)[depth]
         sch.split(sch.get_loops(stored)[-1], [None, decisions["lanes"]])
         in_registers(sch, stored, 3)
         if size := decisions.get("terms", 0):
             partial, blocks = sum_blocks(sch, in_blocks(sch, term, size)[0])
             _sum(sch, products, blocks)
-            products, term = partial, sch.get_loops(partial)[-4 - (size > 1)]
+            products, term = partial, sch.get_loops(partial)[depth + 1]
         _sum(sch, products, term)
 
 
