@@ -21,6 +21,7 @@ _PAUSE: Final = 2e-4  # seconds
 _CALLS: Final = 16  # after which it is looked at again whether tensors were replaced
 _FEW: Final = 16  # tensors, which are always looked at together
 _SOME: Final = 4  # of more of them, which a warning looks at when it does not look at all
+_SELDOM: Final = 512  # times as long as it took to look at some of them, before anything is done again
 _REST: Final = 256  # times as long as it took to look at all of them, before that is done again
 
 Place = tuple[Any, str]  # a mapping of a module, and the key of a tensor in it
@@ -172,26 +173,27 @@ def warning_of_changes(watch: Watch, name: str) -> Callable[[], bool]:
     """What a model of frozen weights does before each call: say once that they changed; False when it is done.
 
     A network has put the tensors of its module out of the caches, so that asking all of them takes some percent of a
-    call of milliseconds. All are asked for one part in `_REST` of the time, and a few `_PAUSE` after the last time at
-    the earliest: optimizers and checkpoints change all of them, or those of a layer, which is found soon.
+    call of milliseconds. All are asked for one part in `_REST` of the time, and a few for one in `_SELDOM`, `_PAUSE`
+    after the last time at the earliest: optimizers and checkpoints change all of them, or those of a layer, which is
+    found soon, and take longer than that themselves.
 
     Args:
         watch: Looks at the weights.
         name: What the model is called.
     """
-    looked = rested = 0.0
+    paused = rested = 0.0
 
     def look() -> bool:
-        nonlocal looked, rested
+        nonlocal paused, rested
         now = perf_counter()
-        if now - looked < _PAUSE:
+        if now < paused:
             return True
-        looked = now
         if now < rested:
             changed = watch.some_changed()
+            paused = min(now + max(_PAUSE, _SELDOM * (perf_counter() - now)), rested)
         else:
             changed = watch.changed_in_place() or watch.replaced()
-            rested = now + _REST * (perf_counter() - now)
+            rested, paused = now + _REST * (perf_counter() - now), now + _PAUSE
         if not changed:
             return True
         advise(

@@ -18,11 +18,13 @@ from eutectic.backend.llvm.pool_text import team_code
 from eutectic.runtime.object_code import ObjectCode
 from eutectic.runtime.team import (
     BEGIN,
+    CLOSE,
     MEET,
     MEMBER_BYTES,
     MEMBERS_AT,
     MOST_THREADS,
     NEXT,
+    OPEN,
     RECORD_BYTES,
     RUN,
     WORKERS_AT,
@@ -33,6 +35,8 @@ from eutectic.runtime.team import (
 from eutectic.runtime.team import team_code as loaded_team_code
 from eutectic.support.errors import LoadError
 from eutectic.target import Target
+
+NEXT_PART_AT = 448  # of a team's record: the generation and the next part of shared work
 
 # Two loops. The first one's iterations mark themselves; those of the second one add up all marks of the first.
 _WORK = """
@@ -126,6 +130,28 @@ def test_nobody_waits_for_a_worker_that_does_not_come():
         context = (ctypes.c_int64 * 104)()
         assert run(record, library.address("work"), ctypes.addressof(context), 4) is None
         assert list(context) == [1] * 100 + [100] * 3 + [0]
+
+
+@pytest.mark.skipif(not can_sleep(), reason="this platform has no team")
+def test_no_part_of_shared_work_is_left_when_it_has_ended():
+    """A worker that was stopped between two looks would else take a part of the next work, whose fields it reads."""
+    runtime = loaded_team_code(team_code())
+    memory = (ctypes.c_char * (RECORD_BYTES + 64))()
+    record = -(-ctypes.addressof(memory) // 64) * 64
+    ctypes.c_int64.from_address(record + WORKERS_AT).value = 3  # none of them exists
+    done: list[int] = []
+    word = ctypes.c_void_p
+    kind = ctypes.CFUNCTYPE(None, word, ctypes.c_int64, ctypes.c_int64, word)
+    work = kind(lambda _context, part, _parts, _team: done.append(part))
+    offer = ctypes.CFUNCTYPE(ctypes.c_int64, word, kind, word, ctypes.c_int64)(runtime.address(OPEN))
+    end = ctypes.CFUNCTYPE(None, word)(runtime.address(CLOSE))
+    next_part = ctypes.c_int64.from_address(record + NEXT_PART_AT)
+    for _ in range(3):
+        assert offer(record, work, None, 3) == 3
+        assert next_part.value & 0xFFFFFFFF == 1  # part 0 is the caller's
+        end(record)
+        assert (done, next_part.value) == ([1, 2], 0)
+        done.clear()
 
 
 @pytest.mark.skipif(not can_sleep(), reason="this platform has no team")

@@ -4,7 +4,8 @@ All threads of `eutectic_run` execute the same code, and each counts the loops t
 loop's number, the same in every thread. Thread t has the iterations from ceil(n t / threads) on, so that caches keep
 what they had, and they are cut into pieces. The cursor of t says how many of its pieces were taken in which loop: a
 value of an earlier loop means none, one of a later loop means that this one is over. A thread takes its own pieces
-first, then what is left of the others'.
+first. Then it waits for a moment, as the others mostly end at nearly the same time: what it took of theirs would be far
+from them in the next loop, and their cursors, too. If they do not, it takes what is left of theirs.
 
 Nobody waits for a thread, only for iterations: `progress` counts those that are done since the run began, and every
 thread knows how many its loops had. A thread without a processor delays the piece that it has begun, nothing else;
@@ -28,12 +29,14 @@ from typing import Final
 
 from eutectic.runtime.team import MEMBER_BYTES, MEMBERS_AT, SLOT_BYTES, SLOTS, SLOTS_AT
 
+_PATIENCE: Final = 80  # pauses before pieces of others are taken; about a microsecond
 MOST_PIECES: Final = 8  # of one thread; two of unequal speed end within a sixteenth of the loop of each other
 
 LOOP_VALUES: Final = {  # what `LOOP_TEXT` is filled with, beside the waiting
     "members_at": MEMBERS_AT,
     "member_bytes": MEMBER_BYTES,
     "most_pieces": MOST_PIECES,
+    "patience": _PATIENCE,
     "last_slot": SLOTS - 1,
     "slots_at": SLOTS_AT,
     "slot_bytes": SLOT_BYTES,
@@ -94,8 +97,8 @@ out:
   ret void
 }}
 
-; The next iterations, from the first number up to the second one; none when the two are equal. Then what this thread
-; did is told.
+; The next iterations, from the first number up to the second one; none when the two are equal. What this thread did is
+; told when its own pieces are done, and at the end.
 define {{ i64, i64 }} @eutectic_next(ptr %team, i64 %thread, i64 %threads) nounwind {{
 entry:
   %own = call ptr @own(ptr %team, i64 %thread)
@@ -111,13 +114,15 @@ shared:
   %pieces.at = getelementptr i8, ptr %own, i64 24
   %pieces = load i64, ptr %pieces.at, align 8
   %mine.at = getelementptr i8, ptr %own, i64 32
-  %mine = load i64, ptr %mine.at, align 8
   %through.at = getelementptr i8, ptr %own, i64 40
   %through.before = load i64, ptr %through.at, align 8
+  %total.at = getelementptr i8, ptr %own, i64 8
+  %total = load i64, ptr %total.at, align 8
+  %progress.at = getelementptr i8, ptr %team, i64 576
   %less = sub i64 %threads, 1
   br label %search
 search:
-  %through = phi i64 [ %through.before, %shared ], [ %through.next, %exhausted ]
+  %through = phi i64 [ %through.before, %shared ], [ %through.next, %further ]
   %left = icmp slt i64 %through, %threads
   br i1 %left, label %range, label %none
 range: ; iterations from %low on of thread %whose, in %parts pieces
@@ -149,6 +154,27 @@ look:
 weigh:
   br i1 %untaken, label %claim, label %exhausted
 exhausted:
+  %are.own = icmp eq i64 %through, 0
+  br i1 %are.own, label %finished, label %further
+finished:
+  call void @tell_done(ptr %team, ptr %own)
+  br label %watch
+watch:
+  %waited = phi i64 [ 0, %finished ], [ %longer, %pause ]
+  %done = load atomic i64, ptr %progress.at acquire, align 8
+  %all.done = icmp sge i64 %done, %total
+  br i1 %all.done, label %over, label %still
+still:
+  %patient = icmp slt i64 %waited, {patience}
+  br i1 %patient, label %pause, label %further
+pause:
+  {pause}
+  %longer = add i64 %waited, 1
+  br label %watch
+over:
+  store i64 %threads, ptr %through.at, align 8
+  br label %give
+further:
   %through.next = add i64 %through, 1
   br label %search
 claim:
@@ -167,36 +193,48 @@ mark:
   %begin.at = add i64 %low, %begin.in
   %end.at = add i64 %low, %end.in
   %size = sub i64 %end.at, %begin.at
+  %mine = load i64, ptr %mine.at, align 8
   %mine.more = add i64 %mine, %size
   store i64 %mine.more, ptr %mine.at, align 8
   store i64 %through, ptr %through.at, align 8
   br label %give
 none:
-  store i64 0, ptr %mine.at, align 8
+  call void @tell_done(ptr %team, ptr %own)
+  br label %give
+give:
+  %begin = phi i64 [ 0, %all ], [ %begin.at, %mark ], [ 0, %over ], [ 0, %none ]
+  %end = phi i64 [ %extent, %all ], [ %end.at, %mark ], [ 0, %over ], [ 0, %none ]
+  %half = insertvalue {{ i64, i64 }} poison, i64 %begin, 0
+  %run = insertvalue {{ i64, i64 }} %half, i64 %end, 1
+  ret {{ i64, i64 }} %run
+}}
+
+; Adds to `progress` what a thread did and has not told, and wakes those who wait for it.
+define internal void @tell_done(ptr %team, ptr %own) nounwind {{
+entry:
+  %mine.at = getelementptr i8, ptr %own, i64 32
+  %mine = load i64, ptr %mine.at, align 8
   %did = icmp sgt i64 %mine, 0
-  br i1 %did, label %tell, label %give
+  br i1 %did, label %tell, label %out
 tell:
+  store i64 0, ptr %mine.at, align 8
   %progress.at = getelementptr i8, ptr %team, i64 576
   %before = atomicrmw add ptr %progress.at, i64 %mine seq_cst
   %now = add i64 %before, %mine
   %total.at = getelementptr i8, ptr %own, i64 8
   %total = load i64, ptr %total.at, align 8
   %over = icmp sge i64 %now, %total
-  br i1 %over, label %ask, label %give
+  br i1 %over, label %ask, label %out
 ask:
   %asleep.at = getelementptr i8, ptr %team, i64 584
   %asleep = load atomic i32, ptr %asleep.at seq_cst, align 4
   %some = icmp sgt i32 %asleep, 0
-  br i1 %some, label %wake, label %give
+  br i1 %some, label %wake, label %out
 wake:
   {wake_progress}
-  br label %give
-give:
-  %begin = phi i64 [ 0, %all ], [ %begin.at, %mark ], [ 0, %none ], [ 0, %tell ], [ 0, %ask ], [ 0, %wake ]
-  %end = phi i64 [ %extent, %all ], [ %end.at, %mark ], [ 0, %none ], [ 0, %tell ], [ 0, %ask ], [ 0, %wake ]
-  %half = insertvalue {{ i64, i64 }} poison, i64 %begin, 0
-  %run = insertvalue {{ i64, i64 }} %half, i64 %end, 1
-  ret {{ i64, i64 }} %run
+  br label %out
+out:
+  ret void
 }}
 
 ; Waits until the iterations of all loops that this thread has come to are done.

@@ -69,7 +69,8 @@ def pool_text() -> str:
     spins = {
         f"spin_{head}": _SPIN.format(spins=_SPINS, pause=pause, head=head) for head in ("wait", "join", "part", "look")
     }
-    text = (_TEXT + LOOP_TEXT).format(single_record=MEMBERS_AT + MEMBER_BYTES, **LOOP_VALUES, **spins, **calls)
+    values = {"single_record": MEMBERS_AT + MEMBER_BYTES, "pause": pause, **LOOP_VALUES}
+    text = (_TEXT + LOOP_TEXT).format(**values, **spins, **calls)
     return text + apart_text(machine if can_sleep() else "")
 
 
@@ -426,7 +427,9 @@ sleep:
   {sleep_parts}
   store atomic i32 0, ptr %waits.at seq_cst, align 4
   br label %join
-out:
+out: ; a late worker must not find a part of this work when there is other work already
+  %next.at = getelementptr i8, ptr %team, i64 448
+  store atomic i64 0, ptr %next.at release, align 8
   %busy.at = getelementptr i8, ptr %team, i64 384
   store atomic i32 0, ptr %busy.at release, align 4
   ret void

@@ -22,6 +22,7 @@ from eutectic.tir.schedule.rules.inverted_residual import InvertedResidual
 from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
 from eutectic.tir.schedule.rules.nest import Nest, block_name, run_by_threads, variable_of
 from eutectic.tir.schedule.rules.packing import pack
+from eutectic.tir.schedule.rules.padded_bands import PaddedBands
 from eutectic.tir.schedule.rules.padded_window import PaddedWindow
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.producers import inlined_order
@@ -40,6 +41,7 @@ _TOGETHER: Final[tuple[JointRule[Any], ...]] = (
     InvertedResidual(),
     DensePack(),
     PaddedWindow(),
+    PaddedBands(),
 )  # rules of several stages
 
 

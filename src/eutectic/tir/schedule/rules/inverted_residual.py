@@ -13,18 +13,15 @@ from math import gcd
 from typing import Final
 
 from eutectic.ir.prim_expr import IntImm, PrimExpr
-from eutectic.support.errors import ScheduleError
 from eutectic.tir.block import INVERTED_RESIDUAL
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.borders import border_apart, constant_extent, vectors_along
 from eutectic.tir.schedule.rules.choosing import distinct
-from eutectic.tir.schedule.rules.guards import changes_of, part_sizes
 from eutectic.tir.schedule.rules.nest import (
     block_name,
-    copies,
     in_registers,
     loops_by_variable,
-    realize_of,
     reorder,
     run_by_threads,
     with_iterations,
@@ -33,9 +30,7 @@ from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
-from eutectic.tir.schedule.rules.walk import Span
 from eutectic.tir.schedule.schedule import Schedule
-from eutectic.tir.stmt import For
 
 _ROLES: Final = ("hidden", "depthwise_sum", "depthwise", "products", "project")
 _KEPT: Final = ("hidden", "depthwise")
@@ -137,7 +132,7 @@ class InvertedResidual:
         _near(sch, "hidden", block)
         _expand(sch, axes, decisions["expand"], lanes)
         _multiply(sch, block, panel_lanes)
-        _vectorize(sch, axes.last, lanes)
+        vectors_along(sch, axes.last, lanes)
         run_by_threads(sch, with_iterations(sch, around))  # last: from then on every step is proved to keep them apart
 
 
@@ -145,17 +140,9 @@ def _size(size: PrimExpr) -> int:
     return size.value if isinstance(size, IntImm) else 0
 
 
-def _extent(sch: Schedule, rv: LoopRV) -> int:
-    loop = sch.get(rv)
-    assert isinstance(loop, For)
-    if loop.static_extent is None:
-        raise ScheduleError(f"loop {loop.loop_var.name} of an inverted residual has no constant extent")
-    return loop.static_extent
-
-
 def _divided(sch: Schedule, rv: LoopRV, most: int) -> list[LoopRV]:
     """A loop in parts that are all of one size."""
-    return list(sch.split(rv, [None, _divisor(_extent(sch, rv), most)]))
+    return list(sch.split(rv, [None, _divisor(constant_extent(sch, rv), most)]))
 
 
 def _divisor(extent: int, most: int) -> int:
@@ -167,12 +154,6 @@ def _near(sch: Schedule, block: str, loop: LoopRV) -> None:
     """Compute a block within a loop, in memory of its own."""
     sch.compute_at(block, loop, preserve_unit_loops=True)
     sch.set_scope(block, 0, "local")
-
-
-def _vectorize(sch: Schedule, block: str, lanes: int) -> None:
-    """Vectors along the innermost loop around a block."""
-    loop = sch.get_loops(block)[-1]
-    sch.vectorize(_divided(sch, loop, gcd(_extent(sch, loop), lanes))[1])
 
 
 def _bands(sch: Schedule, axes: Axes, rows: int) -> tuple[LoopRV, list[LoopRV]]:
@@ -215,11 +196,9 @@ def _filter(sch: Schedule, points: int, lanes: int) -> None:
 
 def _expand(sch: Schedule, axes: Axes, points: int, lanes: int) -> None:
     """The rows that windows see: zeros around, and tiles of points and channels in registers."""
-    around = sch.get_loops("hidden")[-5]
-    if sch.can_decompose_padding("hidden", around):
-        _fill(sch, block_name(sch, sch.decompose_padding("hidden", around, border_only=True)), lanes)
+    border_apart(sch, "hidden", lanes)
     if not axes.expands:
-        _vectorize(sch, "hidden", lanes)
+        vectors_along(sch, "hidden", lanes)
         return
     x, channel = sch.get_loops("hidden")[-2:]
     outer, _ = _divided(sch, x, points)
@@ -231,18 +210,6 @@ def _expand(sch: Schedule, axes: Axes, points: int, lanes: int) -> None:
     first = block_name(sch, sch.decompose_reduction("expand", term))
     for name in (first, "expand_update", "hidden"):
         in_registers(sch, name, 3)
-
-
-def _fill(sch: Schedule, border: str, lanes: int) -> None:
-    """The zeros around: columns at the sides apart, so that for the others only rows are looked at."""
-    column = sch.get_loops(border)[-2]
-    loop = sch.get(column)
-    assert isinstance(loop, For)
-    span = Span((Axis(loop.loop_var, loop.extent, loop.loop_var),))
-    changes = sorted(changes_of(realize_of(sch, border).predicate, span))
-    parts = sch.loop_partition(column, part_sizes(changes, _extent(sch, column))) if changes else [column]
-    for (part,) in copies(sch, parts, border):
-        _vectorize(sch, part, lanes)
 
 
 def _multiply(sch: Schedule, block: LoopRV, lanes: int) -> None:

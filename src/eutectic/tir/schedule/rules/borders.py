@@ -1,0 +1,71 @@
+"""What is copied with a border around it: vectors without conditions, and the border apart."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from eutectic.support.errors import ScheduleError
+from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.guards import changes_of, part_sizes
+from eutectic.tir.schedule.rules.nest import block_name, copies, realize_of
+from eutectic.tir.schedule.rules.stage import Axis
+from eutectic.tir.schedule.rules.walk import Span
+from eutectic.tir.schedule.schedule import Schedule
+from eutectic.tir.stmt import For
+
+
+def border_apart(sch: Schedule, block: str, lanes: int) -> None:
+    """Fill the border around what a block copies in a loop nest of its own, with vectors; the block keeps its loops.
+
+    Args:
+        sch: The schedule.
+        block: The block, which reads nothing at some places; its loops over a box are the innermost ones around it.
+        lanes: Of a vector.
+    """
+    around = sch.get_loops(block)[-_rank(sch, block)]
+    if sch.can_decompose_padding(block, around):
+        in_parts(sch, block_name(sch, sch.decompose_padding(block, around, border_only=True)), lanes)
+
+
+def in_parts(sch: Schedule, block: str, lanes: int) -> None:
+    """Vectors along the last axis of a block; where conditions change along an axis, a loop for each part of it.
+
+    Args:
+        sch: The schedule.
+        block: What fills or copies; its loops over a box are the innermost ones around it.
+        lanes: Of a vector.
+    """
+    predicate = realize_of(sch, block).predicate
+    for axis in reversed(sch.get_loops(block)[-_rank(sch, block) :]):
+        loop = sch.get(axis)
+        assert isinstance(loop, For)
+        changes = sorted(changes_of(predicate, Span((Axis(loop.loop_var, loop.extent, loop.loop_var),))))
+        if changes:
+            parts = sch.loop_partition(axis, part_sizes(changes, constant_extent(sch, axis)))
+            for (part,) in copies(sch, parts, block):
+                vectors_along(sch, part, lanes)
+            return
+    vectors_along(sch, block, lanes)
+
+
+def vectors_along(sch: Schedule, block: str, lanes: int) -> None:
+    """Vectors along the innermost loop around a block, of as many lanes as divide it."""
+    loop = sch.get_loops(block)[-1]
+    sch.vectorize(sch.split(loop, [None, gcd(constant_extent(sch, loop), lanes)])[1])
+
+
+def constant_extent(sch: Schedule, rv: LoopRV) -> int:
+    """Iterations of a loop.
+
+    Raises:
+        ScheduleError: it is not known how many.
+    """
+    loop = sch.get(rv)
+    assert isinstance(loop, For)
+    if loop.static_extent is None:
+        raise ScheduleError(f"loop {loop.loop_var.name} has no constant extent")
+    return loop.static_extent
+
+
+def _rank(sch: Schedule, block: str) -> int:
+    return len(realize_of(sch, block).iter_values)

@@ -1,0 +1,179 @@
+"""Convolutions of large images of few channels: each band of rows is padded right before it is read.
+
+A padded copy of such an image is as large as what it is a copy of, all threads must wait for it, and it has left the
+nearest caches when it is read. That of a band has not. Rows that two bands see are copied for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+from eutectic.ir.dtype import item_bytes
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
+from eutectic.support.errors import ScheduleError
+from eutectic.tir.analysis.conditions import variables
+from eutectic.tir.buffer import Buffer
+from eutectic.tir.op import is_if_then_else
+from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.borders import border_apart, in_parts
+from eutectic.tir.schedule.rules.choosing import distinct
+from eutectic.tir.schedule.rules.epilogues import with_epilogues
+from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
+from eutectic.tir.schedule.rules.nest import realize_of, reorder, run_by_threads, variable_of, with_iterations
+from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.register_tile import Axes as TileAxes
+from eutectic.tir.schedule.rules.register_tile import RegisterTile
+from eutectic.tir.schedule.rules.rule import Decisions
+from eutectic.tir.schedule.rules.stage import Axis, Stage
+from eutectic.tir.schedule.rules.walk import walk_of
+from eutectic.tir.schedule.rules.work import lanes_of
+from eutectic.tir.schedule.schedule import Schedule
+
+_LEAST_BYTES: Final = 256 << 10  # of a padded copy; a smaller one stays near
+_MOST_WEIGHT_BYTES: Final = 64 << 10  # of what is read again for each band
+_MOST_ROWS: Final = 14  # of the result in a band
+_FEWEST_BANDS: Final = 8  # that threads share
+_HEIGHTS: Final = (4, 7, 14, 28)  # rows of a band that are worth a measurement
+_TILE: Final = RegisterTile()
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The blocks of a padded convolution, and which axis of the sums does what.
+
+    Attributes:
+        pad: Name of the block that pads.
+        sums: Name of the block that adds.
+        tile: What tiles of the sums lie along.
+        images: Axes of the sums that are before rows in the image: that of several images.
+        rows: The axis of the sums from top to bottom.
+        lanes: Of a vector.
+    """
+
+    pad: str
+    sums: str
+    tile: TileAxes
+    images: tuple[Axis, ...]
+    rows: Axis
+    lanes: int
+
+
+class PaddedBands:
+    """Bands of rows of an image: padding, and tiles of sums."""
+
+    name = "padded_bands"
+
+    def matches(self, sch: Schedule, stages: Sequence[Stage], processor: Processor) -> Axes | None:
+        """Padding of a large image, a convolution of it with small weights, and what is done to each sum.
+
+        Args:
+            sch: The schedule.
+            stages: Those that are left when all have been inlined that are better computed where they are read.
+            processor: What it will run on.
+        """
+        if len(stages) != 3 or not is_if_then_else(stages[0].value):
+            return None
+        pad, sums, last = stages
+        left = with_epilogues(stages, [pad.output, sums.output])
+        if len(left) != 2 or left[1].epilogue is None or any(load.buffer is pad.output for load in last.reads()):
+            return None
+        walk, image = walk_of(left[1]), [load for load in sums.reads() if load.buffer is pad.output]
+        tile = None if LaneReduction().matches(walk, processor) else _TILE.matches(walk, processor)
+        axes = _axes_of_image(pad, sums, image[0].indices) if len(image) == 1 and _is_worth_it(pad, sums) else None
+        if tile is None or axes is None:
+            return None
+        *images, rows = axes
+        if tile.rows is not None and {*axes} & {*tile.rows.axes}:  # tiles lie across bands
+            return None
+        found = Axes(pad.name, sums.name, tile, tuple(images), rows, lanes_of(pad.output.dtype, processor))
+        return found if _height(found, _MOST_ROWS) else None
+
+    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
+        """What is read several times, and is better computed once: what is padded is left as it is anyway."""
+        return ()
+
+    def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
+        """Names of the stages that are scheduled by rules of their own: none."""
+        return ()
+
+    def decide(self, axes: Axes, processor: Processor) -> Decisions:
+        """How many rows a band has, beside what is decided about tiles."""
+        return {"band": _height(axes, _MOST_ROWS), **_TILE.decide(axes.tile, processor)}
+
+    def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
+        """Bands of other heights, and other tiles."""
+        own = self.decide(axes, processor)
+        heights = {_height(axes, most) for most in _HEIGHTS} - {0}
+        tiles = ({**own, **tile} for tile in _TILE.candidates(axes.tile, processor))
+        return distinct([own, *({**own, "band": height} for height in sorted(heights)), *tiles])
+
+    def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
+        """Schedule both stages.
+
+        Raises:
+            ScheduleError: a primitive refuses.
+        """
+        nest = _TILE.nest(sch, axes.tile, decisions)
+        _TILE.apply(nest, axes.tile, decisions, shared=False)
+        update = f"{axes.sums}_update"
+        images, rows = [_loop_of(sch, update, axis) for axis in axes.images], _loop_of(sch, update, axes.rows)
+        loops = sch.get_loops(update)
+        place = [variable_of(sch, loop) for loop in loops].index(variable_of(sch, rows))
+        apart = {variable_of(sch, loop) for loop in images}
+        between = [loop for loop in loops[:place] if variable_of(sch, loop) not in apart]
+        band, row = sch.split(rows, [None, decisions["band"]])
+        reorder(sch, [*images, band, *between, row])
+        sch.compute_at(axes.pad, band, preserve_unit_loops=True)
+        sch.set_scope(axes.pad, 0, "local")
+        border_apart(sch, axes.pad, axes.lanes)
+        in_parts(sch, axes.pad, axes.lanes)
+        run_by_threads(sch, with_iterations(sch, [*images, band]))
+
+
+def _is_worth_it(pad: Stage, sums: Stage) -> bool:
+    """Whether the image is large, and all else that is read for each band is small."""
+    weights = {load.buffer for load in sums.reads()} - {pad.output}
+    sizes = [_bytes(buffer) for buffer in (pad.output, *weights)]
+    if sums.init is None or None in sizes:
+        return False
+    image, *rest = (size or 0 for size in sizes)
+    return image >= _LEAST_BYTES and sum(rest) <= _MOST_WEIGHT_BYTES
+
+
+def _bytes(buffer: Buffer) -> int | None:
+    sizes = [size.value for size in buffer.shape if isinstance(size, IntImm)]
+    return prod(sizes) * item_bytes(buffer.dtype) if len(sizes) == len(buffer.shape) else None
+
+
+def _axes_of_image(pad: Stage, sums: Stage, indices: Sequence[PrimExpr]) -> list[Axis] | None:
+    """Axes of the sums that select images, and then that which selects padded rows; None where none does alone."""
+    padded = variables(pad.value.args[0]) if is_if_then_else(pad.value) else set()
+    by_var: Mapping[Any, Axis] = {axis.var: axis for axis in sums.spatial}
+    images: list[Axis] = []
+    for place, index in zip(pad.indices, indices, strict=True):
+        chosen = [by_var[var] for var in variables(index) if var in by_var]
+        if isinstance(place, Var) and place in padded:
+            return [*images, *chosen] if len(chosen) == 1 and chosen[0] not in images else None
+        images += chosen
+    return None
+
+
+def _height(axes: Axes, most: int) -> int:
+    """The largest number of rows up to a limit of which there are enough bands of one size; 0 where there is none."""
+    rows, images = axes.rows.size or 0, prod(axis.size or 1 for axis in axes.images)
+    fits = [size for size in range(2, most + 1) if rows % size == 0 and rows // size * images >= _FEWEST_BANDS]
+    return max(fits, default=0)
+
+
+def _loop_of(sch: Schedule, block: str, axis: Axis) -> LoopRV:
+    """The loop that an axis of a block is bound to."""
+    realize = realize_of(sch, block)
+    values = {item.var.name: value for item, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
+    value = values[axis.var.name]
+    for loop in sch.get_loops(block):
+        if variable_of(sch, loop) is value:
+            return loop
+    raise ScheduleError(f"axis {axis.var.name} of block {block} has no loop of its own")
