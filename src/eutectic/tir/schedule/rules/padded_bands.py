@@ -86,7 +86,7 @@ class PaddedBands:
         if tile is None or axes is None:
             return None
         *images, rows = axes
-        if tile.rows is not None and {*axes} & {*tile.rows.axes}:  # tiles lie across bands
+        if not _are_outside(tile, axes):
             return None
         found = Axes(pad.name, sums.name, tile, tuple(images), rows, lanes_of(pad.output.dtype, processor))
         return found if _height(found, _MOST_ROWS) else None
@@ -159,6 +159,13 @@ def _axes_of_image(pad: Stage, sums: Stage, indices: Sequence[PrimExpr]) -> list
             return [*images, *chosen] if len(chosen) == 1 and chosen[0] not in images else None
         images += chosen
     return None
+
+
+def _are_outside(tile: TileAxes, axes: Sequence[Axis]) -> bool:
+    """Whether no tile lies along any of some axes, and each of them is walked through alone."""
+    along = [span for span in (tile.vector, tile.rows, tile.blocks) if span is not None]
+    alone = [span.axes[0] for span in tile.walk.spatial if len(span.axes) == 1 and span not in along]
+    return all(axis in alone for axis in axes)
 
 
 def _height(axes: Axes, most: int) -> int:
