@@ -163,7 +163,7 @@ watch:
   %waited = phi i64 [ 0, %finished ], [ %longer, %pause ]
   %done = load atomic i64, ptr %progress.at acquire, align 8
   %all.done = icmp sge i64 %done, %total
-  br i1 %all.done, label %over, label %still
+  br i1 %all.done, label %give, label %still
 still:
   %patient = icmp slt i64 %waited, {patience}
   br i1 %patient, label %pause, label %further
@@ -171,9 +171,6 @@ pause:
   {pause}
   %longer = add i64 %waited, 1
   br label %watch
-over:
-  store i64 %threads, ptr %through.at, align 8
-  br label %give
 further:
   %through.next = add i64 %through, 1
   br label %search
@@ -202,8 +199,8 @@ none:
   call void @tell_done(ptr %team, ptr %own)
   br label %give
 give:
-  %begin = phi i64 [ 0, %all ], [ %begin.at, %mark ], [ 0, %over ], [ 0, %none ]
-  %end = phi i64 [ %extent, %all ], [ %end.at, %mark ], [ 0, %over ], [ 0, %none ]
+  %begin = phi i64 [ 0, %all ], [ %begin.at, %mark ], [ 0, %watch ], [ 0, %none ]
+  %end = phi i64 [ %extent, %all ], [ %end.at, %mark ], [ 0, %watch ], [ 0, %none ]
   %half = insertvalue {{ i64, i64 }} poison, i64 %begin, 0
   %run = insertvalue {{ i64, i64 }} %half, i64 %end, 1
   ret {{ i64, i64 }} %run

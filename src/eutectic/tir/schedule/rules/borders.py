@@ -1,17 +1,31 @@
-"""What is copied with a border around it: vectors without conditions, and the border apart."""
+"""What has a border around it: which stages read that, and copies of it by vectors without conditions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 
 from eutectic.support.errors import ScheduleError
+from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.epilogues import with_epilogues
 from eutectic.tir.schedule.rules.guards import changes_of, part_sizes
 from eutectic.tir.schedule.rules.nest import block_name, copies, realize_of
-from eutectic.tir.schedule.rules.stage import Axis
+from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.rules.walk import Span
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import For
+
+
+def padded_sums(stages: Sequence[Stage]) -> tuple[Stage, Stage] | None:
+    """What pads, and sums over that with what is done to each of them; None when these are not all the stages."""
+    if len(stages) != 3 or not is_if_then_else(stages[0].value):
+        return None
+    pad, sums, last = stages
+    left = with_epilogues(stages, [pad.output, sums.output])
+    if len(left) != 2 or left[1].epilogue is None or any(load.buffer is pad.output for load in last.reads()):
+        return None
+    return pad, left[1]
 
 
 def border_apart(sch: Schedule, block: str, lanes: int) -> None:

@@ -13,16 +13,13 @@ from typing import Any, Final
 
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
-from eutectic.support.errors import ScheduleError
 from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.op import is_if_then_else
-from eutectic.tir.schedule.handles import LoopRV
-from eutectic.tir.schedule.rules.borders import border_apart, in_parts
+from eutectic.tir.schedule.rules.borders import border_apart, in_parts, padded_sums
 from eutectic.tir.schedule.rules.choosing import distinct
-from eutectic.tir.schedule.rules.epilogues import with_epilogues
 from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
-from eutectic.tir.schedule.rules.nest import realize_of, reorder, run_by_threads, variable_of, with_iterations
+from eutectic.tir.schedule.rules.nest import loops_by_variable, reorder, run_by_threads, with_iterations
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.register_tile import Axes as TileAxes
 from eutectic.tir.schedule.rules.register_tile import RegisterTile
@@ -74,20 +71,16 @@ class PaddedBands:
             stages: Those that are left when all have been inlined that are better computed where they are read.
             processor: What it will run on.
         """
-        if len(stages) != 3 or not is_if_then_else(stages[0].value):
+        padded = padded_sums(stages)
+        if padded is None or not _is_worth_it(*stages[:2]):
             return None
-        pad, sums, last = stages
-        left = with_epilogues(stages, [pad.output, sums.output])
-        if len(left) != 2 or left[1].epilogue is None or any(load.buffer is pad.output for load in last.reads()):
-            return None
-        walk, image = walk_of(left[1]), [load for load in sums.reads() if load.buffer is pad.output]
+        (pad, walked), sums = padded, stages[1]
+        walk, image = walk_of(walked), [load for load in sums.reads() if load.buffer is pad.output]
         tile = None if LaneReduction().matches(walk, processor) else _TILE.matches(walk, processor)
-        axes = _axes_of_image(pad, sums, image[0].indices) if len(image) == 1 and _is_worth_it(pad, sums) else None
-        if tile is None or axes is None:
+        axes = _axes_of_image(pad, sums, image[0].indices) if len(image) == 1 else None
+        if tile is None or axes is None or not _are_outside(tile, axes):
             return None
         *images, rows = axes
-        if not _are_outside(tile, axes):
-            return None
         found = Axes(pad.name, sums.name, tile, tuple(images), rows, lanes_of(pad.output.dtype, processor))
         return found if _height(found, _MOST_ROWS) else None
 
@@ -118,13 +111,11 @@ class PaddedBands:
         """
         nest = _TILE.nest(sch, axes.tile, decisions)
         _TILE.apply(nest, axes.tile, decisions, shared=False)
-        update = f"{axes.sums}_update"
-        images, rows = [_loop_of(sch, update, axis) for axis in axes.images], _loop_of(sch, update, axes.rows)
-        loops = sch.get_loops(update)
-        place = [variable_of(sch, loop) for loop in loops].index(variable_of(sch, rows))
-        apart = {variable_of(sch, loop) for loop in images}
-        between = [loop for loop in loops[:place] if variable_of(sch, loop) not in apart]
-        band, row = sch.split(rows, [None, decisions["band"]])
+        loops = loops_by_variable(sch, f"{axes.sums}_update")
+        outside = list(loops)[: list(loops).index(axes.rows.loop)]
+        images = [loops[axis.loop] for axis in axes.images]
+        between = [loops[var] for var in outside if loops[var] not in images]
+        band, row = sch.split(loops[axes.rows.loop], [None, decisions["band"]])
         reorder(sch, [*images, band, *between, row])
         sch.compute_at(axes.pad, band, preserve_unit_loops=True)
         sch.set_scope(axes.pad, 0, "local")
@@ -173,14 +164,3 @@ def _height(axes: Axes, most: int) -> int:
     rows, images = axes.rows.size or 0, prod(axis.size or 1 for axis in axes.images)
     fits = [size for size in range(2, most + 1) if rows % size == 0 and rows // size * images >= _FEWEST_BANDS]
     return max(fits, default=0)
-
-
-def _loop_of(sch: Schedule, block: str, axis: Axis) -> LoopRV:
-    """The loop that an axis of a block is bound to."""
-    realize = realize_of(sch, block)
-    values = {item.var.name: value for item, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
-    value = values[axis.var.name]
-    for loop in sch.get_loops(block):
-        if variable_of(sch, loop) is value:
-            return loop
-    raise ScheduleError(f"axis {axis.var.name} of block {block} has no loop of its own")

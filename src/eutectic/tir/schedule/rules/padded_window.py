@@ -18,9 +18,8 @@ from typing import Final, NamedTuple
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.buffer import Buffer, BufferLoad
-from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.handles import LoopRV
-from eutectic.tir.schedule.rules.epilogues import with_epilogues
+from eutectic.tir.schedule.rules.borders import padded_sums
 from eutectic.tir.schedule.rules.guards import changes_of, part_sizes
 from eutectic.tir.schedule.rules.nest import (
     block_name,
@@ -111,13 +110,8 @@ class PaddedWindow:
             stages: Those that are left when all have been inlined that are better computed where they are read.
             processor: What it will run on.
         """
-        if len(stages) != 3 or not is_if_then_else(stages[0].value):
-            return None
-        pad, sums, last = stages
-        left = with_epilogues(stages, [pad.output, sums.output])
-        if len(left) != 2 or left[1].epilogue is None or any(load.buffer is pad.output for load in last.reads()):
-            return None
-        return _axes(pad, walk_of(left[1]), processor)
+        padded = padded_sums(stages)
+        return None if padded is None else _axes(padded[0], walk_of(padded[1]), processor)
 
     def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
         """What is read several times, and is better computed once: padding is not."""
