@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import re
 from itertools import product
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tir.schedule.rules.padded import Array, PaddedWindows, Pair
 from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te, tir, topi
-from eutectic.backend.llvm.machine import machine_of
-from eutectic.driver.build_prim_func import NativePrimFunc
 from eutectic.driver.inspect import kernel_source
 from eutectic.ir.prim_expr import IntImm
 from eutectic.ir.structural import structural_equal
-from eutectic.target import Target
-from eutectic.testing.round_trip import check_round_trip
 from eutectic.tir.schedule import trace_from_python
 from eutectic.tir.schedule.rules import padded_window
 from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
@@ -29,19 +24,11 @@ from eutectic.tir.schedule.rules.stage import Axis
 from eutectic.tir.schedule.rules.walk import Span
 from eutectic.tir.stmt import parts_of
 
-NATIVE = Target("llvm")
-Array = npt.NDArray[Any]
 
-
-class Window:
+class Window(PaddedWindows):
     """Windows of some size over images of `blocks` times `lanes` channels, with what is done to each sum.
 
     Args:
-        image: Rows, and points of a row.
-        kernel: The same of a window.
-        stride: Steps of the window along both.
-        before: Rows, and points of a row, that are added before the image.
-        after: The same after it.
         blocks: Of channels.
         lanes: Channels of a block.
         batch: Images.
@@ -49,26 +36,27 @@ class Window:
 
     def __init__(
         self,
-        image: tuple[int, int],
-        kernel: tuple[int, int] = (3, 3),
-        stride: tuple[int, int] = (1, 1),
-        before: tuple[int, int] = (1, 1),
-        after: tuple[int, int] = (1, 1),
+        image: Pair,
+        kernel: Pair = (3, 3),
+        stride: Pair = (1, 1),
+        before: Pair = (1, 1),
+        after: Pair = (1, 1),
         *,
         blocks: int = 8,
         lanes: int = 16,
         batch: int = 1,
     ) -> None:
-        self.image, self.kernel, self.stride, self.before, self.after = image, kernel, stride, before, after
+        super().__init__(image, kernel, stride, before, after)
         self.blocks, self.lanes, self.batch = blocks, lanes, batch
-        wide = [size + low + high for size, low, high in zip(image, before, after, strict=True)]
-        self.out = [(size - k) // s + 1 for size, k, s in zip(wide, kernel, stride, strict=True)]
+
+    def shapes(self) -> list[tuple[int, ...]]:
+        data = (self.batch, self.blocks, *self.image, self.lanes)
+        return [data, (self.blocks, *self.kernel, self.lanes), (self.blocks, self.lanes)]
 
     def program(self) -> tir.PrimFunc:
         (low_y, low_x), (high_y, high_x), (step_y, step_x) = self.before, self.after, self.stride
-        data = te.placeholder((self.batch, self.blocks, *self.image, self.lanes), "float32", "data")
-        weight = te.placeholder((self.blocks, *self.kernel, self.lanes), "float32", "weight")
-        bias = te.placeholder((self.blocks, self.lanes), "float32", "bias")
+        names = ("data", "weight", "bias")
+        data, weight, bias = (te.placeholder(s, "float32", n) for s, n in zip(self.shapes(), names, strict=True))
         padded = topi.nn.pad(data, [0, 0, low_y, low_x, 0], [0, 0, high_y, high_x, 0], name="padded")
         ky, kx = (te.reduce_axis((0, size), name) for size, name in zip(self.kernel, ("ky", "kx"), strict=True))
         sums = te.compute(
@@ -81,34 +69,12 @@ class Window:
         out = topi.nn.relu(te.compute(sums.shape, lambda n, b, y, x, c: sums[n, b, y, x, c] + bias[b, c], "total"))
         return te.create_prim_func([data, weight, bias, out])
 
-    def chosen(self) -> list[str]:
-        return [str(line) for line in schedule_for_cpu(self.program(), Vectors()).attrs["tir.chosen"]]
-
-    def want(self, data: Array, weight: Array, bias: Array) -> Array:
-        around = [(0, 0), (0, 0), *zip(self.before, self.after, strict=True), (0, 0)]
-        padded = np.pad(data.astype(np.float64), around)
+    def want(self, *arrays: Array) -> Array:
+        data, weight, bias = arrays
         total = np.zeros((self.batch, self.blocks, *self.out, self.lanes))
-        (rows, points), (step_y, step_x) = self.out, self.stride
-        for ky, kx in np.ndindex(*self.kernel):
-            seen = padded[:, :, ky : ky + step_y * rows : step_y, kx : kx + step_x * points : step_x]
-            total += seen[:, :, :rows, :points] * weight[:, None, None, ky, kx]
+        for (ky, kx), seen in self.seen(data):
+            total += seen * weight[:, None, None, ky, kx]
         return np.maximum(total + bias[:, None, None], 0)
-
-    def check(self) -> None:
-        """The scheduled program gives what float64 gives."""
-        rng = np.random.default_rng(1)
-        shapes = [
-            (self.batch, self.blocks, *self.image, self.lanes),
-            (self.blocks, *self.kernel, self.lanes),
-            (self.blocks, self.lanes),
-        ]
-        data, weight, bias = (rng.standard_normal(shape).astype("float32") for shape in shapes)
-        want = self.want(data, weight, bias)
-        out = np.full(want.shape, np.nan, "float32")
-        scheduled = schedule_for_cpu(self.program(), machine_of(NATIVE))
-        check_round_trip(scheduled)
-        NativePrimFunc(scheduled, NATIVE, 2)(data, weight, bias, out)
-        np.testing.assert_allclose(out, want, atol=1e-5 * max(1.0, np.abs(want).max(initial=0)))
 
 
 TAKEN = {

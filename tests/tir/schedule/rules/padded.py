@@ -1,0 +1,78 @@
+"""Windows over padded images, as programs and in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tests.tir.schedule.rules.processors import Vectors
+
+from eutectic import tir
+from eutectic.backend.llvm.machine import machine_of
+from eutectic.driver.build_prim_func import NativePrimFunc
+from eutectic.target import Target
+from eutectic.testing.round_trip import check_round_trip
+from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
+
+NATIVE = Target("llvm")
+Array = npt.NDArray[Any]
+Pair = tuple[int, int]
+
+
+class PaddedWindows:
+    """Windows of some size over images with zeros around, and what is done to each sum.
+
+    Args:
+        image: Rows, and points of a row.
+        kernel: The same of a window.
+        stride: Steps of the window along both.
+        before: Rows, and points of a row, that are added before the image.
+        after: The same after it.
+    """
+
+    def __init__(self, image: Pair, kernel: Pair, stride: Pair, before: Pair, after: Pair) -> None:
+        self.image, self.kernel, self.stride, self.before, self.after = image, kernel, stride, before, after
+        wide = [size + low + high for size, low, high in zip(image, before, after, strict=True)]
+        self.out = [(size - k) // s + 1 for size, k, s in zip(wide, kernel, stride, strict=True)]
+
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of the arguments."""
+        raise NotImplementedError
+
+    def program(self) -> tir.PrimFunc:
+        """Of the arguments, and then the result."""
+        raise NotImplementedError
+
+    def want(self, *arrays: Array) -> Array:
+        """The result in float64."""
+        raise NotImplementedError
+
+    def arrays(self) -> list[Array]:
+        """Random arguments."""
+        rng = np.random.default_rng(1)
+        return [rng.standard_normal(shape).astype("float32") for shape in self.shapes()]
+
+    def seen(self, image: Array) -> Iterator[tuple[Pair, Array]]:
+        """For each tap what all windows see there, of an image whose axes 2 and 3 are rows and points, in float64."""
+        around = [(0, 0), (0, 0), *zip(self.before, self.after, strict=True), *[(0, 0)] * (image.ndim - 4)]
+        padded = np.pad(image.astype(np.float64), around)
+        (rows, points), (down, right) = self.out, self.stride
+        for ky, kx in np.ndindex(*self.kernel):
+            there = padded[:, :, ky : ky + down * rows : down, kx : kx + right * points : right]
+            yield (ky, kx), there[:, :, :rows, :points]
+
+    def chosen(self) -> list[str]:
+        """What the rules chose."""
+        return [str(line) for line in schedule_for_cpu(self.program(), Vectors()).attrs["tir.chosen"]]
+
+    def check(self, scheduled: tir.PrimFunc | None = None) -> None:
+        """The program, scheduled as it is by default or otherwise, gives what float64 gives."""
+        arrays = self.arrays()
+        want = self.want(*arrays)
+        out = np.full(want.shape, np.nan, "float32")
+        scheduled = scheduled or schedule_for_cpu(self.program(), machine_of(NATIVE))
+        check_round_trip(scheduled)
+        NativePrimFunc(scheduled, NATIVE, 2)(*arrays, out)
+        np.testing.assert_allclose(out, want, atol=1e-5 * max(1.0, np.abs(want).max(initial=0)))
