@@ -26,6 +26,7 @@ from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
 _FROM_LONG_ROWS: Final = 0.7  # of that with steps longer than one, by which vectors are taken apart
 _DEPTHWISE_ROWS: Final = (0.36, 0.12)  # with steps of one, and longer ones
+_WINOGRAD_ROWS: Final = 2.2  # nanoseconds for each element of data and result, as vectors lie across rows
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def layout_offers(call: Call, machine: Machine, speeds: Speeds | None = None) ->
     tensors = [info for info in infos if isinstance(info, TensorStructInfo)]
     lanes = machine.lanes()
     if call.op is WINOGRAD:
-        return [*_by_winograd(tensors)]
+        return [*_by_winograd(tensors, result)]
     if call.op is INVERTED_RESIDUAL:
         return [*_channels_last(tensors, lanes)]
     if has_trait(call, "convolution") and not has_trait(call, "transposed"):
@@ -163,14 +164,14 @@ def _is_long(call: Call) -> bool:
     return bool(max(call.attrs["strides"]) > 1)
 
 
-def _by_winograd(infos: Sequence[TensorStructInfo]) -> Iterator[LayoutOffer]:
+def _by_winograd(infos: Sequence[TensorStructInfo], result: TensorStructInfo) -> Iterator[LayoutOffer]:
     """Channels in blocks or last, for data and result; the estimate is that of the pass that chose the method."""
     lanes = _numbers(infos[1])[4]
     layouts = (f"NCHW{lanes}c", "NHWC")
     for data in layouts:
         for out in layouts:
             yield LayoutOffer((data, ""), (out,))
-    yield LayoutOffer(cost=sum(prod(_numbers(info)) for info in infos))  # vectors would lie across rows
+    yield LayoutOffer(cost=_WINOGRAD_ROWS * (prod(_numbers(infos[0])) + prod(_numbers(result))))
 
 
 def _channels_last(infos: Sequence[TensorStructInfo], lanes: int) -> Iterator[LayoutOffer]:
