@@ -30,13 +30,13 @@ class Net(nn.Module):
         super().__init__()
         self.first, self.second = nn.Conv2d(3, 64, 3, padding=1), nn.Conv2d(64, 64, 3, padding=1)
         self.depth = nn.Conv2d(64, 64, 3, padding=1, groups=64)
-        self.last = nn.Conv2d(128, 64, 1)
+        self.norm, self.last = nn.GroupNorm(8, 64), nn.Conv2d(128, 64, 1)
         self.scale = nn.Parameter(torch.rand(64, 1, 1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = nn.functional.max_pool2d(nn.functional.relu6(self.first(x)), 2)
         y = torch.relu(self.second(y) + y) * self.scale
-        y = torch.cat([self.depth(y), y], 1)
+        y = torch.cat([self.depth(y), self.norm(y)], 1)
         return self.last(y).flatten(1)
 
 

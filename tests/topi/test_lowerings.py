@@ -14,7 +14,8 @@ from eutectic import te, topi
 from eutectic.ir.dtype import from_numpy, to_numpy
 from eutectic.relax.op.image.resize import COORDINATES, ROUNDINGS, Resize2DAttrs
 from eutectic.relax.op.nn.attention import AttentionAttrs
-from eutectic.relax.op.nn.norm import BatchNormAttrs, InstanceNormAttrs, RMSNormAttrs
+from eutectic.relax.op.nn.channel_norm import InstanceNormAttrs
+from eutectic.relax.op.nn.norm import BatchNormAttrs, RMSNormAttrs
 from eutectic.relax.op.nn.pad import PadAttrs
 from eutectic.relax.op.quantize import QuantizeAttrs
 from eutectic.testing.round_trip import check_round_trip

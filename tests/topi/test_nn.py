@@ -16,9 +16,10 @@ from eutectic.relax.op.layout import arrange
 from eutectic.relax.op.matmul import MatmulAttrs
 from eutectic.relax.op.nn.activation import SoftmaxAttrs
 from eutectic.relax.op.nn.adaptive_pool import AdaptivePoolAttrs
+from eutectic.relax.op.nn.channel_norm import GroupNormAttrs
 from eutectic.relax.op.nn.conv import ConvAttrs
 from eutectic.relax.op.nn.conv_transpose import ConvTransposeAttrs
-from eutectic.relax.op.nn.norm import BatchNormAttrs, GroupNormAttrs, LayerNormAttrs
+from eutectic.relax.op.nn.norm import BatchNormAttrs, LayerNormAttrs
 from eutectic.relax.op.nn.pool import PoolAttrs
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from eutectic.relax import op
 from eutectic.relax.expr import Call, Constant, Var
 from eutectic.relax.op import nn
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
-from eutectic.relax.transform import AssignLayouts
+from eutectic.relax.transform import AssignLayouts, ConvertConv2DToWinograd
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 from eutectic.target import Target
 from eutectic.testing.graphs import arrays, assert_close, evaluate, graph, weights
@@ -91,6 +92,13 @@ def test_blocks_are_vectors_of_the_machine(target: str, blocks: list[str]):
         (op.permute_dims(t(1, 32, 6, 6), (0, 2, 3, 1)), [""]),
         (nn.softmax(t(1, 32, 6, 6)), [""]),
         (op.tril(t(1, 32, 6, 6)), [""]),
+        (nn.group_norm(t(1, 32, 6, 6), t(32), t(32), 4, 1, (2, 3)), ["", "NCHW32c", "NCHW16c"]),
+        (nn.group_norm(t(1, 32, 6, 6), t(32), t(32), 4, -3, (-1, -2), layout="NCHW"), ["", "NCHW32c", "NCHW16c"]),
+        (nn.group_norm(t(1, 32, 6, 6), t(32), t(32), 4, 1, 2), [""]),
+        (nn.group_norm(t(1, 6, 6, 32), t(32), t(32), 4, 3, (1, 2)), [""]),
+        (nn.group_norm(t(1, 2, 6, 6, 16), t(32), t(32), 4, 1, (2, 3), layout="NCHW16c"), [""]),
+        (nn.instance_norm(t(1, 24, 6, 6), t(24), t(24), 1, (2, 3)), ["", "NCHW24c", "NCHW8c"]),
+        (nn.instance_norm(t(1, 24, 6), t(24), t(24), 1, 2), [""]),
     ],
 )
 def test_what_is_offered(call: Call, blocks: list[str]):
@@ -227,6 +235,35 @@ def test_a_batch_of_any_size_is_compiled_once():
     for size in (1, 2, 5):
         x = np.random.default_rng(size).standard_normal((size, 32, 7, 7)).astype("float32")
         assert_close(made(x), evaluate(mod, x))
+
+
+@pytest.mark.parametrize("width", [16, 24, 64])
+def test_norms_between_convolutions_stay_in_their_layout(width: int):
+    """Groups inside of blocks, across their borders, and of one channel."""
+
+    def body(bb: Any, x: Any) -> Any:
+        x = bb.emit(nn.conv2d(x, weights(width, 3, 3, 3), padding=1))
+        x = bb.emit(nn.silu(bb.emit(nn.group_norm(x, weights(width), weights(width), 4, 1, (2, 3)))))
+        x = bb.emit(nn.conv2d(x, weights(width, width, 3, 3), padding=1))
+        x = bb.emit(nn.relu(bb.emit(nn.instance_norm(x, weights(width), weights(width), 1, (2, 3)))))
+        return nn.conv2d(x, weights(8, width, 1, 1))
+
+    mod = graph({"x": (2, 3, 20, 18)}, body)
+    (x,) = arrays(mod["main"])
+    text = AssignLayouts(WIDE)(mod).script()
+    assert len(re.findall(r'_norm\(.* layout="NCHW\d+c"', text)) == 2
+    made = eutectic.compile(mod, target="llvm", verify=True)
+    assert_close(made(x), evaluate(mod, x), 5e-5)
+
+
+def test_winograds_method_is_not_used_on_rows_that_can_be_copied():
+    """What reads and what writes rows is not alike: each vector would be taken apart."""
+    mod = graph(
+        {"x": (1, 64, 32, 32)},
+        lambda bb, x: nn.softmax(bb.emit(nn.conv2d(nn.softmax(x), weights(64, 64, 3, 3), padding=1))),
+    )
+    text = AssignLayouts(WIDE)(ConvertConv2DToWinograd(WIDE)(mod)).script()
+    assert re.search(r'conv2d_winograd\(.*data_layout="NCHW16c", out_layout="NCHW16c"', text)
 
 
 def test_the_pipeline_says_it():

@@ -31,6 +31,7 @@ def b(*shape: int) -> Var:
 
 SHAPE = Var("s", ShapeStructInfo(ndim=2))
 Q = (2, 3, 4, 5)
+IN_BLOCKS = (t(1, 2, 5, 5, 4), t(8), t(8))
 WINDOWS = (t(2, 3, 3, 2), t(2, 2), t(1, 2, 2, 4))
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
@@ -228,6 +229,11 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     ),
     (lambda: nn.group_norm(t(2, 3, 4), t(3), t(3), 2, 1, 2), "group_norm: 3 channels do not divide into 2 groups"),
     (lambda: nn.instance_norm(t(2, 3, 4), t(3), t(3), 1, (1, 2)), "nn.instance_norm lists the channel axis 1 among"),
+    (lambda: nn.group_norm(*IN_BLOCKS, 2, 1, (2, 3), layout="NCHW4w"), "nn.group_norm in layout NCHW4w"),
+    (lambda: nn.group_norm(*IN_BLOCKS, 2, 1, (2, 3), layout="NCHW"), "nn.group_norm in layout NCHW of (1, 2, 5, 5, 4)"),
+    (lambda: nn.group_norm(*IN_BLOCKS, 2, 1, 2, layout="NCHW4c"), "in layout NCHW4c of channels along axis 1, over"),
+    (lambda: nn.group_norm(*IN_BLOCKS, 3, 1, (2, 3), layout="NCHW4c"), "8 channels do not divide into 3 groups"),
+    (lambda: nn.instance_norm(*IN_BLOCKS[:2], t(4), 1, (2, 3), layout="NCHW4c"), "of (1, 8, 5, 5) along [1] with a"),
     (lambda: nn.rms_norm(t(2, 3), t(2)), "nn.rms_norm of (2, 3) along [1] with a parameter of (2,)"),
     (lambda: nn.dropout(t(2), 1.5), "dropout with rate 1.5"),
     (lambda: nn.pad(t(2), (1,)), "nn.pad got 1 widths for (2,)"),

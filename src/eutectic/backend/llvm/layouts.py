@@ -15,6 +15,7 @@ from typing import Final
 from eutectic.backend.llvm.machine import Machine, lane_speed
 from eutectic.ir.services import Speeds
 from eutectic.relax.expr import Call
+from eutectic.relax.op.nn.channel_norm import CHANNEL_NORMS
 from eutectic.relax.op.nn.conv_blocks import blocked_kernel, is_plain
 from eutectic.relax.op.nn.conv_winograd import WINOGRAD
 from eutectic.relax.op.nn.inverted_residual import INVERTED_RESIDUAL
@@ -26,6 +27,7 @@ from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
 _FROM_LONG_ROWS: Final = 0.7  # of that with steps longer than one, by which vectors are taken apart
 _DEPTHWISE_ROWS: Final = (0.36, 0.12)  # with steps of one, and longer ones
+_NORMS: Final = (1.25, 0.85)  # nanoseconds for each element of a group norm, row-major and in blocks
 _WINOGRAD_ROWS: Final = 2.2  # nanoseconds for each element of data and result, as vectors lie across rows
 
 
@@ -81,6 +83,8 @@ def layout_offers(call: Call, machine: Machine, speeds: Speeds | None = None) ->
         rate = lanes * lane_speed(machine, speeds)
         shares = _SHARES_WIDE if machine.is_wide else _SHARES_NARROW
         return [*_convolutions(call, tensors, result, lanes, rate, shares)] if is_full else (ROW_MAJOR,)
+    if call.op in CHANNEL_NORMS:
+        return [*_norms(call, tensors[0], lanes)]
     return [ROW_MAJOR, *_others(call, tensors, result, lanes)]
 
 
@@ -183,6 +187,18 @@ def _channels_last(infos: Sequence[TensorStructInfo], lanes: int) -> Iterator[La
 
 
 # ---- what moves no products
+
+
+def _norms(call: Call, data: TensorStructInfo, lanes: int) -> Iterator[LayoutOffer]:
+    """Row-major, and blocks of channels where those are normalised over all points of an image."""
+    sizes, attrs = _numbers(data), call.attrs
+    assert attrs is not None
+    rows, blocks = (each * prod(sizes) for each in _NORMS)
+    yield LayoutOffer(cost=rows)
+    axes = [axis % len(sizes) for axis in (attrs["channel_axis"], *sorted(attrs["axes"]))]
+    if axes == [1, 2, 3] and attrs["layout"] in ("", "NCHW"):
+        for size in _blocks(sizes[1], lanes):
+            yield LayoutOffer((f"NCHW{size}c",), (f"NCHW{size}c",), blocks)
 
 
 def _others(

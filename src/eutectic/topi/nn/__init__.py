@@ -17,6 +17,7 @@ from eutectic.topi.nn.activation import (
 )
 from eutectic.topi.nn.attention import causal_mask, sequence_mask, without_empty_sequences
 from eutectic.topi.nn.attention_tiles import attention_in_tiles
+from eutectic.topi.nn.channel_norm import group_norm_in_blocks
 from eutectic.topi.nn.conv import (
     conv1d,
     conv1d_transpose,
@@ -66,6 +67,7 @@ __all__ = [
     "gelu_tanh",
     "global_pool",
     "group_norm",
+    "group_norm_in_blocks",
     "hardsigmoid",
     "hardswish",
     "instance_norm",

@@ -45,8 +45,8 @@ def input_rows(tile: int, data: Sequence[Any]) -> list[Any]:
     rows = [_sum(whole, even)]
     for point in PAIRS[tile]:
         rest = _product([other for other in PAIRS[tile] if other != point])
-        common, other = _sum(rest, even[1:]), _sum([point * factor for factor in rest], odd[:-1])
-        rows += [common + other, common - other]
+        common, other = _sum(rest, even[1:]), _sum(rest, odd[:-1])
+        rows += [common + other * float(point), common - other * float(point)]
     return [*rows, _sum(whole, odd)]
 
 
@@ -64,9 +64,9 @@ def output_rows(tile: int, values: Sequence[Any]) -> list[Any]:
     differences = [plus - minus for plus, minus in zip(values[1:-1:2], values[2:-1:2], strict=True)]
     rows = []
     for power in range(tile):
-        row = _sum([point**power for point in PAIRS[tile]], differences if power % 2 else sums)
-        row = values[0] + row if power == 0 else row
-        rows.append(row + values[-1] if power == tile - 1 else row)
+        ends = [values[place] for place, at in ((0, 0), (-1, tile - 1)) if power == at]
+        factors = [point**power for point in PAIRS[tile]]
+        rows.append(_sum([*factors, *(Fraction(1) for _ in ends)], [*(differences if power % 2 else sums), *ends]))
     return rows
 
 
@@ -169,9 +169,12 @@ def _product(pairs: Sequence[Fraction]) -> Polynomial:
 
 
 def _sum(factors: Sequence[Fraction], values: Sequence[Any]) -> Any:
-    """The sum of values, each with its factor."""
+    """The sum of values, each with its factor: first those of factor one, then from the smallest factor on.
+
+    So every term but the first is one multiply-add, and what is rounded first is small.
+    """
     total: Any = None
-    for factor, value in zip(factors, values, strict=True):
+    for factor, value in sorted(zip(factors, values, strict=True), key=lambda term: (term[0] != 1, abs(term[0]))):
         term = value if factor == 1 else value * float(factor)
         total = term if total is None else total + term
     return total

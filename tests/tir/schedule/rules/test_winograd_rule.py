@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from eutectic.tir.schedule import trace_from_python
 from eutectic.tir.schedule.rules import winograd
 from eutectic.tir.schedule.rules.cpu import schedule_by_rules, schedule_for_cpu
 from eutectic.tir.stmt import parts_of
+from eutectic.topi.nn import winograd as topi_winograd
 from eutectic.topi.nn.winograd_transforms import packed_weights
 
 LANES = Vectors(128).lanes()
@@ -80,6 +82,29 @@ def test_results(case: tuple[Any, ...], layout: str, by_rows: bool, monkeypatch:
     out = np.full(expected.shape, np.nan, "float32")
     NativePrimFunc(sch.func, Target("llvm"), threads=2)(*inputs, out)
     assert np.abs(out - expected).max() < 2e-6 * np.abs(expected).max() * case[1]
+
+
+@pytest.mark.parametrize("channels", [16, 24, 40])
+def test_large_images_are_summed_in_blocks_of_blocks(channels: int, monkeypatch: pytest.MonkeyPatch):
+    """Of 4 terms each; of more than 8 such blocks some are added up first, of 10 each 5."""
+    monkeypatch.setattr(topi_winograd, "_LARGE", 1)
+    monkeypatch.setattr(topi_winograd, "_TERMS_OF_LARGE", 4)
+    monkeypatch.setattr(winograd, "_FEWEST_ROWS", 0)
+    func, inputs, expected = program((1, channels, 8, 9, 14, 4, 1), LAYOUTS[1])
+    sch = schedule_by_rules(func, Vectors(128))
+    assert sch.func.script().count("_rf_rf = T.alloc_buffer(") == (channels > 32)
+    out = np.full(expected.shape, np.nan, "float32")
+    NativePrimFunc(sch.func, Target("llvm"), threads=1)(*inputs, out)
+    assert np.abs(out - expected).max() < 2e-6 * np.abs(expected).max() * channels
+
+
+def test_values_of_tiles_are_not_all_in_one_set_of_a_cache():
+    """Of 64 tiles with 16 channels each value has 4 KiB: without more, all 36 of a tile would be 4 KiB apart."""
+    func, _, _ = program((1, 16, 8, 32, 256, 4, 1), LAYOUTS[1])
+    text = schedule_by_rules(func, Vectors(128)).func.script()
+    aligned = re.findall(r'"buffer_dim_align": (\[\[.*?\]\]).*"winograd": "(\w+)"', text)
+    assert {("[[0, 1, 256, 144]]", name) for name in ("input_transform", "products")} <= {*aligned}
+    assert len({bound for bound, _ in aligned}) == 1
 
 
 @pytest.mark.parametrize("by_rows", [True, False], ids=["by rows", "by stages"])

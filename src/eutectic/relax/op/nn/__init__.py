@@ -19,6 +19,7 @@ from eutectic.relax.op.nn.attention_bias import (
 from eutectic.relax.op.nn.attention_var_len import (
     attention_var_len,
 )
+from eutectic.relax.op.nn.channel_norm import group_norm, instance_norm
 from eutectic.relax.op.nn.conv import (
     conv1d,
     conv2d,
@@ -50,8 +51,6 @@ from eutectic.relax.op.nn.loss import (
 )
 from eutectic.relax.op.nn.norm import (
     batch_norm,
-    group_norm,
-    instance_norm,
     layer_norm,
     rms_norm,
 )

@@ -1,8 +1,8 @@
-"""Normalisations: batch_norm, layer_norm, group_norm, instance_norm, rms_norm."""
+"""Normalisations of elements along axes: batch_norm, layer_norm, rms_norm."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,22 +10,19 @@ import numpy as np
 from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
-from eutectic.ir.prim_expr import PrimExpr, as_prim, floormod
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Tuple
 from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import lower
-from eutectic.relax.op.nn.activation import need_float
+from eutectic.relax.op.nn.norm_parts import affine, along, check, legalize_affine, normalised
 from eutectic.relax.op.numerics import Array, cast, dtype_of, exact, widen
-from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
-from eutectic.relax.op.shapes import axes_of, differ, dims_text, int_of, ints_of, like, per_axis, size_text
+from eutectic.relax.op.registry import attrs_of, call, define_op, tensor_args
+from eutectic.relax.op.shapes import int_of, ints_of, like
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.te import Tensor
 
 _batch_norm = define_op("relax.nn.batch_norm", arity=5, fusion="opaque")
 _layer_norm = define_op("relax.nn.layer_norm", arity=3, fusion="opaque")
-_group_norm = define_op("relax.nn.group_norm", arity=3, fusion="opaque", traits=["generated"])
-_instance_norm = define_op("relax.nn.instance_norm", arity=3, fusion="opaque", traits=["generated"])
 _rms_norm = define_op("relax.nn.rms_norm", arity=2, fusion="opaque")
 
 
@@ -51,58 +48,12 @@ class LayerNormAttrs(Attrs):
     scale: bool = True
 
 
-@node("relax.attrs.GroupNormAttrs")
-class GroupNormAttrs(Attrs):
-    """Options of group_norm; see its constructor."""
-
-    num_groups: int
-    channel_axis: int
-    axes: tuple[int, ...]
-    epsilon: float = 1e-5
-    center: bool = True
-    scale: bool = True
-
-
-@node("relax.attrs.InstanceNormAttrs")
-class InstanceNormAttrs(Attrs):
-    """Options of instance_norm; see its constructor."""
-
-    channel_axis: int
-    axes: tuple[int, ...]
-    epsilon: float = 1e-5
-    center: bool = True
-    scale: bool = True
-
-
 @node("relax.attrs.RMSNormAttrs")
 class RMSNormAttrs(Attrs):
     """Options of rms_norm; see its constructor."""
 
     axes: tuple[int, ...]
     epsilon: float = 1e-5
-
-
-def _check(c: Call, axes: Sequence[int]) -> tuple[TensorStructInfo, tuple[int, ...]]:
-    """Operands of one float dtype, whose parameters have the sizes of the data at `axes`."""
-    data, *parameters = tensor_args(c)
-    need_float(c, data)
-    known = {info.dtype for info in (data, *parameters) if info.dtype}
-    if len(known) > 1:
-        refuse(c, f"{short_name(c)} of operands of {' and '.join(sorted(known))}", help="cast with astype")
-    resolved = axes_of(c, axes, data.ndim) if data.ndim >= 0 else tuple(axes)
-    for info in parameters:
-        wrong = info.ndim not in (-1, len(resolved))
-        if not wrong and data.dims is not None and info.dims is not None:
-            wanted = [data.dims[axis] for axis in resolved]
-            wrong = any(differ(a, b) for a, b in zip(wanted, info.dims, strict=True))
-        if wrong:
-            refuse(
-                c,
-                f"{short_name(c)} of {dims_text(data.dims)} along {list(resolved)} with a parameter of "
-                f"{dims_text(info.dims)}",
-                help="parameters have the sizes of the data along those axes",
-            )
-    return data, resolved
 
 
 def batch_norm(
@@ -153,7 +104,7 @@ def batch_norm(
 
 @_batch_norm.infer
 def _infer_batch_norm(c: Call) -> TupleStructInfo:
-    data, _ = _check(c, (attrs_of(c, BatchNormAttrs).axis,))
+    data, _ = check(c, (attrs_of(c, BatchNormAttrs).axis,))
     mean, variance = tensor_args(c, (3, 4))
     return TupleStructInfo((like(data), like(mean), like(variance)))
 
@@ -233,35 +184,14 @@ def layer_norm(
 
 @_layer_norm.infer
 def _infer_layer_norm(c: Call) -> TensorStructInfo:
-    data, _ = _check(c, attrs_of(c, LayerNormAttrs).axes)
+    data, _ = check(c, attrs_of(c, LayerNormAttrs).axes)
     return like(data)
-
-
-def _normalised(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
-    wide = exact(x)
-    mean = wide.mean(axis=axes, keepdims=True)
-    variance = np.square(wide - mean).mean(axis=axes, keepdims=True)
-    return np.asarray((wide - mean) / np.sqrt(variance + epsilon))
-
-
-def _along(parameter: Array, axes: Sequence[int], ndim: int) -> Array:
-    """A parameter of the sizes of `axes`, shaped to broadcast against `ndim` axes."""
-    places = [axis % ndim for axis in axes]
-    ordered = exact(parameter).transpose(np.argsort(places))
-    sizes = dict(zip(places, parameter.shape, strict=True))
-    return ordered.reshape([sizes.get(i, 1) for i in range(ndim)])
-
-
-def _affine(out: Array, gamma: Array, beta: Array, axes: Sequence[int], attrs: Any) -> Array:
-    if attrs.scale:
-        out = out * _along(gamma, axes, out.ndim)
-    return out + _along(beta, axes, out.ndim) if attrs.center else out
 
 
 @_layer_norm.reference
 def _reference_layer_norm(attrs: LayerNormAttrs, x: Array, gamma: Array, beta: Array) -> Array:
-    out = _normalised(x, attrs.axes, attrs.epsilon)
-    return cast(_affine(out, gamma, beta, attrs.axes, attrs), dtype_of(x))
+    out = normalised(x, attrs.axes, attrs.epsilon)
+    return cast(affine(out, gamma, beta, attrs.axes, attrs), dtype_of(x))
 
 
 def _sorted(parameter: Tensor | None, axes: Sequence[int], ndim: int) -> Tensor | None:
@@ -277,174 +207,9 @@ def _layer_norm_program(data: Tensor, gamma: Tensor | None, beta: Tensor | None,
     return topi.nn.layer_norm(data, scale, centre, attrs.axes, attrs.epsilon)
 
 
-def _legalize_affine(builder: Builder, c: Call, function: Callable[..., Tensor], attrs: Any) -> Expr:
-    """A call of a program that takes scale and centre only where they are used."""
-    data, gamma, beta = c.args
-    used = (gamma if attrs.scale else None, beta if attrs.center else None)
-    return builder.call_te(function, data, *used, attrs, primfunc_name_hint=short_name(c).removeprefix("nn."))
-
-
 @_layer_norm.legalize
 def _legalize_layer_norm(builder: Builder, c: Call) -> Expr:
-    return _legalize_affine(builder, c, _layer_norm_program, attrs_of(c, LayerNormAttrs))
-
-
-def group_norm(
-    data: Expr,
-    gamma: Expr,
-    beta: Expr,
-    num_groups: int,
-    channel_axis: int,
-    axes: int | Sequence[int],
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-    *,
-    span: Any = None,
-) -> Call:
-    """Groups of channels with mean 0 and variance 1, then each channel scaled and shifted.
-
-    Args:
-        data: Any shape with an axis of size `c`; a float dtype.
-        gamma: `(c,)`, the new scale; same dtype.
-        beta: `(c,)`, the new mean; same dtype.
-        num_groups: Divides `c`.
-        channel_axis: The axis of the channels.
-        axes: The axes that are normalised over, besides the channels of a group.
-        epsilon: Added to the variance.
-        center: Whether `beta` is added.
-        scale: Whether `gamma` is applied.
-        span: Python source of the call, for errors.
-
-    Returns:
-        Shape and dtype of `data`.
-
-    Raises:
-        TypeInferenceError: not one float dtype, no such axis, parameters of other sizes, or
-            `num_groups` does not divide the channels.
-
-    Accuracy: computed in float64 and rounded once.
-    Reference: torch.nn.functional.group_norm; TVM relax.nn.group_norm.
-    """
-    attrs = GroupNormAttrs(
-        per_axis(num_groups, 1, "num_groups")[0],
-        int_of(channel_axis, "channel_axis"),
-        ints_of(axes, "axes"),
-        float(epsilon),
-        bool(center),
-        bool(scale),
-    )
-    return call(_group_norm, data, gamma, beta, attrs=attrs, span=span)
-
-
-def _divides(count: int, size: PrimExpr) -> bool:
-    return not differ(floormod(size, count), as_prim(0))
-
-
-@_group_norm.infer
-def _infer_group_norm(c: Call) -> TensorStructInfo:
-    attrs = attrs_of(c, GroupNormAttrs)
-    data, (channel,) = _check(c, (attrs.channel_axis,))
-    _check_inner(c, data, channel, attrs.axes)
-    if data.dims is not None and not _divides(attrs.num_groups, data.dims[channel]):
-        refuse(
-            c,
-            f"group_norm: {size_text(data.dims[channel])} channels do not divide into {attrs.num_groups} groups",
-            help="choose a number of groups that divides the channels",
-        )
-    return like(data)
-
-
-def _check_inner(c: Call, data: TensorStructInfo, channel: int, axes: tuple[int, ...]) -> None:
-    if data.ndim >= 0 and channel in axes_of(c, axes, data.ndim):
-        refuse(
-            c,
-            f"{short_name(c)} lists the channel axis {channel} among the axes {list(axes)}",
-            help="give the other axes only",
-        )
-
-
-@_group_norm.reference
-def _reference_group_norm(attrs: GroupNormAttrs, x: Array, gamma: Array, beta: Array) -> Array:
-    channel = attrs.channel_axis % x.ndim
-    inner = [axis % x.ndim for axis in attrs.axes]
-    per_group = x.shape[channel] // attrs.num_groups
-    grouped = x.reshape(*x.shape[:channel], attrs.num_groups, per_group, *x.shape[channel + 1 :])
-    axes = (channel + 1, *(axis + (axis > channel) for axis in inner))
-    out = _normalised(grouped, axes, attrs.epsilon).reshape(x.shape)
-    return cast(_affine(out, gamma, beta, (channel,), attrs), dtype_of(x))
-
-
-def _group_norm_program(data: Tensor, gamma: Tensor | None, beta: Tensor | None, attrs: GroupNormAttrs) -> Tensor:
-    groups = (attrs.num_groups, attrs.channel_axis, attrs.axes)
-    return topi.nn.group_norm(data, gamma, beta, *groups, attrs.epsilon)
-
-
-@_group_norm.legalize
-def _legalize_group_norm(builder: Builder, c: Call) -> Expr:
-    return _legalize_affine(builder, c, _group_norm_program, attrs_of(c, GroupNormAttrs))
-
-
-def instance_norm(
-    data: Expr,
-    gamma: Expr,
-    beta: Expr,
-    channel_axis: int,
-    axes: int | Sequence[int],
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-    *,
-    span: Any = None,
-) -> Call:
-    """Each channel of each sample with mean 0 and variance 1, then scaled and shifted by channel.
-
-    Args:
-        data: Any shape with an axis of size `c`; a float dtype.
-        gamma: `(c,)`, the new scale; same dtype.
-        beta: `(c,)`, the new mean; same dtype.
-        channel_axis: The axis of the channels.
-        axes: The axes that are normalised over.
-        epsilon: Added to the variance.
-        center: Whether `beta` is added.
-        scale: Whether `gamma` is applied.
-        span: Python source of the call, for errors.
-
-    Returns:
-        Shape and dtype of `data`.
-
-    Raises:
-        TypeInferenceError: not one float dtype, no such axis, or parameters of other sizes.
-
-    Accuracy: computed in float64 and rounded once.
-    Reference: torch.nn.functional.instance_norm; TVM relax.nn.instance_norm.
-    """
-    channel, inner = int_of(channel_axis, "channel_axis"), ints_of(axes, "axes")
-    attrs = InstanceNormAttrs(channel, inner, float(epsilon), bool(center), bool(scale))
-    return call(_instance_norm, data, gamma, beta, attrs=attrs, span=span)
-
-
-@_instance_norm.infer
-def _infer_instance_norm(c: Call) -> TensorStructInfo:
-    attrs = attrs_of(c, InstanceNormAttrs)
-    data, (channel,) = _check(c, (attrs.channel_axis,))
-    _check_inner(c, data, channel, attrs.axes)
-    return like(data)
-
-
-@_instance_norm.reference
-def _reference_instance_norm(attrs: InstanceNormAttrs, x: Array, gamma: Array, beta: Array) -> Array:
-    out = _normalised(x, attrs.axes, attrs.epsilon)
-    return cast(_affine(out, gamma, beta, (attrs.channel_axis % x.ndim,), attrs), dtype_of(x))
-
-
-def _instance_norm_program(data: Tensor, gamma: Tensor | None, beta: Tensor | None, attrs: InstanceNormAttrs) -> Tensor:
-    return topi.nn.instance_norm(data, gamma, beta, attrs.channel_axis, attrs.axes, attrs.epsilon)
-
-
-@_instance_norm.legalize
-def _legalize_instance_norm(builder: Builder, c: Call) -> Expr:
-    return _legalize_affine(builder, c, _instance_norm_program, attrs_of(c, InstanceNormAttrs))
+    return legalize_affine(builder, c, _layer_norm_program, attrs_of(c, LayerNormAttrs))
 
 
 def rms_norm(
@@ -473,7 +238,7 @@ def rms_norm(
 
 @_rms_norm.infer
 def _infer_rms_norm(c: Call) -> TensorStructInfo:
-    data, _ = _check(c, attrs_of(c, RMSNormAttrs).axes)
+    data, _ = check(c, attrs_of(c, RMSNormAttrs).axes)
     return like(data)
 
 
@@ -481,7 +246,7 @@ def _infer_rms_norm(c: Call) -> TensorStructInfo:
 def _reference_rms_norm(attrs: RMSNormAttrs, x: Array, weight: Array) -> Array:
     wide = exact(x)
     size = np.square(wide).mean(axis=attrs.axes, keepdims=True)
-    return cast(wide / np.sqrt(size + attrs.epsilon) * _along(weight, attrs.axes, x.ndim), dtype_of(x))
+    return cast(wide / np.sqrt(size + attrs.epsilon) * along(weight, attrs.axes, x.ndim), dtype_of(x))
 
 
 def _rms_norm_program(data: Tensor, weight: Tensor, attrs: RMSNormAttrs) -> Tensor:

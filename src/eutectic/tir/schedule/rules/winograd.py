@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from eutectic.ir.dtype import item_bytes
@@ -39,7 +40,21 @@ _NEAR_BYTES: Final = 3 << 20  # of weights that are better read again for each r
 _NEAR_BYTES_NARROW: Final = 1 << 20  # the same on processors with few vector registers
 _MOST_ROW_BYTES: Final = 1 << 20  # of what each thread keeps for a row of tiles
 _LARGEST_ROW_BYTES: Final = 4 << 20  # the same, of what is measured at all
+_APART: Final = (1024, 576)  # bytes: from one value of tiles to the next, so that not all are in one set of a cache
+_MANY_BLOCKS: Final = 8  # of terms: more are added up in groups
+_BLOCKS: Final = (4, 3, 5, 2)  # of a group, the first that divides them
 _FEWEST_ROWS: Final = 8  # of tiles, in all images, that threads share evenly enough
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """Blocks of channels and the channels in them, one after the other.
+
+    Attributes:
+        size: How many channels these are.
+    """
+
+    size: int
 
 
 @dataclass(frozen=True)
@@ -59,7 +74,9 @@ class Axes:
         weight_bytes: Size of the transformed weights.
         row_bytes: Size of what is between the stages, for a row of tiles.
         row_count: Rows of tiles in all images; None when it is not known.
-        block_of_terms: Blocks of channels that are summed at a time; 0 for all.
+        terms: Channels that are summed.
+        block_of_terms: How many of them at a time; 0 for all.
+        item_bytes: Size of an element.
     """
 
     pad: str
@@ -74,7 +91,9 @@ class Axes:
     weight_bytes: int
     row_bytes: int
     row_count: int | None
+    terms: int
     block_of_terms: int
+    item_bytes: int
 
 
 class Winograd:
@@ -130,6 +149,7 @@ class Winograd:
         for name in ("products", "input_transform") if by_rows else ():
             sch.compute_at(name, around[-1], preserve_unit_loops=True)
             sch.set_scope(name, 0, "local")
+            sch.storage_align(name, 0, 1, *(size // axes.item_bytes for size in _APART))
         _tiles_of_data(sch)
         for name in ("input_rows", "output_rows"):
             sch.set_scope(name, 0, "local")
@@ -140,7 +160,7 @@ class Winograd:
         for name in ("input_rows", "input_transform", "output_rows", axes.last):
             in_registers(sch, name, 3)
         if by_rows:
-            _multiply(sch, decisions)
+            _multiply(sch, axes, decisions)
             rows = with_iterations(sch, around)
             sch.parallel(sch.fuse(*rows) if len(rows) > 1 else rows[0])  # last: later steps would prove it again
         else:
@@ -187,8 +207,10 @@ def _axes(pad: str, last: Stage, roles: dict[str, Stage]) -> Axes | None:
     row_count = None if images is None else images * height
     axes = tuple(axis for axis in channels if axis is not None)
     weight_bytes = _bytes(weights[0])
-    counts = row_count, terms_of_block(products, products.reduce)
-    return Axes(pad, last.name, tile, lanes, batch, down, right, axes, across, weight_bytes, row_bytes, *counts)
+    terms = _Terms(prod(axis.size or 0 for axis in products.reduce))
+    counts = row_count, terms.size, terms_of_block(products, [terms])
+    of_memory = weight_bytes, row_bytes, *counts, item_bytes(rows.output.dtype)
+    return Axes(pad, last.name, tile, lanes, batch, down, right, axes, across, *of_memory)
 
 
 def _divided(index: PrimExpr, by: int, axes: dict[Var, Axis]) -> Axis | None:
@@ -235,9 +257,10 @@ def _tiles_of_data(sch: Schedule) -> None:
     sch.compute_at("input_rows", c, preserve_unit_loops=True)
 
 
-def _multiply(sch: Schedule, decisions: Decisions) -> None:
+def _multiply(sch: Schedule, axes: Axes, decisions: Decisions) -> None:
     """The products of a row of tiles: some tiles times a panel of channels in registers."""
     p, q, n, y, x, panel, channel, *terms = sch.get_loops("products")[-9:]
+    terms = [sch.fuse(*terms)]
     outer, inner = sch.split(x, [None, decisions["tiles"]])
     vectors, lane = sch.split(channel, [None, decisions["lanes"]])
     copy = block_name(sch, sch.cache_write("products", 0, "local"))
@@ -247,15 +270,24 @@ def _multiply(sch: Schedule, decisions: Decisions) -> None:
     if not has_no_remainder(sch, "products"):
         pairs = copies(sch, sch.loop_partition(outer, ["whole", None]), "products", copy)
     for products, stored in pairs:
-        depth = len(sch.get_loops(products)) - 5  # loops around those over terms
+        depth = len(sch.get_loops(products)) - 4  # loops around those over terms
         term = sch.get_loops(products)[depth]
         sch.split(sch.get_loops(stored)[-1], [None, decisions["lanes"]])
         in_registers(sch, stored, 3)
-        if size := decisions.get("terms", 0):
+        for level, size in enumerate(_levels(decisions.get("terms", 0), axes.terms), depth + 1):
             partial, blocks = sum_blocks(sch, in_blocks(sch, term, size)[0])
             _sum(sch, products, blocks)
-            products, term = partial, sch.get_loops(partial)[depth + 1]
+            products, term = partial, sch.get_loops(partial)[level]
         _sum(sch, products, term)
+
+
+def _levels(block: int, terms: int) -> list[int]:
+    """How many of so many terms are summed at a time, and how many of these: many blocks are blocks of blocks."""
+    if not block:
+        return []
+    count = terms // block
+    together = next((k for k in _BLOCKS if terms % (k * block) == 0), 1)
+    return [together * block, block] if count > _MANY_BLOCKS and together > 1 else [block]
 
 
 def _sum(sch: Schedule, block: str, term: LoopRV) -> None:
