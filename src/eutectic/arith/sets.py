@@ -3,8 +3,9 @@
 Expressions must be quasi-affine: sums, multiples by constants, floor division and
 remainder by positive constants, minima and maxima. True means proved; False means
 not proved, be it wrong, not quasi-affine, or too much work. Most of what is true has
-a short reason, which `quick_proofs` finds; isl decides the rest. Its answers are
-remembered by the whole text of the question.
+a short reason, which `quick_proofs` finds, and most of what is wrong a counterexample
+that `quick_refutations` finds; isl decides the rest. Its answers are remembered by
+the whole text of the question.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from eutectic.arith import quick_proofs
 from eutectic.arith.analyzer import Analyzer, RangeLike
+from eutectic.arith.quick_refutations import refutes
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.prim_expr import (
     EQ,
@@ -195,7 +197,11 @@ def proved_quickly(question: str, regions: Sequence[Region], assumption: PrimExp
         regions: What it is about.
         assumption: A condition that holds.
     """
-    tuples = [
+    return quick_proofs.proves(_QUICK[question], _tuples(regions), as_prim(assumption, "bool"))
+
+
+def _tuples(regions: Sequence[Region]) -> list[quick_proofs.Tuples]:
+    return [
         quick_proofs.Tuples(
             region.indices,
             {var: _ends(var, ends) for var, ends in region.iters.items()},
@@ -203,12 +209,13 @@ def proved_quickly(question: str, regions: Sequence[Region], assumption: PrimExp
         )
         for region in regions
     ]
-    return quick_proofs.proves(_QUICK[question], tuples, as_prim(assumption, "bool"))
 
 
 def proved_by_isl(question: str, regions: Sequence[Region], assumption: PrimExpr | bool = True) -> bool:
     """Whether isl answers a question with yes; arguments as of `proved_quickly`."""
     condition = as_prim(assumption, "bool")
+    if refutes(question, _tuples(regions), condition):
+        return False
     names = _parameters(regions, condition)
     for simplifies in (False, True):  # what is no quasi-affine expression can be equal to one
         try:

@@ -100,15 +100,16 @@ def node_class(type_key: str) -> type[Node] | None:
     return _CLASSES.get(type_key)
 
 
-def init_field(target: Node, name: str, value: object) -> None:
-    """Set a field during `__post_init__`; nothing else may call this on a finished node."""
-    object.__setattr__(target, name, value)
+init_field: Final[Callable[[Node, str, object], None]] = object.__setattr__
+"""Set a field of a node during `__post_init__`; nothing else may call this on a finished node."""
 
 
 def replace(target: N, **changes: Any) -> N:
     """A copy of `target` with some fields changed; as `dataclasses.replace`, in a third of its time."""
-    fields = {name: getattr(target, name) for name in target.constructor_fields if name not in changes}
-    return type(target)(**fields, **changes)
+    for name in target.constructor_fields:
+        if name not in changes:
+            changes[name] = getattr(target, name)
+    return type(target)(**changes)
 
 
 def fields_of(target: Node) -> Iterator[tuple[str, Role, Any]]:

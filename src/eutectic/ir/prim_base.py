@@ -11,6 +11,7 @@ import numbers
 import operator
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -353,21 +354,25 @@ class SizeVar(Var):
 
 # ---- dtypes of operands
 
+_DTYPES: Final = 1024  # that are remembered, as most questions are about the same few
 _VECTOR: Final = re.compile(r"(.*[a-z]\d+(?:_e\dm\dfn|_e\dm\d)?|bool)x(\d+)\Z")
 
 
+@lru_cache(maxsize=_DTYPES)
 def lanes_of(dtype: str) -> int:
     """Number of elements of a value: 4 for `float32x4`, 1 for scalars."""
     match = _VECTOR.match(dtype)
     return int(match[2]) if match else 1
 
 
+@lru_cache(maxsize=_DTYPES)
 def element_dtype(dtype: str) -> str:
     """The dtype of one element: `float32` for `float32x4`."""
     match = _VECTOR.match(dtype)
     return match[1] if match else dtype
 
 
+@lru_cache(maxsize=_DTYPES)
 def with_lanes(dtype: str, lanes: int) -> str:
     """`dtype` with another number of elements."""
     element = element_dtype(dtype)

@@ -7,7 +7,7 @@ them. Operators fold integer constants, and `x * 1`, `x + 0` as far as that is f
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import init_field, node
@@ -144,8 +144,11 @@ class BinaryExpr(TypedExpr):
     b: PrimExpr
 
     def __post_init__(self) -> None:
-        init_field(self, "a", as_prim(self.a, "int32"))
-        init_field(self, "b", as_prim(self.b, "int32"))
+        a: Any = self.a
+        b: Any = self.b
+        if not (isinstance(a, PrimExpr) and isinstance(b, PrimExpr)):
+            init_field(self, "a", as_prim(a, "int32"))
+            init_field(self, "b", as_prim(b, "int32"))
         init_field(self, "dtype", self.a.dtype)
 
 

@@ -34,8 +34,11 @@ class _Condition(TypedExpr):
     b: PrimExpr
 
     def __post_init__(self) -> None:
-        init_field(self, "a", as_prim(self.a, "int32"))
-        init_field(self, "b", as_prim(self.b, "int32"))
+        a: Any = self.a
+        b: Any = self.b
+        if not (isinstance(a, PrimExpr) and isinstance(b, PrimExpr)):
+            init_field(self, "a", as_prim(a, "int32"))
+            init_field(self, "b", as_prim(b, "int32"))
         init_field(self, "dtype", with_lanes("bool", lanes_of(self.a.dtype)))
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import is_not
+from operator import attrgetter, is_not
 from typing import Any, Final, TypeVar
 
 from eutectic.ir.node import Node, replace
@@ -83,9 +83,10 @@ _DIVISIONS: Final = ("tir.FloorDiv", "tir.FloorMod", "tir.TruncDiv", "tir.TruncM
 
 def updated(item: N, **fields: Any) -> N:
     """`item` with some fields changed; `item` itself when they have these values already."""
-    if all(getattr(item, name) is value for name, value in fields.items()):
-        return item
-    return replace(item, **fields)
+    for name, value in fields.items():
+        if getattr(item, name) is not value:
+            return replace(item, **fields)
+    return item
 
 
 # ---- expressions
@@ -93,28 +94,38 @@ def updated(item: N, **fields: Any) -> N:
 
 def operands_of(expr: PrimExpr) -> tuple[PrimExpr, ...]:
     """The expressions directly below `expr`, in order; what a `Let` binds is none of them."""
+    read = _OPERANDS.get(type(expr))
+    if read is None:
+        read = _OPERANDS[type(expr)] = _reader(expr)
+    return read(expr)
+
+
+_OPERANDS: Final[dict[type[PrimExpr], Callable[[Any], tuple[PrimExpr, ...]]]] = {}  # by class, as they are asked for
+
+
+def _reader(expr: PrimExpr) -> Callable[[Any], tuple[PrimExpr, ...]]:
+    """What reads the operands of expressions of a class."""
     match expr:
         case IntImm() | FloatImm() | Var() | StringImm():
-            return ()
+            return lambda _: ()
         case BinaryExpr() | Comparison() | LogicalBinary():
-            return (expr.a, expr.b)
+            return attrgetter("a", "b")
         case BufferLoad():
-            return expr.indices if expr.predicate is None else (*expr.indices, expr.predicate)
-        case Call():
-            arguments: tuple[Node, ...] = expr.args  # some intrinsics take buffers
-            return tuple(arg for arg in arguments if isinstance(arg, PrimExpr))
+            return lambda load: load.indices if load.predicate is None else (*load.indices, load.predicate)
+        case Call():  # some intrinsics take buffers
+            return lambda call: tuple(arg for arg in call.args if isinstance(arg, PrimExpr))
         case Cast() | Broadcast():
-            return (expr.value,)
+            return lambda cast: (cast.value,)
         case Select():
-            return (expr.condition, expr.true_value, expr.false_value)
+            return attrgetter("condition", "true_value", "false_value")
         case Not():
-            return (expr.a,)
+            return lambda negation: (negation.a,)
         case Let():
-            return (expr.value, expr.body)
+            return attrgetter("value", "body")
         case Ramp():
-            return (expr.base, expr.stride)
+            return attrgetter("base", "stride")
         case Shuffle():
-            return (*expr.vectors, *expr.indices)
+            return lambda shuffle: (*shuffle.vectors, *shuffle.indices)
         case _:
             raise InternalError(f"{type(expr).__name__} is not an expression of tensor programs")
 
@@ -211,12 +222,12 @@ def rewrite_expr(
         fresh = item
         if item.child_fields:
             operands = operands_of(item)
-            pending = [part for part in operands if id(part) not in memo]
-            if pending:
+            places = [*map(id, operands)]
+            if not all(map(memo.__contains__, places)):
                 stack.append(item)
-                stack += reversed(pending)
+                stack += [part for part in reversed(operands) if id(part) not in memo]
                 continue
-            rewritten = [memo[id(part)] for part in operands]
+            rewritten = [*map(memo.__getitem__, places)]
             if any(map(is_not, rewritten, operands)):
                 fresh = with_operands(item, rewritten)
         done = change(fresh)
@@ -258,8 +269,8 @@ class StmtMutator:
 
     def exprs(self, items: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """Several expressions; the same tuple when none changed."""
-        rewritten = tuple(self.expr(item) for item in items)
-        return items if all(a is b for a, b in zip(rewritten, items, strict=True)) else rewritten
+        rewritten = tuple(map(self.expr, items))
+        return rewritten if any(map(is_not, rewritten, items)) else items
 
     def maybe(self, expr: PrimExpr | None) -> PrimExpr | None:
         """An expression that may be missing."""
@@ -277,7 +288,7 @@ class StmtMutator:
     def visit_seq(self, stmt: SeqStmt) -> Stmt:
         """A sequence."""
         rewritten = [self.stmt(part) for part in stmt.seq]
-        return stmt if all(a is b for a, b in zip(rewritten, stmt.seq, strict=True)) else seq(*rewritten)
+        return seq(*rewritten) if any(map(is_not, rewritten, stmt.seq)) else stmt
 
     def visit_for(self, stmt: For) -> Stmt:
         """A loop."""

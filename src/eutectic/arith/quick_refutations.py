@@ -1,0 +1,92 @@
+"""Quick answers of no to questions about sets of index tuples: a point that shows it, or a number that is too small.
+
+Most of what is asked and not proved is wrong for a simple reason, which isl takes milliseconds to confirm: two rounds
+of a reduction write the same element, or what one iteration writes is not all that others read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from math import prod
+
+from eutectic.arith.quick_proofs import Tuples
+from eutectic.ir.prim_expr import LT, NE, Add, IntImm, PrimExpr, Var, evaluate
+from eutectic.ir.visit import post_order
+
+
+def refutes(question: str, sets: Sequence[Tuples], assumption: PrimExpr) -> bool:
+    """Whether a question is known to be answered with no; otherwise nothing is known.
+
+    Args:
+        question: `covers`, `disjoint`, or another one, of which nothing is known.
+        sets: What it is about.
+        assumption: A condition that holds.
+    """
+    refuted = {"covers": _has_too_few, "disjoint": _has_common}.get(question)
+    if refuted is None:
+        return False
+    return any(refuted(values, *sets) for values in _assignments(sets, assumption))
+
+
+def _assignments(sets: Sequence[Tuples], assumption: PrimExpr) -> Iterator[dict[Var, int]]:
+    """Values of the variables that no set iterates over, for which the assumption holds."""
+    iterated = {var for item in sets for var in item.ends}
+    mentioned = [assumption, *chain.from_iterable((*item.indices, *item.conditions) for item in sets)]
+    mentioned += [end for item in sets for ends in item.ends.values() for end in ends]
+    free = {node for root in mentioned for node in post_order(root) if isinstance(node, Var)} - iterated
+    least: dict[Var, int] = dict.fromkeys(free, 0)
+    apart: dict[Var, None] = {}
+    for node in post_order(assumption):
+        match node:
+            case NE(a=Var() as a, b=Var() as b):
+                apart |= {a: None, b: None}
+            case LT(a=IntImm(value=below), b=Add(a=Var() as var, b=IntImm(value=more))) if var in least:
+                least[var] = max(least[var], below - more + 1)
+    for one in (None, *(var for var in apart if var in free)):
+        values = least if one is None else {**least, one: least[one] + 1}
+        if _holds(assumption, values):
+            yield values
+
+
+def _holds(condition: PrimExpr, values: dict[Var, int]) -> bool:
+    """Whether a condition is known to hold for some values."""
+    try:
+        return bool(evaluate(condition, values))
+    except (KeyError, TypeError, ZeroDivisionError):
+        return False
+
+
+def _has_common(values: dict[Var, int], first: Tuples, second: Tuples) -> bool:
+    """Whether the first iterations of two sets reach the same tuple."""
+    reached = _first(first, values)
+    return reached is not None and reached == _first(second, values)
+
+
+def _first(item: Tuples, values: dict[Var, int]) -> list[int] | None:
+    """The tuple that the first iteration reaches; None where there is none, or it is not known."""
+    values = dict(values)
+    try:
+        for var, (low, extent) in item.ends.items():
+            if evaluate(extent, values) < 1:
+                return None
+            values[var] = evaluate(low, values)
+        if all(evaluate(condition, values) for condition in item.conditions):
+            return [evaluate(index, values) for index in item.indices]
+    except (KeyError, TypeError, ZeroDivisionError):
+        pass
+    return None
+
+
+def _has_too_few(values: dict[Var, int], wide: Tuples, narrow: Tuples) -> bool:
+    """Whether a set has fewer iterations than another one, of which each axis is a loop, has tuples."""
+    if any(not isinstance(condition, IntImm) or not condition.value for condition in narrow.conditions):
+        return False
+    axes = {index for index in narrow.indices if isinstance(index, Var) and index in narrow.ends}
+    try:
+        wanted = {var: evaluate(extent, values) for var, (_, extent) in narrow.ends.items()}
+        iterations = prod(max(0, evaluate(extent, values)) for _, extent in wide.ends.values())
+    except (KeyError, TypeError, ZeroDivisionError):
+        return False
+    never = any(isinstance(condition, IntImm) and not condition.value for condition in wide.conditions)
+    return min(wanted.values(), default=1) > 0 and prod(wanted[var] for var in axes) > (0 if never else iterations)
