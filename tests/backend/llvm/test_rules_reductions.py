@@ -203,6 +203,13 @@ def norms(dtype: str) -> list[Case]:
     return cases
 
 
+def group_norm_in_blocks(x: Any, gamma: Any, beta: Any, groups: int) -> Any:
+    """Of `(n, c / 2, h, w, 2)`."""
+    plain = x.permute(0, 1, 4, 2, 3)
+    done = torch.nn.functional.group_norm(plain.flatten(1, 2), groups, gamma, beta, 1e-5)
+    return done.reshape(plain.shape).permute(0, 1, 3, 4, 2)
+
+
 def norms_of_channels(dtype: str) -> list[Case]:
     functional = torch.nn.functional
     x = noise(5, 2, 6, 9, 5, dtype=dtype)
@@ -215,6 +222,16 @@ def norms_of_channels(dtype: str) -> list[Case]:
             [x, gamma, beta],
             lambda a, g, b: functional.group_norm(a, 3, g, b, 1e-5),
             2,
+        ),
+        *(
+            Case(
+                f"group_norm_in_blocks {groups}",
+                lambda a, g, b, groups=groups: topi.nn.group_norm_in_blocks(a, g, b, groups),
+                [x.reshape(2, 3, 2, 9, 5).transpose(0, 1, 3, 4, 2).copy(), gamma, beta],
+                lambda a, g, b, groups=groups: group_norm_in_blocks(a, g, b, groups),
+                2,
+            )
+            for groups in (6, 3, 2)  # a channel, a block, and a block and a half
         ),
         Case(
             "instance_norm",

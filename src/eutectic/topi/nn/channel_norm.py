@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from typing import Final
 
 from eutectic.ir.dtype import is_float
@@ -44,12 +45,13 @@ def group_norm_in_blocks(
     if not is_float(data.dtype):
         raise TypeError(f"a normalisation needs a float dtype, got {data.dtype}")
     blocks, lanes = static(data.shape[1]), static(data.shape[-1])
-    if blocks is None or lanes is None or (num_groups is not None and blocks * lanes % num_groups):
+    groups = None if num_groups is None else index(num_groups)
+    if blocks is None or lanes is None or (groups is not None and (groups < 1 or blocks * lanes % groups)):
         sizes = sizes_text(data.shape)
         raise ValueError(
             f"channels of {sizes}, of which the last are in blocks, cannot be cut into {num_groups} groups"
         )
-    each = blocks * lanes // num_groups if num_groups is not None else 1
+    each = blocks * lanes // groups if groups is not None else 1
     wide = accumulator(data.dtype)
     mean = _mean(data, lambda *at: data(*at).astype(wide), each, "mean")
 
