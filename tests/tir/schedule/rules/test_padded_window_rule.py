@@ -91,6 +91,9 @@ TAKEN = {
     "one block of channels": Window((9, 14), blocks=1),
     "more padding than taps": Window((4, 8), before=(4, 4), after=(4, 4)),
     "too much code for rows in parts": Window((14, 14), (7, 7), before=(3, 3), after=(3, 3)),
+    "bands of rows": Window((28, 14), blocks=3),
+    "bands of rows of several images": Window((32, 8), blocks=2, batch=2),
+    "bands by steps of two": Window((56, 28), stride=(2, 2), blocks=2),
     "the same by steps of two": Window((28, 28), (7, 7), (2, 2), before=(3, 3), after=(3, 3)),
 }
 
@@ -159,11 +162,14 @@ def test_no_condition_changes_within_a_loop_over_tiles(changes: tuple[int, ...],
     [
         (Window((14, 14), blocks=3), 14),
         (Window((14, 14), blocks=3, batch=2), 2 * 14),
+        (Window((28, 14), blocks=3), 4 * 3),
+        (Window((32, 14), blocks=3, batch=2), 2 * 4 * 3),
+        (Window((28, 14), (5, 5), before=(2, 2), after=(2, 2), blocks=3), 28),
         (Window((7, 7), blocks=3), 3 * 7),
         (Window((7, 7), blocks=3, batch=2), 2 * 3 * 7),
     ],
 )
-def test_threads_share_rows_with_all_channels_where_there_are_many_else_those_of_each_block(
+def test_threads_share_bands_or_rows_of_all_channels_where_there_are_many_else_those_of_each_block(
     window: Window, pieces: int
 ):
     (nest,) = parts_of(schedule_for_cpu(window.program(), Vectors()).body.block.body)
@@ -181,6 +187,17 @@ def test_every_choice_gives_the_same(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(padded_window.PaddedWindow, "decide", lambda *_, choice=choice: choice)
         text = f"points={size}, row_parts={row_parts}, rows_first={rows_first}".lower()
         assert text in window.chosen()[0]
+        window.check()
+
+
+@pytest.mark.slow
+def test_bands_give_the_same_as_rows(monkeypatch: pytest.MonkeyPatch):
+    window = Window((32, 16))
+    assert window.chosen() == ["padded_window@0: points=16, row_parts=false, rows_first=true, band=8 (default)"]
+    for size, band in product((16, 4), (16, 8, 2)):
+        choice = {"points": size, "row_parts": False, "rows_first": True, "band": band}
+        monkeypatch.setattr(padded_window.PaddedWindow, "decide", lambda *_, choice=choice: choice)
+        assert f"points={size}, row_parts=false, rows_first=true, band={band}" in window.chosen()[0]
         window.check()
 
 

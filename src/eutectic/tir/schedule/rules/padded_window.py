@@ -4,6 +4,9 @@ What is around an image is put where it is read. Rows and tiles of a row in whic
 loops of their own, in which no condition is left: taps that are outside add what the image is padded with. Where that
 would be too much code, all rows are one loop, and so are the rows of a window, which asks once for each of them whether
 it is outside.
+
+Threads share rows of all channels where there are many, as neighbours along an image do. Each has bands of rows of some
+channels then: of single rows all channels would be read three times from a cache that is further away.
 """
 
 from __future__ import annotations
@@ -42,6 +45,9 @@ from eutectic.tir.statement_mutator import with_values
 
 _FEWEST_UNITS: Final = 8  # rows of vectors of channels, that threads share
 _FEWEST_ROWS: Final = 14  # that threads share with all channels of each, as neighbours along an image are shared
+_BANDS: Final = (7, 8, 6, 5)  # rows of a band, the first that divides them
+_FEWEST_BANDS: Final = 4
+_FEW_CHANGES: Final = 2  # of what a window sees of the padding, so that asking in each row is cheap
 _FEWEST_POINTS: Final = 4  # of a tile, below which sums wait for each other
 _MOST_TERMS: Final = 1000  # of vectors, that are written out in all parts; more take LLVM seconds
 
@@ -64,6 +70,7 @@ class Axes:
         tap_loops: Loops over them.
         lanes: Channels of a vector.
         ways: Points of a tile that fit into registers and divide a row, and whether rows are in parts; the best first.
+        band: Rows that are done of some channels before others, so that those a window sees stay near; 0 for one.
     """
 
     pad: str
@@ -79,6 +86,7 @@ class Axes:
     tap_loops: int
     lanes: int
     ways: tuple[tuple[int, bool], ...] = ()
+    band: int = 0
 
     def parts(self, size: int) -> tuple[list[int], list[int]]:
         """How many rows, and how many tiles of so many points, are in each loop of its own."""
@@ -122,14 +130,16 @@ class PaddedWindow:
         return ()
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
-        """The largest tile, with rows in parts where that is not too much code."""
+        """The largest tile, in bands of rows; else with rows in parts where that is not too much code."""
         return self.candidates(axes, processor)[0]
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """All tiles."""
         rows_first = (axes.rows.size or 0) >= _FEWEST_ROWS
         ways = [{"points": size, "row_parts": row_parts, "rows_first": rows_first} for size, row_parts in axes.ways]
-        return [*ways[:1], {**ways[0], "rows_first": not rows_first}, *ways[1:]]
+        whole = [way for way in ways if axes.band and not way["row_parts"]]
+        bands = [{**way, "rows_first": True, "band": axes.band} for way in whole[:1]]
+        return [*bands, *ways[:1], {**ways[0], "rows_first": not rows_first}, *ways[1:]]
 
     def apply(self, sch: Schedule, axes: Axes, decisions: Decisions) -> None:
         """Schedule all stages.
@@ -140,19 +150,20 @@ class PaddedWindow:
         sch.compute_inline(axes.pad)
         row_sizes, tile_sizes = axes.parts(decisions["points"])
         in_parts = decisions["row_parts"]
-        units, tile = _tiles(sch, axes, decisions["points"], decisions["rows_first"])
+        band = decisions.get("band", 0)
+        units, tile = _tiles(sch, axes, decisions["points"], decisions["rows_first"], band)
         row = len(units)
         parts = _parts(sch, (axes.sums, axes.last), row, row_sizes if in_parts else [])
         for part in parts:
             for pair in _parts(sch, part, tile, tile_sizes):
                 _in_registers(sch, pair, tile + 1, axes.tap_loops, serial=0 if in_parts else 1)
-        rows = joined(sch, [sch.get_loops(last)[row] for _, last in parts])
+        rows = [] if band else joined(sch, [sch.get_loops(last)[row] for _, last in parts])
         shared = with_iterations(sch, [*units, *rows])
         run_by_threads(sch, shared)  # last: from then on every step is proved to keep them apart
 
 
-def _tiles(sch: Schedule, axes: Axes, size: int, rows_first: bool) -> tuple[list[LoopRV], int]:
-    """Vectors of channels, and rows, outside, tiles of a row inside.
+def _tiles(sch: Schedule, axes: Axes, size: int, rows_first: bool, band: int) -> tuple[list[LoopRV], int]:
+    """Vectors of channels, and rows, outside, tiles of a row inside; rows in bands are within the vectors.
 
     Returns:
         The loops around rows, and how many loops there are around tiles.
@@ -167,6 +178,9 @@ def _tiles(sch: Schedule, axes: Axes, size: int, rows_first: bool) -> tuple[list
     within = [loop for loop in shared if rows_first and loop not in images]
     around = [loop for loop in units if loop not in shared]  # those of one iteration, then one inside the other
     around += [loop for loop in shared if loop not in within]
+    if band:
+        outside, row = sch.split(row, [None, band])
+        around, within = [*around, outside, *within], []
     reorder(sch, [*around, row, *within, tile, inner, lane])
     sch.compute_at(axes.sums, tile, preserve_unit_loops=True)
     sch.set_scope(axes.sums, 0, "local")
@@ -219,7 +233,15 @@ def _axes(pad: Stage, walk: Walk, processor: Processor) -> Axes | None:
         lanes=lanes,
     )
     ways = _ways(axes, processor)
-    return replace(axes, ways=ways) if ways else None
+    return replace(axes, ways=ways, band=_band(axes)) if ways else None
+
+
+def _band(axes: Axes) -> int:
+    """Rows of a band: there are several, and they ask in each row what a window sees of the padding."""
+    rows = axes.rows.size or 0
+    if len(axes.row_changes) > _FEW_CHANGES:
+        return 0
+    return next((size for size in _BANDS if rows % size == 0 and rows // size >= _FEWEST_BANDS), 0)
 
 
 class _Moving(NamedTuple):
