@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import prod
+from typing import Final
 
 from eutectic.arith.quick_proofs import Tuples
 from eutectic.ir.prim_expr import LT, NE, Add, IntImm, PrimExpr, Var, evaluate
@@ -26,7 +27,13 @@ def refutes(question: str, sets: Sequence[Tuples], assumption: PrimExpr) -> bool
     refuted = {"covers": _has_too_few, "disjoint": _has_common}.get(question)
     if refuted is None:
         return False
-    return any(refuted(values, *sets) for values in _assignments(sets, assumption))
+    try:
+        return any(refuted(values, *sets) for values in _assignments(sets, assumption))
+    except _NO_VALUE:
+        return False
+
+
+_NO_VALUE: Final = (KeyError, TypeError, ZeroDivisionError)  # what `evaluate` says of an expression that has none here
 
 
 def _assignments(sets: Sequence[Tuples], assumption: PrimExpr) -> Iterator[dict[Var, int]]:
@@ -45,16 +52,8 @@ def _assignments(sets: Sequence[Tuples], assumption: PrimExpr) -> Iterator[dict[
                 least[var] = max(least[var], below - more + 1)
     for one in (None, *(var for var in apart if var in free)):
         values = least if one is None else {**least, one: least[one] + 1}
-        if _holds(assumption, values):
+        if evaluate(assumption, values):
             yield values
-
-
-def _holds(condition: PrimExpr, values: dict[Var, int]) -> bool:
-    """Whether a condition is known to hold for some values."""
-    try:
-        return bool(evaluate(condition, values))
-    except (KeyError, TypeError, ZeroDivisionError):
-        return False
 
 
 def _has_common(values: dict[Var, int], first: Tuples, second: Tuples) -> bool:
@@ -64,18 +63,15 @@ def _has_common(values: dict[Var, int], first: Tuples, second: Tuples) -> bool:
 
 
 def _first(item: Tuples, values: dict[Var, int]) -> list[int] | None:
-    """The tuple that the first iteration reaches; None where there is none, or it is not known."""
+    """The tuple that the first iteration reaches; None where there is none."""
     values = dict(values)
-    try:
-        for var, (low, extent) in item.ends.items():
-            if evaluate(extent, values) < 1:
-                return None
-            values[var] = evaluate(low, values)
-        if all(evaluate(condition, values) for condition in item.conditions):
-            return [evaluate(index, values) for index in item.indices]
-    except (KeyError, TypeError, ZeroDivisionError):
-        pass
-    return None
+    for var, (low, extent) in item.ends.items():
+        if evaluate(extent, values) < 1:
+            return None
+        values[var] = evaluate(low, values)
+    if not all(evaluate(condition, values) for condition in item.conditions):
+        return None
+    return [evaluate(index, values) for index in item.indices]
 
 
 def _has_too_few(values: dict[Var, int], wide: Tuples, narrow: Tuples) -> bool:
@@ -83,10 +79,7 @@ def _has_too_few(values: dict[Var, int], wide: Tuples, narrow: Tuples) -> bool:
     if any(not isinstance(condition, IntImm) or not condition.value for condition in narrow.conditions):
         return False
     axes = {index for index in narrow.indices if isinstance(index, Var) and index in narrow.ends}
-    try:
-        wanted = {var: evaluate(extent, values) for var, (_, extent) in narrow.ends.items()}
-        iterations = prod(max(0, evaluate(extent, values)) for _, extent in wide.ends.values())
-    except (KeyError, TypeError, ZeroDivisionError):
-        return False
+    wanted = {var: evaluate(extent, values) for var, (_, extent) in narrow.ends.items()}
+    iterations = prod(max(0, evaluate(extent, values)) for _, extent in wide.ends.values())
     never = any(isinstance(condition, IntImm) and not condition.value for condition in wide.conditions)
     return min(wanted.values(), default=1) > 0 and prod(wanted[var] for var in axes) > (0 if never else iterations)

@@ -24,6 +24,7 @@ from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.register_tile import contiguous_result
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis
+from eutectic.tir.schedule.rules.tile_size import Iterations
 from eutectic.tir.schedule.rules.walk import Span, Walk
 from eutectic.tir.schedule.rules.work import lanes_of
 from eutectic.tir.schedule.schedule import Schedule
@@ -45,13 +46,6 @@ class Axes:
     walk: Walk
     terms: Span
     lanes: int
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """How often a vector is added; None when it is not known."""
-
-    size: int | None
 
 
 class LaneReduction:
@@ -165,7 +159,7 @@ class LaneNest(Nest):
     def _block_of_terms(self) -> int:
         """Iterations of the outermost loop over terms that are summed at a time; 0 for all."""
         size = self.axes.terms.size
-        steps = _Steps(None if size is None else -(-size // self.width))
+        steps = Iterations(None if size is None else -(-size // self.width))
         others = [span for span in self.walk.reduce if span is not self.axes.terms]
         return terms_of_block(self.walk.stage, [*others, steps], rows=1)
 

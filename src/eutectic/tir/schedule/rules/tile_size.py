@@ -25,6 +25,17 @@ class Extent(Protocol):
 
 
 @dataclass(frozen=True)
+class Iterations:
+    """An extent that is no axis of a block.
+
+    Attributes:
+        size: How many; None when it is not known.
+    """
+
+    size: int | None
+
+
+@dataclass(frozen=True)
 class TileAxes:
     """What a tile may lie along.
 

@@ -33,6 +33,7 @@ from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
 from eutectic.tir.schedule.rules.roles import index_variable, roles_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
+from eutectic.tir.schedule.rules.tile_size import Iterations
 from eutectic.tir.schedule.schedule import Schedule
 
 _ROLES: Final = ("input_rows", "input_transform", "products", "output_rows")
@@ -44,17 +45,6 @@ _APART: Final = (1024, 576)  # bytes: from one value of tiles to the next, so th
 _MANY_BLOCKS: Final = 8  # of terms: more are added up in groups
 _BLOCKS: Final = (4, 3, 5, 2)  # of a group, the first that divides them
 _FEWEST_ROWS: Final = 8  # of tiles, in all images, that threads share evenly enough
-
-
-@dataclass(frozen=True)
-class _Terms:
-    """Blocks of channels and the channels in them, one after the other.
-
-    Attributes:
-        size: How many channels these are.
-    """
-
-    size: int
 
 
 @dataclass(frozen=True)
@@ -207,8 +197,8 @@ def _axes(pad: str, last: Stage, roles: dict[str, Stage]) -> Axes | None:
     row_count = None if images is None else images * height
     axes = tuple(axis for axis in channels if axis is not None)
     weight_bytes = _bytes(weights[0])
-    terms = _Terms(prod(axis.size or 0 for axis in products.reduce))
-    counts = row_count, terms.size, terms_of_block(products, [terms])
+    terms = prod(axis.size or 0 for axis in products.reduce)
+    counts = row_count, terms, terms_of_block(products, [Iterations(terms)])
     of_memory = weight_bytes, row_bytes, *counts, item_bytes(rows.output.dtype)
     return Axes(pad, last.name, tile, lanes, batch, down, right, axes, across, *of_memory)
 
