@@ -132,6 +132,7 @@ def test_constraints_hold_where_the_condition_does(constraint: PrimExpr, expr: P
         (X // 1, "x"),
         (X % 1, "0"),
         ((X * 8 + Y * 4 + I1) // 4, "x * 2 + y"),
+        ((X % 9 * 16 + I0) // 40 * 40 + (X % 9 * 4 + I0 // 4) % 10 * 4 + I0 % 4, "x % 9 * 16 + i0"),
         ((X * 6 + 4) // 8, "(x * 3 + 2) // 4"),
         ((X * 8 + 3) % 4, "3"),
         ((X * -4 + I1) // 4, "x * -1"),

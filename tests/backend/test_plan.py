@@ -115,3 +115,33 @@ def test_symbolic_places_count_as_conflicts():
     plan = Plan("f", steps=[CopyStep(a, b), CopyStep(b, c)])
     place(plan)
     assert needs_barrier([plan.steps[0]], plan.steps[1])
+
+
+def parts_of(whole: Tensor, *sizes: int) -> list[Tensor]:
+    """Tensors one after another in the memory of one."""
+    parts = [tensor(f"{whole.name}{k}", size) for k, size in enumerate(sizes)]
+    for k, part in enumerate(parts):
+        part.inside, part.start = whole, sum(sizes[:k]) * 4
+    return parts
+
+
+def test_parts_live_in_the_memory_of_the_whole():
+    x, y = tensor("x", 40, home="input", number=0), tensor("y", 40, home="output", number=0)
+    whole = tensor("whole", 40)
+    left, right = parts_of(whole, 24, 16)
+    inner = parts_of(left, 8, 16)
+    other = tensor("other", 40)
+    plan = Plan("f", steps=[CopyStep(x, inner[1]), CopyStep(x, other), CopyStep(other, right), CopyStep(whole, y)])
+    place(plan)
+    assert (whole.first, whole.last) == (0, 3)
+    assert inner[1].memory == (whole, 32)
+    assert plan.unshared_bytes == number(plan.arena_bytes, {}) == 2 * 192  # nothing for the parts
+    first, second, third, fourth = plan.steps
+    assert not needs_barrier([first], third)  # parts that do not overlap
+    assert needs_barrier([second], third)
+    assert needs_barrier([first], fourth)
+    assert needs_barrier([third], fourth)
+    assert needs_barrier([CopyStep(x, left)], CopyStep(x, inner[0]))
+    whole.home, whole.number = "output", 1
+    assert not needs_barrier([first], third)
+    assert needs_barrier([first], CopyStep(whole, y))

@@ -227,7 +227,7 @@ class Division:
             atoms = [atom for atom in atoms_of(p) if atom.kind in (DIV, MOD)]
             if not atoms or len(atoms) > MAX_JOINED:
                 return p
-            better = next((q for atom in atoms for q in self._joins(p, atom) if _weight(q) < _weight(p)), None)
+            better = next((q for atom in atoms for q in self._joins(p, atom) if _is_simpler(q, p)), None)
             if better is None:
                 return p
             p = better
@@ -266,6 +266,19 @@ class Division:
                 others = {m: x for m, x in left.items() if m != monomial}
                 joins.append(plus(others, times_monomial(self.floormod(top, number(d * size)), rest, c)))
         return joins
+
+
+def _is_simpler(p: Polynomial, than: Polynomial) -> bool:
+    """Whether a sum has fewer divisions; of as many, whether fewer are within them, which later joins can take away."""
+    weights = _weight(p), _weight(than)
+    return weights[0] < weights[1] or (weights[0] == weights[1] and _divisions(p) < _divisions(than))
+
+
+@deep
+def _divisions(p: Polynomial) -> int:
+    """Divisions in a sum, those within others among them."""
+    found = [atom for atom in atoms_of(p) if atom.kind in (DIV, MOD)]
+    return len(found) + sum(_divisions(operand) for atom in found for operand in atom.operands)
 
 
 def _weight(p: Polynomial) -> tuple[int, int, int]:

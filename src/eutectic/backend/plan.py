@@ -3,7 +3,8 @@
 Intermediates share one arena: a tensor takes the lowest place where nothing lives
 that is alive at the same time (first fit, largest first); tensors of symbolic size
 reuse each other's memory when their sizes are the same expression. A reshape is
-another view of the same memory.
+another view of the same memory. A tensor may lie inside of another one, whose
+memory it is a part of: then only the outermost has a place of its own.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ class Tensor:
         offset: Bytes from the beginning of the arena; set by `place`.
         first: Number of the first step that uses it.
         last: Number of the last step that uses it.
+        inside: The tensor whose memory it is a part of; None for memory of its own. Then `home`, `number`, `offset`,
+            `first` and `last` are those of the outermost.
+        start: Bytes from the beginning of `inside`.
     """
 
     name: str
@@ -58,6 +62,16 @@ class Tensor:
     offset: PrimExpr | None = None
     first: int = -1
     last: int = -1
+    inside: Tensor | None = None
+    start: int = 0
+
+    @property
+    def memory(self) -> tuple[Tensor, int]:
+        """The outermost tensor whose memory it is, and how many bytes from the beginning of that it begins."""
+        if self.inside is None:
+            return self, 0
+        outermost, start = self.inside.memory
+        return outermost, start + self.start
 
     @property
     def elements(self) -> PrimExpr:
@@ -196,7 +210,7 @@ class Plan:
 
 def arena_tensors(plan: Plan) -> list[Tensor]:
     """The tensors that live in the arena, each once."""
-    used = (tensor for step in plan.steps for tensor in (*step.tensors, *step.workspaces))
+    used = (tensor.memory[0] for step in plan.steps for tensor in (*step.tensors, *step.workspaces))
     return list({id(tensor): tensor for tensor in used if tensor.home == "arena"}.values())
 
 
@@ -213,7 +227,7 @@ def place(plan: Plan) -> None:
     """
     for number, step in enumerate(plan.steps):
         for tensor in (*step.tensors, *step.workspaces):
-            tensor.touch(number)
+            tensor.memory[0].touch(number)
     fixed = [(tensor, _constant_bytes(tensor)) for tensor in arena_tensors(plan)]
     for tensor, size in fixed:
         if size is not None and not 0 <= size <= LARGEST_BYTES:
@@ -308,12 +322,14 @@ def _overlap(these: Sequence[Tensor], those: Sequence[Tensor]) -> bool:
 
 
 def _meet(a: Tensor, b: Tensor) -> bool:
-    if a.home != b.home or a.home == "constant":
+    (whole_a, start_a), (whole_b, start_b) = a.memory, b.memory
+    if whole_a.home != whole_b.home or whole_a.home == "constant":
         return False
-    if a.home != "arena":
-        return a.number == b.number
-    known = [item.value for tensor in (a, b) for item in (tensor.offset, tensor.bytes) if isinstance(item, IntImm)]
+    if whole_a.home != "arena" and whole_a.number != whole_b.number:
+        return False
+    begins = [IntImm("int64", 0) if whole.home != "arena" else whole.offset for whole in (whole_a, whole_b)]
+    known = [item.value for item in (*begins, a.bytes, b.bytes) if isinstance(item, IntImm)]
     if len(known) < 4:
         return True
-    low_a, size_a, low_b, size_b = known
+    low_a, low_b, size_a, size_b = known[0] + start_a, known[1] + start_b, *known[2:]
     return bool(low_a < low_b + size_b and low_b < low_a + size_a)

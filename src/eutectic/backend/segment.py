@@ -12,10 +12,12 @@ from eutectic.arith import simplify
 from eutectic.backend.agreements import Agreement, agreement_of_view, agreements
 from eutectic.backend.kernel import Built
 from eutectic.backend.plan import LIBRARY_BYTES, CopyStep, KernelStep, LibraryStep, Plan, Tensor, place
+from eutectic.ir.dtype import item_bytes
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import IntImm, PrimExpr, mul
 from eutectic.ir.prim_expr import Var as ScalarVar
+from eutectic.relax.analysis.concat_pattern import JOINED, are_joined
 from eutectic.relax.base import ShapeExpr
 from eutectic.relax.expr import Call, Constant, ExternFunc, PrimValue, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.op.registry import has_trait
@@ -55,6 +57,8 @@ def _is_native_call(call: Call, mod: IRModule, libraries: Mapping[str, NativeInt
         infos = (call.args[0].struct_info, call.struct_info)
         return all(_known(info) for info in infos)
     results = leaf_infos(call.sinfo_args)
+    if call.op.name == JOINED:
+        return are_joined(call)
     if call.op.name == "relax.call_dps_packed":
         return _symbol(call) in libraries and all(map(_known, results))
     if call.op.name != "relax.call_tir":
@@ -213,7 +217,26 @@ class _Planner:
             self.agreements += agreement_of_view(name, source.elements, view.elements)
             self.views[id(view)] = (view, self._owner(source))
             return view
+        if call.op.name == JOINED:
+            return self._joined(name, call)
         return self._library(name, call) if call.op.name == "relax.call_dps_packed" else self._kernel(name, call)
+
+    def _joined(self, name: str, call: Call) -> Tensor:
+        """Tensors one after another in memory: each is computed where it lies there, or copied to there."""
+        parts, info = self._value(None, call.args[0]), call.struct_info
+        assert isinstance(parts, tuple)
+        assert isinstance(info, TensorStructInfo)
+        whole = Tensor(name, info.dtype, tuple(info.dims or ()), "arena")
+        start = 0
+        for part in parts:
+            assert isinstance(part, Tensor)
+            owner = self._owner(part)
+            if owner.home != "arena" or owner.inside is not None:  # its memory is another one
+                owner = Tensor(part.name, part.dtype, part.dims, "arena")
+                self.steps.append(CopyStep(part, owner))
+            owner.inside, owner.start = whole, start
+            start += _exact_bytes(part)
+        return whole
 
     def _library(self, name: str, call: Call) -> Value:
         symbol = _symbol(call)
@@ -304,7 +327,7 @@ class _Planner:
         """The output that a value goes to: the kernel writes there at once, unless something else has its memory."""
         owner = self._owner(tensor)
         target = Tensor(tensor.name, tensor.dtype, tensor.dims, "output", number)
-        if owner.home == "arena":
+        if owner.home == "arena" and owner.inside is None:
             owner.home, owner.number = "output", number
         else:
             self.steps.append(CopyStep(tensor, target))
@@ -333,6 +356,13 @@ class _Planner:
         for size in (size for sizes in plan.varying for size in sizes):
             used.update(dict.fromkeys(free_symbolic_vars(size)))
         return [var for var in used if var not in defined and var not in plan.prepared]
+
+
+def _exact_bytes(tensor: Tensor) -> int:
+    """Bytes of a tensor of known size, not rounded up."""
+    elements = tensor.elements
+    assert isinstance(elements, IntImm)
+    return elements.value * item_bytes(tensor.dtype)
 
 
 def _lengths(value: Value) -> tuple[PrimExpr, ...]:

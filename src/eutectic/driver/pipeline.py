@@ -33,6 +33,7 @@ from eutectic.relax.transform import (
     FuseTIR,
     LegalizeOps,
     RemoveIdentityOps,
+    RewriteDataflowConcat,
     RewriteDataflowReshape,
     RunCodegen,
 )
@@ -81,6 +82,7 @@ def kernels(fuse: bool = True) -> Pipeline:
             *fusion,
             FuseTIR(),
             RewriteDataflowReshape(),
+            RewriteDataflowConcat(),
             CanonicalizeBindings(),
             DeadCodeElimination(),
         ),

@@ -89,7 +89,8 @@ class GroupRecord:
     """Operators that are executed together.
 
     Attributes:
-        kind: `kernel` of ours, `library`, `view` for other shapes of a tensor that cost nothing, `host` for Python.
+        kind: `kernel` of ours, `library`, `view` for other shapes of a tensor, and for parts of one that are computed
+            in their places, both of which cost nothing, `host` for Python.
         backend: Who made it, such as `llvm` or `dnnl`; `host` for Python.
         name: Name of the kernel, or of the external function.
         pattern: The pattern that matched, or the tensor programs in it.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eutectic.driver.plan import GroupRecord, MissRecord, OperatorRecord
+from eutectic.relax.analysis.concat_pattern import JOINED
 from eutectic.relax.dpl.remarks import FusionRemark
 
 _LAYOUT: Final = "relax.layout_transform"
@@ -89,6 +90,9 @@ def _view(edge: Edge) -> str:
     first, _ = edge.both
     value, user = edge.operators
     view, other = (value, user) if first.kind == "view" else (user, value)
+    if view.op == JOINED:
+        how = "uses it as it is" if first.kind == "view" else "is computed in its place there"
+        return f"{view.label} only has its parts one after another in memory, which costs nothing; {other.label} {how}"
     return f"{view.label} only gives the same memory another shape, which costs nothing; {other.label} uses it as it is"
 
 

@@ -23,6 +23,7 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.ir.prim_expr import Var as ScalarVar
+from eutectic.relax.analysis.concat_pattern import JOINED, are_joined
 from eutectic.relax.analysis.uses import used_vars, walk_bindings
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.dpl.remarks import FusionRemark
@@ -187,7 +188,7 @@ class _Builder:
                 chosen=() if built is None else built.chosen,
                 work=work,
             )
-        if has_trait(call, "view") and not _has_unknown_shape(call):
+        if _costs_nothing(call):
             return GroupRecord("view", "", operators[0].op, "view", operators, inputs, results, (), 0)
         note = _why_in_python(call)
         flops = _sum(operator.flops for operator in operators)
@@ -335,6 +336,13 @@ def _why_in_python(call: Call) -> str:
     if _has_unknown_shape(call):
         return "the size of its result depends on the data"
     return "the operator has no tensor program"
+
+
+def _costs_nothing(call: Call) -> bool:
+    """Whether native code does nothing for a call: other shapes of a tensor, and tensors that are computed in place."""
+    if isinstance(call.op, Op) and call.op.name == JOINED:
+        return are_joined(call)
+    return has_trait(call, "view") and not _has_unknown_shape(call)
 
 
 def _has_unknown_shape(call: Call) -> bool:

@@ -169,6 +169,12 @@ class _Entry:
         return self._frame_pointer(emitter, "%frame", tensor, arena)
 
     def _frame_pointer(self, emitter: ExprEmitter, frame: str, tensor: Tensor, arena: str) -> str:
+        whole, start = tensor.memory
+        begin = self._beginning(emitter, frame, whole, arena)
+        return emitter.text.assign(f"getelementptr inbounds i8, ptr {begin}, i64 {start}") if start else begin
+
+    def _beginning(self, emitter: ExprEmitter, frame: str, tensor: Tensor, arena: str) -> str:
+        """A pointer to a tensor that has memory of its own."""
         text, plan = emitter.text, self.plan
         if tensor.home == "input":
             return self._word(text, tensor.number, "ptr", frame)

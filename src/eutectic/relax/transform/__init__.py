@@ -38,6 +38,7 @@ from eutectic.relax.transform.remove_identity_ops import RemoveIdentityOps
 from eutectic.relax.transform.remove_purity_checking import RemovePurityChecking
 from eutectic.relax.transform.remove_redundant_reshape import RemoveRedundantReshape
 from eutectic.relax.transform.remove_unused_parameters import ExpandTupleArguments, RemoveUnusedParameters
+from eutectic.relax.transform.rewrite_dataflow_concat import RewriteDataflowConcat
 from eutectic.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from eutectic.relax.transform.run_codegen import RunCodegen
 from eutectic.relax.transform.to_mixed_precision import ToMixedPrecision
@@ -95,6 +96,7 @@ __all__ = [
     "RemovePurityChecking",
     "RemoveRedundantReshape",
     "RemoveUnusedParameters",
+    "RewriteDataflowConcat",
     "RewriteDataflowReshape",
     "RunCodegen",
     "ToMixedPrecision",

@@ -9,6 +9,7 @@ import numpy as np
 
 from eutectic.ir.dtype import item_bytes, to_numpy
 from eutectic.ir.module import GlobalVar, IRModule
+from eutectic.ir.node import replace
 from eutectic.ir.op import Op
 from eutectic.ir.services import Services
 from eutectic.ir.transform import PassContext, register_config_key
@@ -27,6 +28,7 @@ from eutectic.relax.expr import (
 )
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.interpret import Interpreter
+from eutectic.relax.op.create import full
 from eutectic.relax.op.registry import op_def
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
@@ -45,7 +47,8 @@ class FoldConstant(FunctionPass):
         lv = reshape(const, (1, 64, 1, 1))          lv1 = add(x, const)
         lv1 = add(x, lv)
 
-    Operators are evaluated by their references; calls of tensor programs by compiled code.
+    Operators are evaluated by their references; calls of tensor programs by compiled code. What `zeros`, `full` and
+    `arange` make counts as constant for those that read it; a value of theirs that is the same everywhere stays `full`.
 
     A result larger than both its inputs and the option
     `relax.FoldConstant.max_bytes` is not folded, so that `zeros` and `broadcast_to`
@@ -64,6 +67,7 @@ class _Folder(PyExprMutator):
         super().__init__(mod)
         self._interpreter, self._mod = Interpreter(mod), mod
         self._max_bytes, self._services = max_bytes, services
+        self._values: dict[Call, Expr] = {}  # of calls that make values of sizes and numbers
 
     def visit_var_(self, var: Var) -> Expr:
         """A variable bound to a constant is that constant."""
@@ -88,10 +92,25 @@ class _Folder(PyExprMutator):
         call = self.visit_expr_post_order(call)
         if self._is_program(call):
             return self._run_program(call)
-        if not self._foldable(call):
+        made = replace(call, args=tuple(map(self._made, call.args)))
+        if not self._foldable(made):
             return call
-        value = self._interpreter.evaluate(call, {}, {})
-        return _as_constants(value, call)
+        value = self._interpreter.evaluate(made, {}, {})
+        return _as_constants(value, call) if any(map(_has_data, call.args)) else _as_full(value, call)
+
+    @deep
+    def _made(self, arg: Expr) -> Expr:
+        """The value of what is made of sizes and numbers alone; everything else as it is."""
+        if isinstance(arg, Tuple):
+            return replace(arg, fields=tuple(map(self._made, arg.fields)))
+        value: Any = arg
+        while isinstance(value, Var):
+            value = self.lookup_binding(value)
+        if not isinstance(value, Call) or not self._foldable(value, made=True):
+            return arg
+        if value not in self._values:
+            self._values[value] = _as_constants(self._interpreter.evaluate(value, {}, {}), value)
+        return self._values[value]
 
     def _is_program(self, call: Call) -> bool:
         """Whether it calls a tensor program on constants, all sizes known."""
@@ -118,13 +137,14 @@ class _Folder(PyExprMutator):
         (self._services.program_runner() or run)(program, *arrays, out)
         return _as_constants(out, call)
 
-    def _foldable(self, call: Call) -> bool:
+    def _foldable(self, call: Call, made: bool = False) -> bool:
+        """Whether a call can be evaluated: of constants, or if it is what makes values of sizes and numbers alone."""
         if not isinstance(call.op, Op) or not call.args:
             return False
         definition = op_def(call.op)
         if definition is None or not definition.pure or definition.reference_fn is None or "calls" in definition.traits:
             return False
-        if not all(_known(arg) for arg in call.args) or not any(_has_data(arg) for arg in call.args):
+        if not all(_known(arg) for arg in call.args) or not (made or any(_has_data(arg) for arg in call.args)):
             return False
         return self._small_enough(call)
 
@@ -167,6 +187,16 @@ def _bytes(arg: Expr) -> int:
     if isinstance(arg, Constant):
         return int(arg.data.nbytes)
     return sum(map(_bytes, arg.fields)) if isinstance(arg, Tuple) else 0
+
+
+def _as_full(value: Any, call: Call) -> Expr:
+    """A constant, or where all elements are the same, what makes it without memory."""
+    info = call.struct_info
+    same = isinstance(value, np.ndarray) and value.size > 1 and isinstance(info, TensorStructInfo) and info.dtype
+    if not same or value.tobytes() != value.flat[:1].tobytes() * value.size:
+        return _as_constants(value, call)
+    assert isinstance(info, TensorStructInfo)
+    return full(value.shape, Constant(value.flat[0].astype(to_numpy(info.dtype))), info.dtype, span=call.span)
 
 
 def _as_constants(value: Any, call: Call) -> Expr:

@@ -82,3 +82,30 @@ def test_numbers(name: str):
     build(func)(*native)
     run(func, *reference)
     np.testing.assert_allclose(native[-1], reference[-1], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [4, 12])
+def test_values_that_are_read_twice_do_not_double_again_and_again(count: int):
+    """Slices that are assigned to one after another: each reads what was there before and behind itself."""
+    x, y = a(30, 30), a(5, 30, name="y")
+
+    def assigned(value: te.Tensor) -> te.Tensor:
+        for k in range(count):
+            rest = topi.strided_slice(value, [k + 5, 0], [30, 30], [1, 1])
+            value = topi.concatenate([topi.strided_slice(value, [0, 0], [k, 30], [1, 1]), y, rest] if k else [y, rest])
+        return value
+
+    func = te.create_prim_func([x, y, assigned(x)])
+    text = func.script()
+    found = stages_of(func)
+    assert found is not None
+    sch = tir.Schedule(func)
+    for name in inlined_order(*found):
+        sch.compute_inline(name, name_values=True)
+    assert len(sch.func.script()) < 12 * len(text)
+    given, part = np.random.default_rng(0).standard_normal((30, 30)).astype("float32"), np.ones((5, 30), "float32")
+    out, want = np.empty((30, 30), "float32"), given.copy()
+    for k in range(count):
+        want[k : k + 5] = part
+    run(sch.func, given, part, out)
+    np.testing.assert_array_equal(out, want)

@@ -91,5 +91,14 @@ def test_largest_of_points_that_are_one_row_of_vectors_are_left_to_other_rules()
     assert chosen(pool("max", (14, 14), 3, 1, 1)) != ["padded_window@0"]
 
 
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_large_images_of_such_points(kind: str):
+    """Bands of rows are for convolutions: here the tile makes one axis of points and channels, and other loops."""
+    func = pool(kind, (49, 56), 3, 1, 1)
+    data = np.random.default_rng(0).standard_normal((1, BLOCKS, 49, 56, LANES)).astype("float32")
+    expected = want(kind, data, 3, 1, 1)
+    np.testing.assert_allclose(run(schedule_for_cpu(func, Vectors()), data, expected.shape), expected, atol=1e-6)
+
+
 def test_without_padding_it_is_left_to_other_rules():
     assert chosen(pool("max", (14, 14), 2, 2, 0)) != ["padded_window@0"]

@@ -153,7 +153,9 @@ def _axes_of_image(pad: Stage, sums: Stage, indices: Sequence[PrimExpr]) -> list
 
 
 def _are_outside(tile: TileAxes, axes: Sequence[Axis]) -> bool:
-    """Whether no tile lies along any of some axes, and each of them is walked through alone."""
+    """Whether no tile lies along any of some axes, and each of them is walked through alone, by its own loop still."""
+    if any(len(span.axes) > 1 for span in tile.walk.spatial):  # the tile makes one axis of them, and all loops anew
+        return False
     along = [span for span in (tile.vector, tile.rows, tile.blocks) if span is not None]
     alone = [span.axes[0] for span in tile.walk.spatial if len(span.axes) == 1 and span not in along]
     return all(axis in alone for axis in axes)

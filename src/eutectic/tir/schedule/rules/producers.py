@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from eutectic.ir.node import Node
+from eutectic.ir.node import Node, children
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order, rewrite
@@ -21,6 +21,7 @@ from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.substitute import fresh_lets
 
 _MOST_CHEAP: Final = 6  # operations that are rather done twice than stored
+_MOST_WRITTEN: Final = 400  # nodes of a value in all of its places: in a chain of those it doubles with each
 
 
 def inlined_order(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> list[str]:
@@ -87,11 +88,19 @@ class _Inlining:
         if key not in self.local or stage.init is not None or not readers or looks_at_indices(stage.value):
             return False
         work, guarded = operations(stage.value), _has_guard(stage.value)
+        copies = sum(self._copies(key, reader, guarded) for reader in readers)
+        if copies > 1 and copies * _written(stage.value) > _MOST_WRITTEN:
+            return False
         for reader in readers:
             places = {_key(load) for load in self.loads[reader][key]}
             if not _may_inline(stage, self.stages[reader], len(readers), len(places), (work, guarded)):
                 return False
         return True
+
+    def _copies(self, key: int, reader: int, guarded: bool) -> int:
+        """How often a reader has the value of a stage written out; where nothing guards it, it gets a name."""
+        named = not guarded and not _has_guard(self.stages[reader].value)
+        return 1 if named else len(self.loads[reader][key])
 
     def inline(self, keys: Sequence[int]) -> None:
         """Put stages into their readers, which are the same, and have the stages looked at again that these read."""
@@ -139,6 +148,14 @@ def _may_inline(stage: Stage, reader: Stage, readers: int, places: int, value: t
     if work > _MOST_CHEAP:
         return readers == 1 and places == 1 and len(stage.spatial) >= len(reader.spatial)
     return readers <= 2 or work <= 1
+
+
+def _written(expr: PrimExpr) -> int:
+    """Nodes of an expression when it is written out: one that is in it twice counts twice."""
+    sizes: dict[int, int] = {}
+    for part in post_order(expr):
+        sizes[id(part)] = 1 + sum(sizes[id(child)] for child in children(part))
+    return sizes[id(expr)]
 
 
 def _key(load: BufferLoad) -> StructuralKey:
