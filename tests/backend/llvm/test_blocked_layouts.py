@@ -73,7 +73,10 @@ def test_blocks_are_vectors_of_the_machine(target: str, blocks: list[str]):
         (conv(64, 8), ["", "NCHW8c"]),
         (conv(64, 20), [""]),
         (conv(64, 64, groups=4), ["", "NCHW16c"]),
-        (conv(64, 64, groups=16), [""]),
+        (conv(64, 64, groups=16), ["", "NCHW32c", "NCHW16c"]),
+        (conv(48, 48, groups=6), ["", "NCHW16c"]),
+        (conv(48, 48, groups=4), [""]),
+        (conv(32, 64, groups=16), [""]),
         (conv(64, 64, groups=64), ["", "NCHW32c", "NCHW16c"]),
         (conv(64, 128, groups=64), [""]),
         (conv(3, 16), ["", "NCHW16c"]),
@@ -125,6 +128,8 @@ def test_weights_go_with_data_and_result():
     assert found == {(("", "OIHW32o"), ("NCHW32c",)), (("NCHW16c", "OIHW16i32o"), ("NCHW32c",))}
     (_, depthwise) = offers(conv(48, 48, groups=48))
     assert depthwise.operands == ("NCHW16c", "OIHW16o")
+    (_, several) = offers(conv(48, 48, groups=12))
+    assert several.operands == ("NCHW16c", "OIHW16o")
 
 
 def test_estimates_say_what_was_measured():
@@ -139,6 +144,8 @@ def test_estimates_say_what_was_measured():
     assert gain(conv(960, 160, 7, 1)) > 1.2
     assert gain(conv(96, 96, 112, padding=1, groups=96)) > 2
     assert gain(conv(96, 96, 112, padding=1, groups=96, strides=2)) > 3
+    assert gain(conv(128, 128, 56, padding=1, groups=32)) > 5
+    assert gain(conv(3, 96, 224, 4, strides=4)) > 20
     whole, half = (min(o.cost for o in offers(conv(240, 40, 28, 1)) if o.result == f"NCHW{n}c") for n in (40, 8))
     assert 1.4 * whole < half, "vectors of half the width"
 
@@ -208,7 +215,7 @@ def _network(dtype: str, widths: list[int], kernel: int, stride: int, groups: in
     st.lists(st.sampled_from([3, 16, 24, 32, 40, 48, 56, 64]), min_size=2, max_size=3),
     st.sampled_from([1, 3, 5]),
     st.integers(1, 2),
-    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 2, 4, 8]),
 )
 def test_networks_are_right_in_float64(widths: list[int], kernel: int, stride: int, groups: int):
     mod, truth = (_network(dtype, widths, kernel, stride, groups) for dtype in ("float32", "float64"))
@@ -217,9 +224,10 @@ def test_networks_are_right_in_float64(widths: list[int], kernel: int, stride: i
     assert_close(eutectic.compile(mod, target="llvm")(x).astype("float64"), want, 5e-5)
 
 
-def test_values_that_are_no_numbers_stay_where_they_are():
-    """Blocks are full: no channel that is not there takes part."""
-    mod = _network("float32", [16, 32], 3, 1, 1)
+@pytest.mark.parametrize("groups", [1, 8])
+def test_values_that_are_no_numbers_stay_where_they_are(groups: int):
+    """Blocks are full: no channel that is not there takes part, and none of another group."""
+    mod = _network("float32", [16, 32, 32], 3, 1, groups)
     (x,) = arrays(mod["main"])
     x[0, 3, 2, 2], x[1, 0, 0, 0] = np.nan, np.inf
     got, want = (made(x) for made in (eutectic.compile(mod, target="llvm"), _rows(mod)))

@@ -35,7 +35,7 @@ def worthwhile(mod: IRModule, machine: Machine) -> Verdict:
         mod: The model.
         machine: What for.
     """
-    if machine.lanes() >= _LEAST_LANES and is_convolutions(mod):
+    if machine.lanes() >= _LEAST_LANES and is_convolutions(mod, machine.lanes()):
         reason = f"kernels of our own compute such convolutions faster with vectors of {machine.lanes()} numbers"
         return Verdict(ok=False, reason=reason)
     if is_small(mod):
@@ -45,23 +45,32 @@ def worthwhile(mod: IRModule, machine: Machine) -> Verdict:
     return Verdict(ok=True, reason="the model has a convolution, or a large matrix product")
 
 
-def is_convolutions(mod: IRModule) -> bool:
-    """Whether nearly all work of a module is in float32 convolutions, all channels in one group or each in its own."""
+def is_convolutions(mod: IRModule, lanes: int = 16) -> bool:
+    """Whether nearly all work of a module is in float32 convolutions, of groups that go with blocks of channels.
+
+    Args:
+        mod: The model.
+        lanes: Numbers in a vector.
+    """
     calls = _calls(_functions(mod))
     convolutions = [call for call in calls if is_convolution(call) and _is_single(call)]
-    if not all(map(_is_plain, convolutions)):
+    if not all(_is_plain(call, lanes) for call in convolutions):
         return False
     total = sum(map(work_of, calls))
     return 0 < total < inf and sum(map(work_of, convolutions)) >= _MOST * total
 
 
-def _is_plain(call: Call) -> bool:
-    """Whether all channels are in one group, or each is one."""
+def _is_plain(call: Call, lanes: int) -> bool:
+    """Whether all channels are in one group, or a vector has whole groups, or groups have whole halves of vectors."""
     info, attrs = call.args[1].struct_info, call.attrs
     if attrs is None or attrs.get("groups", 1) == 1:
         return True
     shape = info.static_shape if isinstance(info, TensorStructInfo) else None
-    return shape is not None and shape[attrs["kernel_layout"].index("I")] == 1
+    if shape is None:
+        return False
+    depth, filters = (shape[attrs["kernel_layout"].index(name)] for name in "IO")
+    each, half = filters // int(attrs["groups"]), lanes // 2
+    return depth == 1 or (depth == each and lanes % each == 0) or (depth % half == 0 and each % half == 0)
 
 
 def _is_single(call: Call) -> bool:

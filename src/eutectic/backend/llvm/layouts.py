@@ -25,7 +25,9 @@ from eutectic.relax.transform.layouts.choice import operands_of
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
 
 _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
-_FROM_LONG_ROWS: Final = 0.7  # of that with steps longer than one, by which vectors are taken apart
+_FROM_LONG_ROWS: Final = (0.7, 0.02)  # of that with steps of two, by which vectors are taken apart, and longer ones
+_GROUPS_IN_BLOCKS: Final = (0.38, 0.2)  # several of a few channels each, with steps of one, and longer ones
+_GROUPED_ROWS: Final = 0.04  # with several groups of channels: of few of them each vector is read again and again
 _DEPTHWISE_ROWS: Final = (0.36, 0.12)  # with steps of one, and longer ones
 _NORMS: Final = (1.25, 0.85)  # nanoseconds for each element of a group norm, row-major and in blocks
 _WINOGRAD_ROWS: Final = 2.2  # nanoseconds for each element of data and result, as vectors lie across rows
@@ -135,10 +137,11 @@ def _convolutions(
     yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, is_depthwise))
     for out in _blocks(filters, lanes):
         written, (vectors, filled) = f"NCHW{out}c", _vectors(out, lanes)
-        if is_depthwise:
-            share = shares.depthwise[vectors][is_long] * filled
-            yield LayoutOffer((written, blocked_kernel(written, written, True)), (written,), best / share)
-            continue
+        if (
+            groups > 1 and channels == filters and depth < lanes and out % depth == 0
+        ):  # whole groups in blocks, or single channels
+            share = shares.depthwise[vectors][is_long] if depth == 1 else _GROUPS_IN_BLOCKS[is_long]
+            yield LayoutOffer((written, blocked_kernel(written, written, True)), (written,), best / (share * filled))
         if (filters // groups) % out:
             continue
         for data in (0, *(size for size in _blocks(channels, lanes) if depth % size == 0)):
@@ -158,8 +161,11 @@ def _rows_share(call: Call, result: TensorStructInfo, window: Sequence[int], lan
     used = row / (-(-row // lanes) * lanes)
     if is_depthwise:
         return _DEPTHWISE_ROWS[_is_long(call)] * used
+    if attrs["groups"] > 1:
+        return _GROUPED_ROWS * used
     most, each = _FROM_ROWS
-    return min(most, each * used) * (_FROM_LONG_ROWS if _is_long(call) else 1)
+    step = max(attrs["strides"])
+    return min(most, each * used) * (1 if step == 1 else _FROM_LONG_ROWS[step > 2])
 
 
 def _is_long(call: Call) -> bool:

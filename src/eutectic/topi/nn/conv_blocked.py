@@ -33,11 +33,12 @@ def conv2d_nchwc(
     Args:
         data: `(n, c / v, h, w, v)`, or `(n, c, h, w)`, which counts as blocks of one channel.
         weight: `(o / b, i / v, kh, kw, v, b)`, where `i` counts the channels of one group; or without the axis of
-            size `v`, when the data has none or each channel is a group.
+            size `v`, when the data has none or blocks hold whole groups.
         strides: Step between windows.
         padding: Zeros around: one number, one per axis, or all before and then all after.
         dilation: Step between the taps of a window.
-        groups: Number of independent groups of channels; blocks do not cross them, unless each channel is a group.
+        groups: Number of independent groups of channels. Blocks are parts of a group, or hold whole groups, of which
+            each has as many channels in the data as in the result, such as one.
         out_dtype: Dtype of the result; None takes that of the data.
 
     Returns:
@@ -52,10 +53,10 @@ def conv2d_nchwc(
     block = 1 if len(data.shape) == 4 else static(data.shape[4]) or 0
     wide_out, _, kh, kw, *inner = weight.shape
     lanes = static(inner[-1]) or 0
-    is_depthwise = len(inner) == 1 and len(data.shape) == 5
+    has_groups = len(inner) == 1 and len(data.shape) == 5
     per_group = (static(wide_out) or 0) * lanes // groups
-    if is_depthwise:
-        fits = lanes == block and per_group == 1
+    if has_groups:
+        fits = lanes == block and per_group > 0 and lanes % per_group == 0 and static(weight.shape[1]) == per_group
     else:
         fits = len(inner) == (1 if block == 1 else 2) and static(inner[0]) in (block, lanes) and per_group % lanes == 0
     if not fits:
@@ -78,15 +79,17 @@ def conv2d_nchwc(
             (i * s if s > 1 else i) + (tap * d if d > 1 else tap)
             for i, s, tap, d in zip((y, x), step, taps, apart, strict=True)
         ]
-        if is_depthwise:
-            value, factor = temp(image, blocks, *where, lane), weight(blocks, 0, *taps, lane)
-            return te_sum(value.astype(wide_dtype(dtype)) * factor.astype(wide_dtype(dtype)), taps)
+        if has_groups:
+            own = [rc] if per_group > 1 else []
+            source = lane // per_group * per_group + rc if own else lane
+            value, factor = temp(image, blocks, *where, source), weight(blocks, rc if own else 0, *taps, lane)
+            return te_sum(value.astype(wide_dtype(dtype)) * factor.astype(wide_dtype(dtype)), [*own, *taps])
         channels = rc if groups == 1 else blocks // (per_group // lanes) * weight.shape[1] + rc
         inside = [] if block == 1 else [ri]
         value, factor = temp(image, channels, *where, *inside), weight(blocks, rc, *taps, *inside, lane)
         return te_sum(value.astype(wide_dtype(dtype)) * factor.astype(wide_dtype(dtype)), [rc, *taps, *inside])
 
     shape = (data.shape[0], wide_out, *out, inner[-1])
-    name = "depthwise_conv2d_nchwc" if is_depthwise else "conv2d_nchwc"
+    name = ("depthwise_" if has_groups and per_group == 1 else "") + "conv2d_nchwc"
     total = compute(shape, lambda *at: element(*at), name, name, varargs_names=list(_NAMES))
     return finished(total, dtype)

@@ -14,16 +14,17 @@ from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.tir.data_layout import layout
 
 
-def blocked_kernel(data_layout: str, out_layout: str, is_depthwise: bool) -> str:
+def blocked_kernel(data_layout: str, out_layout: str, has_groups: bool) -> str:
     """The layout of the weights that goes with channels in blocks, of data such as `NCHW16c`, or of `NCHW`.
 
     Args:
         data_layout: Of the data.
         out_layout: Of the result, such as `NCHW16c`.
-        is_depthwise: Whether each channel is a group, so that weights have one input channel.
+        has_groups: Whether blocks hold whole groups, such as single channels, so that input channels of the weights,
+            which are those of one group, are in no blocks.
     """
     inputs, outputs = (layout(name).factor_of("C") for name in (data_layout, out_layout))
-    return f"OIHW{outputs}o" if inputs == 1 or is_depthwise else f"OIHW{inputs}i{outputs}o"
+    return f"OIHW{outputs}o" if inputs == 1 or has_groups else f"OIHW{inputs}i{outputs}o"
 
 
 def check_blocks(layouts: Sequence[str], groups: int) -> None:
@@ -39,7 +40,7 @@ def check_blocks(layouts: Sequence[str], groups: int) -> None:
     if not any(map(is_blocked, layouts)):
         return
     data, kernel, out = layouts
-    wanted = {blocked_kernel(data, out, is_depthwise) for is_depthwise in {False, groups > 1}}
+    wanted = {blocked_kernel(data, out, has_groups) for has_groups in {False, groups > 1}}
     counts = [layout(name).factor_of("C") for name in (data, out)]
     forms = ["NCHW" if count == 1 else f"NCHW{count}c" for count in counts]
     if counts[1] == 1 or forms != [data, out] or kernel not in wanted:
@@ -64,15 +65,16 @@ def check_groups(c: Call, layouts: Sequence[str], groups: int, weight: Dims) -> 
     data, kernel, out = (layout(name) for name in layouts)
     if groups == 1 or not out.is_blocked:
         return
-    filters, depth = static(weight[0]), static(weight[1])
-    if filters == groups and depth == 1 and data.factor_of("C") == out.factor_of("C"):
+    filters, depth, block = static(weight[0]), static(weight[1]), out.factor_of("C")
+    same = filters is not None and depth and filters == groups * depth and data.factor_of("C") == block
+    if same and block % (depth or 1) == 0 and kernel.factor_of("I") == 1:  # whole groups in each block
         return
     full = data.factor_of("C") == kernel.factor_of("I")
     if filters is None or (filters // groups) % out.factor_of("C") or not full:
         refuse(
             c,
             f"conv2d of {groups} groups from {data} to {out}: blocks cross groups",
-            help="blocks are parts of a group, or each channel is a group and both have the same blocks",
+            help="blocks are parts of a group, or hold whole groups and are the same in both",
         )
 
 

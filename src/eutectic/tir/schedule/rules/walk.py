@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, mul
-from eutectic.ir.visit import post_order
+from eutectic.ir.node import Node
+from eutectic.ir.prim_expr import FloorDiv, IntImm, Mul, PrimExpr, Var, mul
+from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.analysis.linear import Linear, flat_offset
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.schedule.rules.stage import Axis, Stage, loads
@@ -98,7 +99,10 @@ def walk_of(stage: Stage, depth: int = 0) -> Walk:
     last = stage.epilogue or stage
 
     def access(load: BufferLoad) -> Access:
-        return Access(load.buffer, flat_offset(load.buffer, load.indices, variables), load)
+        form = flat_offset(load.buffer, load.indices, variables)
+        if form is None:
+            form = flat_offset(load.buffer, [_without_groups(index) for index in load.indices], variables)
+        return Access(load.buffer, form, load)
 
     terms = [stage.value] if stage.init is None else [stage.value, stage.init]
     reads = [access(load) for load in _loads(terms) if stage.init is None or load.buffer is not stage.output]
@@ -128,6 +132,21 @@ def walk_of(stage: Stage, depth: int = 0) -> Walk:
         tuple(after),
         store,
     )
+
+
+def _without_groups(index: PrimExpr) -> PrimExpr:
+    """An index with `x` for `x // n * n`: neighbours that read the same are as far apart on the whole as others."""
+
+    def change(item: Node) -> Node | None:
+        if not isinstance(item, Mul) or not isinstance(item.a, FloorDiv):
+            return None
+        divisor, factor = item.a.b, item.b
+        same = isinstance(divisor, IntImm) and isinstance(factor, IntImm) and divisor.value == factor.value
+        return item.a.a if same else None
+
+    changed = rewrite(index, change)
+    assert isinstance(changed, PrimExpr)
+    return changed
 
 
 def _continues(outer: Axis, inner: Span, accesses: Sequence[Access], fixed: set[Var]) -> bool:
