@@ -70,7 +70,7 @@ def _is_plain(call: Call, lanes: int) -> bool:
         return False
     depth, filters = (shape[attrs["kernel_layout"].index(name)] for name in "IO")
     each, half = filters // int(attrs["groups"]), lanes // 2
-    return depth == 1 or (depth == each and lanes % each == 0) or (depth % half == 0 and each % half == 0)
+    return bool(depth == 1 or (depth == each and lanes % each == 0) or depth % half == each % half == 0)
 
 
 def _is_single(call: Call) -> bool:
