@@ -35,6 +35,7 @@ from eutectic.relax.transform.legalize_ops import LegalizeOps
 from eutectic.relax.transform.merge_composite_functions import MergeCompositeFunctions
 from eutectic.relax.transform.normalize import Normalize
 from eutectic.relax.transform.remove_identity_ops import RemoveIdentityOps
+from eutectic.relax.transform.remove_padded_taps import RemovePaddedTaps
 from eutectic.relax.transform.remove_purity_checking import RemovePurityChecking
 from eutectic.relax.transform.remove_redundant_reshape import RemoveRedundantReshape
 from eutectic.relax.transform.remove_unused_parameters import ExpandTupleArguments, RemoveUnusedParameters
@@ -93,6 +94,7 @@ __all__ = [
     "NormalizeGlobalVar",
     "PatternCheckContext",
     "RemoveIdentityOps",
+    "RemovePaddedTaps",
     "RemovePurityChecking",
     "RemoveRedundantReshape",
     "RemoveUnusedParameters",
