@@ -108,10 +108,10 @@ def test_pad_from_refuses():
 
 
 @pytest.mark.parametrize("mode", COORDINATES)
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC", "NCHW2c"])
 def test_resize2d(mode: str, layout: str):
-    x = values(1, 2, 3, 4) if layout == "NCHW" else values(1, 3, 4, 2)
-    for size in ((5, 2), (1, 7), (3, 4)):
+    x = values(*{"NCHW": (1, 2, 3, 4), "NHWC": (1, 3, 4, 2), "NCHW2c": (1, 1, 3, 4, 2)}[layout])
+    for size in ((5, 2), (1, 7), (3, 4), (6, 12), (3, 2)):
         for method, rounding in (("linear", "round"), *(("nearest_neighbor", name) for name in ROUNDINGS)):
             attrs = Resize2DAttrs(
                 layout=layout, method=method, coordinate_transformation_mode=mode, rounding_method=rounding
@@ -122,8 +122,31 @@ def test_resize2d(mode: str, layout: str):
             close(got, reference("image.resize2d", attrs, x, size))
 
 
+@pytest.mark.parametrize("mode", COORDINATES)
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_nearest_elements_without_floats_are_those_of_floats(mode: str, rounding: str):
+    """Wherever a whole number of elements comes of each, or is taken as one, and places are those of such a number."""
+    attrs = Resize2DAttrs(
+        method="nearest_neighbor", coordinate_transformation_mode=mode, rounding_method=rounding, layout="NCHW"
+    )
+    for before, after in ((7, 49), (41, 123), (3, 300), (49, 7), (100, 4), (1, 5), (5, 1)):
+        x = values(1, 1, 1, before)
+        got = evaluate(lambda t, n=after: topi.image.resize2d(t, (1, n), "NCHW", "nearest_neighbor", mode, rounding), x)
+        np.testing.assert_array_equal(got, reference("image.resize2d", attrs, x, (1, after)))
+
+
+def test_sizes_that_stay_are_not_looked_at():
+    """An infinite neighbour would make NaN of a weight of zero."""
+    x = np.array([[[[1.0, np.inf, 2.0], [3.0, 5.0, 4.0]]]], "float32")
+    got = evaluate(lambda t: topi.image.resize2d(t, (4, 3)), x)
+    np.testing.assert_array_equal(got[..., 0], [[[1, 1.5, 2.5, 3]]])
+    np.testing.assert_array_equal(got[..., 2], [[[2, 2.5, 3.5, 4]]])
+
+
 def test_resize2d_refuses():
     x = te.placeholder((1, 2, 3, 4))
+    with pytest.raises(ValueError, match="is not in layout NCHW2c"):
+        topi.image.resize2d(x, (2, 2), "NCHW2c")
     with pytest.raises(ValueError, match="does not know 'cubic'"):
         topi.image.resize2d(x, (2, 2), method="cubic")
     with pytest.raises(ValueError, match="coordinates 'other'"):

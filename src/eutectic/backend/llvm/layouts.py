@@ -238,7 +238,7 @@ def _operands(call: Call, infos: Sequence[TensorStructInfo], shape: Sequence[int
     fields = dict(call.attrs.items())
     is_pool = fields.get("layout") == fields.get("out_layout") == "NCHW"
     is_concat = fields.get("axis") in (0, 1, 2, 3, -1, -2, -3, -4) and "layout" not in fields
-    is_image = fields.get("layout") == "NCHW" and "out_layout" not in fields and not size
+    is_image = fields.get("layout") == "NCHW" and "out_layout" not in fields
     return tuple(names) if is_pool or is_concat or is_image else None
 
 

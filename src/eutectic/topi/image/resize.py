@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
+
+import numpy as np
 
 from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.te import Tensor
 from eutectic.te.tensor import sizes_of
 from eutectic.tir import op
-from eutectic.topi.nn.windows import arranged
-from eutectic.topi.shapes import stage, static
+from eutectic.topi.nn.windows import Axes
+from eutectic.topi.shapes import same_size, sizes_text, stage, static
 from eutectic.topi.special_values import accumulator, convert
 
 _NEAREST: Final[dict[str, Callable[[PrimExpr], PrimExpr]]] = {
@@ -20,6 +24,14 @@ _NEAREST: Final[dict[str, Callable[[PrimExpr], PrimExpr]]] = {
     "floor": op.floor,
     "ceil": op.ceil,
 }
+_ROUNDED: Final[dict[str, Callable[[Any], Any]]] = {
+    "round": lambda x: np.ceil(x - np.float32(0.5)),
+    "round_prefer_floor": lambda x: np.ceil(x - np.float32(0.5)),
+    "round_prefer_ceil": lambda x: np.floor(x + np.float32(0.5)),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+_MOST_TRIED: Final = 4096  # elements of an axis whose places are looked at one by one
 
 
 def resize2d(
@@ -36,7 +48,7 @@ def resize2d(
     Args:
         data: The axes of `layout`.
         size: New height and width.
-        layout: Order of the axes.
+        layout: Order of the axes; channels may be in blocks, such as `NCHW16c`.
         method: `nearest_neighbor` or `linear`.
         coordinate_transformation_mode: Where element i of m lies among n: `half_pixel`
             `(i + 0.5) * n / m - 0.5`, `align_corners` `i * (n - 1) / (m - 1)`, `asymmetric` `i * n / m`.
@@ -55,40 +67,84 @@ def resize2d(
     """
     if method not in ("nearest_neighbor", "linear") or rounding_method not in _NEAREST:
         raise ValueError(f"resize2d does not know {method!r} with {rounding_method!r}")
-    n, channels, *old = arranged(data.shape, layout, "NCHW")
+    axes = Axes.of(layout)
+    if axes.rank != 2 or len(data.shape) != len(axes.names):
+        raise ValueError(f"an image {sizes_text(data.shape)} is not in layout {layout}")
+    others, old = axes.parted(data.shape)
     new = sizes_of(size)
     dtype = out_dtype or data.dtype
+    mode = coordinate_transformation_mode
 
-    def at_place(image: PrimExpr, channel: PrimExpr, row: PrimExpr, column: PrimExpr) -> PrimExpr:
-        element: PrimExpr = data(*arranged([image, channel, row, column], "NCHW", layout))
-        return element
+    def nearest(rest: list[PrimExpr], place: list[PrimExpr]) -> PrimExpr:
+        sizes = zip(place, old, new, strict=True)
+        indices = [_nearest(mode, rounding_method, i, before, after) for i, before, after in sizes]
+        return data(*axes.joined(rest, indices))
 
-    def nearest(image: PrimExpr, channel: PrimExpr, *place: PrimExpr) -> PrimExpr:
-        indices = []
-        for i, before, after in zip(place, old, new, strict=True):
-            at = _NEAREST[rounding_method](_coordinate(coordinate_transformation_mode, i, before, after, "float32"))
-            indices.append(op.max(op.min(at.astype(i.dtype), before - 1), 0))
-        return at_place(image, channel, *indices)
-
-    def linear(image: PrimExpr, channel: PrimExpr, *place: PrimExpr) -> PrimExpr:
+    def linear(rest: list[PrimExpr], place: list[PrimExpr]) -> PrimExpr:
         wide = accumulator(data.dtype)
-        ends, weights = [], []
-        for i, before, after in zip(place, old, new, strict=True):
-            at = _coordinate(coordinate_transformation_mode, i, before, after, wide)
-            at = op.max(op.min(at, (before - 1).astype(wide)), as_prim(0.0, wide))
-            low = op.floor(at).astype(i.dtype)
-            ends.append((low, op.min(low + 1, before - 1)))
-            weights.append(at - low.astype(wide))
+        ends = [_ends(mode, i, before, after, wide) for i, before, after in zip(place, old, new, strict=True)]
 
         def column(at: PrimExpr) -> PrimExpr:
-            upper, lower = (at_place(image, channel, row, at).astype(wide) for row in ends[0])
-            return upper * (1.0 - weights[0]) + lower * weights[0]
+            return _between([data(*axes.joined(rest, [row, at])).astype(wide) for row in ends[0].places], ends[0])
 
-        return column(ends[1][0]) * (1.0 - weights[1]) + column(ends[1][1]) * weights[1]
+        return _between([column(at) for at in ends[1].places], ends[1])
 
     value: Callable[..., Any] = nearest if method == "nearest_neighbor" else linear
-    shape = arranged([n, channels, *new], "NCHW", layout)
-    return stage(shape, lambda *at: convert(value(*arranged(at, layout, "NCHW")), dtype), "resize", "injective")
+    shape = axes.joined(others, new)
+    return stage(shape, lambda *at: convert(value(*axes.parted(at)), dtype), "resize", "injective")
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """Between which old elements a new one lies along an axis.
+
+    Attributes:
+        places: The places of the elements: one, where sizes are the same, or two.
+        weight: Of the second.
+    """
+
+    places: list[PrimExpr]
+    weight: PrimExpr
+
+
+def _ends(mode: str, i: PrimExpr, before: PrimExpr, after: PrimExpr, wide: str) -> _Ends:
+    if same_size(before, after):  # each at its own place, in all modes
+        return _Ends([i], as_prim(0.0, wide))
+    at = _coordinate(mode, i, before, after, wide)
+    at = op.max(op.min(at, (before - 1).astype(wide)), as_prim(0.0, wide))
+    low = op.floor(at).astype(i.dtype)
+    return _Ends([low, op.min(low + 1, before - 1)], at - low.astype(wide))
+
+
+def _between(values: list[PrimExpr], ends: _Ends) -> PrimExpr:
+    return values[0] if len(values) == 1 else values[0] * (1.0 - ends.weight) + values[1] * ends.weight
+
+
+def _nearest(mode: str, rounding: str, i: PrimExpr, before: PrimExpr, after: PrimExpr) -> PrimExpr:
+    """The old element of a new one; without floats where that is the same for all elements."""
+    sizes = static(before), static(after)
+    if sizes[0] and sizes[1]:
+        plain = _whole_ratio(mode, rounding, sizes[0], sizes[1])
+        if plain is not None:
+            return i // plain if sizes[1] > sizes[0] else i * plain
+    at = _NEAREST[rounding](_coordinate(mode, i, before, after, "float32"))
+    return op.max(op.min(at.astype(i.dtype), before - 1), 0)
+
+
+@cache
+def _whole_ratio(mode: str, rounding: str, before: int, after: int) -> int | None:
+    """How many new elements each old one gives, or old ones are taken as one; None where that is no whole number."""
+    ratio, rest = divmod(max(before, after), min(before, after))
+    if rest or after > _MOST_TRIED:
+        return None
+    i = np.arange(after, dtype=np.float32)
+    sizes = np.asarray([before - 1, after - 1] if mode == "align_corners" else [before, after], np.float32)
+    if after == 1 and mode == "align_corners":
+        sizes = np.asarray([0, 1], np.float32)
+    half = np.float32(0.5 if mode == "half_pixel" else 0)
+    places = np.clip(_ROUNDED[rounding]((i + half) * (sizes[0] / sizes[1]) - half), 0, before - 1)
+    wanted = np.arange(after) // ratio if after > before else np.arange(after) * ratio
+    return ratio if np.array_equal(places, wanted) else None
 
 
 def _coordinate(mode: str, i: PrimExpr, before: PrimExpr, after: PrimExpr, dtype: str) -> PrimExpr:

@@ -9,7 +9,7 @@ import numpy as np
 
 from eutectic import topi
 from eutectic.ir.attrs import Attrs
-from eutectic.ir.dtype import is_float
+from eutectic.ir.dtype import is_float, item_bytes
 from eutectic.ir.node import node, replace
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
@@ -25,6 +25,7 @@ from eutectic.relax.struct_info import TensorStructInfo
 
 _resize = define_op("relax.image.resize2d", arity=2, fusion="injective")
 
+_WIDE_BYTES: Final = 4  # of a float that interpolation is done in
 METHODS: Final = ("nearest_neighbor", "linear")
 COORDINATES: Final = ("half_pixel", "align_corners", "asymmetric")
 ROUNDINGS: Final[dict[str, Callable[[Array], Array]]] = {
@@ -72,7 +73,7 @@ def resize2d(
         data: `(n, c, h, w)` in `layout`; numbers, for `linear` floats.
         size: New height and width, or one value for both.
         roi: Accepted as TVM does; cropping is not supported and it must be zeros.
-        layout: Order of the axes.
+        layout: Order of the axes; channels may be in blocks, such as `NCHW16c`.
         method: `nearest_neighbor` or `linear`.
         coordinate_transformation_mode: Where element i of m lies among n: `half_pixel`
             `(i + 0.5) * n / m - 0.5`, `align_corners` `i * (n - 1) / (m - 1)`, `asymmetric` `i * n / m`.
@@ -103,7 +104,7 @@ def resize2d(
         reject(f"resize2d with a region of interest {list(roi or ())}", help="crop with strided_slice first")
     attrs = Resize2DAttrs(
         tuple(float(x) for x in roi or (0, 0, 0, 0)),
-        check_layout(layout, "NCHW", "layout"),
+        check_layout(layout, "NCHW", "layout", blocked=True),
         method,
         coordinate_transformation_mode,
         rounding_method,
@@ -183,5 +184,25 @@ def _legalize(builder: Builder, c: Call) -> Expr:
     attrs, size = attrs_of(c, Resize2DAttrs), c.args[1].struct_info
     if not isinstance(size, ShapeStructInfo) or size.values is None:
         return c
+    data, dtype, whole = c.args[0], result_dtype(c), list(size.values)
     options = (attrs.layout, attrs.method, attrs.coordinate_transformation_mode, attrs.rounding_method)
-    return builder.call_te(topi.image.resize2d, c.args[0], list(size.values), *options, result_dtype(c))
+    columns = _columns_first(attrs, data.struct_info, whole)
+    if columns is not None:
+        wide = "float32" if item_bytes(dtype) < _WIDE_BYTES else dtype
+        data = builder.call_te(topi.image.resize2d, data, columns, *options, wide)
+    return builder.call_te(topi.image.resize2d, data, whole, *options, dtype)
+
+
+def _columns_first(attrs: Resize2DAttrs, info: Any, size: Sequence[PrimExpr]) -> list[PrimExpr] | None:
+    """The old height and the new width, where it is less work to have columns first, and rows of them then.
+
+    Neighbours along a row come from places that only a running program knows, one by one; rows come whole.
+    """
+    assert isinstance(info, TensorStructInfo)
+    if attrs.method != "linear" or not attrs.layout.endswith("W") or info.dims is None:
+        return None
+    *_, height, width = arrange_dims(info.dims, attrs.layout, "NCHW")
+    old, new = (static(height), static(width)), (static(size[0]), static(size[1]))
+    if old[0] is None or new[0] is None or old[1] == new[1] or old[0] >= new[0]:
+        return None
+    return [height, size[1]]
