@@ -19,6 +19,8 @@ from eutectic.backend.llvm.types import constant, splat, vector
 
 _LN2_HIGH: Final = 0.693145751953125  # its product with a small integer is exact
 _LN2_LOW: Final = 1.42860682030941723e-06
+_MOST_EXP: Final = 88.72283172607422  # beyond, exp is infinity
+_LEAST_POWER: Final = -125  # from where on e^r 2^n is a normal number
 _TANH: Final = (
     *(-0.3333333317780621, 0.1333330427559358, -0.05395940558309046),
     *(0.021769959013615302, -0.008346975620405987, 0.0022958367248281245),
@@ -112,13 +114,20 @@ class VectorFloat:
 
 
 def exp(x: VectorFloat) -> VectorFloat:
-    """`e` to the power `x`: `2^n * e^r` with `r` within half of ln 2; two factors, so that denormals come out."""
-    bounded = x.where(x.test("olt", 89.0), 89.0)
+    """`e` to the power `x`: `2^n * e^r` with `r` within half of ln 2.
+
+    What is too small for a normal number is counted in units of the smallest denormal, as an integer, whose bits are
+    those of the float: a product that underflows takes processors some hundred cycles, with zero as its result, too,
+    and softmax takes the exponential of minus infinity wherever something is masked.
+    """
+    bounded = x.where(x.test("olt", _MOST_EXP), _MOST_EXP)
     bounded = bounded.where(bounded.test("ogt", -104.0), -104.0)
     grown, power = _grown(bounded)
-    half = power.op("ashr", 1)
-    product = grown * _power_of_two(half) * _power_of_two(power.op("sub", half))
-    return x.where(x.test("uno", x), product)
+    normal = grown.convert("bitcast", "i32").op("add", power.op("shl", 23)).convert("bitcast", "float")
+    is_tiny = power.test("slt", _LEAST_POWER)
+    units = grown * _power_of_two(power.where(is_tiny, _LEAST_POWER).op("add", 149))
+    tiny = units.under("rint").convert("fptosi", "i32").convert("bitcast", "float")
+    return (x + math.inf).where(x.test("ugt", _MOST_EXP), tiny.where(is_tiny, normal))  # of NaN NaN
 
 
 def _exp_within(x: VectorFloat) -> VectorFloat:
