@@ -122,6 +122,22 @@ def test_activations_alone_and_after_an_add(activation: str):
     ]
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "is_taken"),
+    [
+        *(((1, 6, 3, 5, 5), right, True) for right in [(1, 6, 3, 5, 5), (5,), (3, 5, 5), (6, 1, 1, 1), (1,)]),
+        *(((4, 6, 8), right, True) for right in [(4, 6, 1), (4, 1, 8), (1, 6, 1), (4, 1, 1)]),
+        *(((4, 6, 8, 3), right, False) for right in [(4, 6, 8, 1), (1, 6, 1, 3), (4, 6, 1, 3)]),
+        ((1, 6, 3, 5, 5), (1, 6, 1, 5, 5), False),
+        ((4, 1, 8), (1, 6, 8), False),
+    ],
+)
+def test_operands_for_which_there_is_reference_code_only(left: tuple[int, ...], right: tuple[int, ...], is_taken: bool):
+    """Some hundred times slower than a kernel of ours: masks of attention within windows, for one."""
+    mod = graph({"x": left, "y": right}, lambda bb, x, y: op.add(x, y))
+    assert taken(mod) == (["dnnl.add"] if is_taken else [])
+
+
 @pytest.mark.parametrize("bounds", [(0, 6), (-1.5, 2.5), (-3, float("inf")), (float("-inf"), 0.5)])
 def test_clip_with_any_bounds(bounds):
     mod = graph({"x": (2, 4, 3, 3)}, lambda bb, x: op.clip(op.nn.conv2d(x, weights(4, 4, 1, 1)), *bounds))

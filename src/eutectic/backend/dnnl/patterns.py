@@ -12,6 +12,7 @@ Reference: oneDNN 3.2, primitives and "Post-ops and Attributes".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any, Final
 
 from eutectic.backend.contract import NARROW
@@ -21,6 +22,7 @@ from eutectic.backend.dnnl.spec import SPECIALS_KEPT
 from eutectic.backend.dnnl.steps import DTYPES
 from eutectic.ir.module import GlobalVar
 from eutectic.ir.node import replace
+from eutectic.relax.base import Expr
 from eutectic.relax.dpl.bias import channel_bias
 from eutectic.relax.dpl.constructors import is_const, is_op, wildcard
 from eutectic.relax.dpl.pattern import DFPattern
@@ -31,6 +33,7 @@ from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 
 MAX_RANK: Final = 12  # DNNL_MAX_NDIMS
+_LAST_FAST: Final = 2  # the last axis from which on an operand may be repeated along all axes
 CONVOLUTIONS: Final = tuple(f"conv{n}d{t}" for n in (2, 1, 3) for t in ("", "_transpose"))
 PLAIN_LAYOUTS: Final = {"NCW", "NCHW", "NCDHW", "OIW", "OIHW", "OIDHW", "IOW", "IOHW", "IODHW"}
 
@@ -285,7 +288,33 @@ def _check_elementwise(context: PatternCheckContext) -> Refusal | None:
     refusal = _check_members(context)
     if refusal is None and "activation" in context.parts:
         refusal = activation_refusal(context.parts["activation"])
+    if refusal is None and "lhs" in context.parts and not _has_fast_code(context.parts["root"]):
+        refusal = Refusal("oneDNN has slow code only for operands that broadcast like these", context.parts["root"])
     return refusal
+
+
+def _has_fast_code(call: Expr) -> bool:
+    """Whether oneDNN computes two operands by more than its reference code, some hundred times slower.
+
+    One of them has the shape of the result. Axes along which the other one is repeated are the first ones, those behind
+    the first or the second one, the second one alone, or all but that.
+    """
+    assert isinstance(call, Call)
+    infos = [value.struct_info for value in (*call.args, call)]
+    shapes = [info.static_shape or () for info in infos if isinstance(info, TensorStructInfo) and info.static_shape]
+    if len(shapes) < len(infos):
+        return True
+    *operands, result = ((1,) * (len(shapes[-1]) - len(shape)) + shape for shape in shapes)
+    smaller = min(operands, key=prod)
+    if prod(max(operands, key=prod)) != prod(result):
+        return False
+    axes = [i for i, size in enumerate(result) if size > 1]
+    repeated = [i for i in axes if smaller[i] == 1]
+    forms = [
+        *(axes[:k] for k in range(len(axes) + 1)),
+        *(axes[k:] for k in range(1, len(axes)) if axes[k] <= _LAST_FAST),
+    ]
+    return repeated in (*forms, [1], [i for i in axes if i != 1])
 
 
 def _check_cast(context: PatternCheckContext) -> Refusal | None:
