@@ -114,6 +114,17 @@ def test_what_is_returned_has_memory_of_its_own(function, threads: int):
         assert torch.equal(value, copy)
 
 
+def test_parts_of_another_piece_of_native_code_are_copied():
+    """Something in between runs elsewhere, so that one part is made before the memory of the whole is there."""
+
+    def function(net: Called, x: torch.Tensor) -> torch.Tensor:
+        a = net.three[0](x).relu()
+        share = torch.nonzero(x[0, 0, :, 0] > 0).float().mean()
+        return net.wide(torch.cat([a, (net.three[1](x) * share).relu()], 1)).relu()
+
+    assert views_of(compiled(function, X)) == 1
+
+
 def test_several_images_are_copied():
     assert views_of(compiled(fire, X.repeat(3, 1, 1, 1))) == 0
 
