@@ -114,6 +114,7 @@ def test_what_is_returned_has_memory_of_its_own(function, threads: int):
         assert torch.equal(value, copy)
 
 
+@pytest.mark.filterwarnings("ignore::eutectic.support.errors.EutecticAdvice")
 def test_parts_of_another_piece_of_native_code_are_copied():
     """Something in between runs elsewhere, so that one part is made before the memory of the whole is there."""
 
