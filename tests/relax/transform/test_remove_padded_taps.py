@@ -66,6 +66,19 @@ def test_what_is_not_finite_stays():
     assert window(RemovePaddedTaps()(mod)) == (3, 3)
 
 
+def test_blocks_of_channels_stay():
+    weight = Constant(np.ones((1, 1, 3, 3, 4, 8), "float32"))
+    options = {
+        "data_layout": "NCHW4c",
+        "kernel_layout": "OIHW4i8o",
+        "out_layout": "NCHW8c",
+        "padding": 9,
+        "dilation": 9,
+    }
+    mod = network((1, 1, 5, 5, 4), weight, **options)
+    assert RemovePaddedTaps()(mod)["main"].script() == mod["main"].script()
+
+
 def test_other_layouts():
     weight = Constant(np.ones((3, 3, 2, 4), "float32"))
     options = {"data_layout": "NHWC", "kernel_layout": "HWIO", "padding": 9, "dilation": 9}

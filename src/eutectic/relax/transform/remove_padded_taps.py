@@ -12,6 +12,7 @@ from eutectic.ir.node import replace
 from eutectic.ir.transform import PassContext
 from eutectic.relax.expr import Call, Constant, Function
 from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.op.layout import is_blocked
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass, mutated
@@ -24,6 +25,7 @@ class RemovePaddedTaps(FunctionPass):
     That is so where taps are farther apart than an image is large, as in the pyramids of networks that segment small
     images: of a 3x3 window with taps 24 apart only the one in the middle sees an image of 14 by 14. Sums leave out
     products with zeros only; taps with weights that are not finite stay, as their products with zeros are not zero.
+    Channels in blocks have been laid out by somebody, and are left as they are.
 
     before:                                                            after:
         x: (1, 8, 14, 14), w: (4, 8, 3, 3)                                 w1: (4, 8, 1, 1), the middle of w
@@ -46,6 +48,8 @@ class _Cutter(PyExprMutator):
 def _without_padded_taps(call: Call) -> Call:
     data, weight, attrs = call.args[0].struct_info, call.args[1], call.attrs
     if attrs is None or not isinstance(weight, Constant) or not isinstance(data, TensorStructInfo) or not data.dims:
+        return call
+    if is_blocked(attrs["data_layout"]) or is_blocked(attrs["kernel_layout"]):
         return call
     axes, places = _spatial(attrs["data_layout"]), _spatial(attrs["kernel_layout"])
     sizes = [getattr(data.dims[axis], "value", None) for axis in axes]
