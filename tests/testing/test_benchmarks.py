@@ -91,3 +91,43 @@ def test_calls_and_compilations_are_measured(tmp_path: Path, monkeypatch: pytest
     assert measured == [("mlp", "default"), ("mlp", "llvm"), ("mlp", "llvm -libs=dnnl")]
     for row in document["compilations"]:
         assert 0 < row["seconds"]["again"] < row["seconds"]["cold"]
+
+
+def test_networks_of_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    zoo = benchmark("zoo", monkeypatch)
+    known = dict(MODELS)
+
+    class Several(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.Conv2d(3, 8, 3)
+
+        def forward(self, x: torch.Tensor) -> dict[str, list[torch.Tensor]]:
+            return {"out": [self.inner(x).relu(), x]}
+
+    def package(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+        if name != "several":
+            raise RuntimeError("Unknown model")
+        return Several(), (torch.randn(1, 3, 9, 9),)
+
+    monkeypatch.setitem(zoo.SOURCES, "timm", package)
+    file = tmp_path / "found.json"
+    try:
+        status = zoo.main(
+            ["--models", "timm:several", "--peers", "eutectic,eager", "--rounds", "1", "--json", str(file)]
+        )
+    finally:
+        MODELS.clear()
+        MODELS.update(known)
+    (row,) = json.loads(file.read_text())["models"]
+    assert status == 0
+    assert row["model"] == "timm:several"
+    assert row["peers"]["eutectic"]["error_float64"] < 1e-5
+    with pytest.raises(SystemExit, match="timm has no network 'other': Unknown model"):
+        zoo.built("timm:other")
+    for name in ("several", "elsewhere:several"):
+        with pytest.raises(SystemExit, match="give package:name, with a package of torchvision, timm"):
+            zoo.built(name)
+    monkeypatch.setitem(zoo.sys.modules, "timm", None)
+    with pytest.raises(SystemExit, match="timm cannot be imported"):
+        zoo._timm("several")
