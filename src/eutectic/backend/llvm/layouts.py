@@ -137,9 +137,8 @@ def _convolutions(
     yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, is_depthwise))
     for out in _blocks(filters, lanes):
         written, (vectors, filled) = f"NCHW{out}c", _vectors(out, lanes)
-        if (
-            groups > 1 and channels == filters and depth < lanes and out % depth == 0
-        ):  # whole groups in blocks, or single channels
+        has_groups = groups > 1 and channels == filters and depth < lanes and out % depth == 0
+        if has_groups:  # whole ones, such as single channels
             share = shares.depthwise[vectors][is_long] if depth == 1 else _GROUPS_IN_BLOCKS[is_long]
             yield LayoutOffer((written, blocked_kernel(written, written, True)), (written,), best / (share * filled))
         if (filters // groups) % out:

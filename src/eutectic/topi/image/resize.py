@@ -24,7 +24,7 @@ _NEAREST: Final[dict[str, Callable[[PrimExpr], PrimExpr]]] = {
     "floor": op.floor,
     "ceil": op.ceil,
 }
-_ROUNDED: Final[dict[str, Callable[[Any], Any]]] = {
+ROUNDINGS: Final[dict[str, Callable[[Any], Any]]] = {
     "round": lambda x: np.ceil(x - np.float32(0.5)),
     "round_prefer_floor": lambda x: np.ceil(x - np.float32(0.5)),
     "round_prefer_ceil": lambda x: np.floor(x + np.float32(0.5)),
@@ -142,7 +142,7 @@ def _whole_ratio(mode: str, rounding: str, before: int, after: int) -> int | Non
     if after == 1 and mode == "align_corners":
         sizes = np.asarray([0, 1], np.float32)
     half = np.float32(0.5 if mode == "half_pixel" else 0)
-    places = np.clip(_ROUNDED[rounding]((i + half) * (sizes[0] / sizes[1]) - half), 0, before - 1)
+    places = np.clip(ROUNDINGS[rounding]((i + half) * (sizes[0] / sizes[1]) - half), 0, before - 1)
     wanted = np.arange(after) // ratio if after > before else np.arange(after) * ratio
     return ratio if np.array_equal(places, wanted) else None
 

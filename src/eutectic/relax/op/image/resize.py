@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,19 +22,13 @@ from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, infer_call, refuse, tensor_args
 from eutectic.relax.op.shapes import dims_text, dtype_option, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.topi.image.resize import ROUNDINGS
 
 _resize = define_op("relax.image.resize2d", arity=2, fusion="injective")
 
 _WIDE_BYTES: Final = 4  # of a float that interpolation is done in
 METHODS: Final = ("nearest_neighbor", "linear")
 COORDINATES: Final = ("half_pixel", "align_corners", "asymmetric")
-ROUNDINGS: Final[dict[str, Callable[[Array], Array]]] = {
-    "round": lambda x: np.ceil(x - np.float32(0.5)),
-    "round_prefer_floor": lambda x: np.ceil(x - np.float32(0.5)),
-    "round_prefer_ceil": lambda x: np.floor(x + np.float32(0.5)),
-    "floor": np.floor,
-    "ceil": np.ceil,
-}
 
 
 @node("relax.attrs.Resize2DAttrs")
