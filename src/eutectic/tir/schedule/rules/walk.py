@@ -48,8 +48,8 @@ class Access:
 
     Attributes:
         buffer: What is accessed.
-        form: Distance from the first element, linear in the axes; None when it is not. Where neighbours read the same in
-            groups, as channels of a convolution do, it is that of the groups.
+        form: Distance from the first element, linear in the axes; None when it is not. Where neighbours read the same
+            in groups, as channels of a convolution do, it is that of the groups.
         load: The load; None for the store.
     """
 
