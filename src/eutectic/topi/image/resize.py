@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.te import Tensor
@@ -24,7 +25,7 @@ _NEAREST: Final[dict[str, Callable[[PrimExpr], PrimExpr]]] = {
     "floor": op.floor,
     "ceil": op.ceil,
 }
-ROUNDINGS: Final[dict[str, Callable[[Any], Any]]] = {
+ROUNDINGS: Final[dict[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]]] = {
     "round": lambda x: np.ceil(x - np.float32(0.5)),
     "round_prefer_floor": lambda x: np.ceil(x - np.float32(0.5)),
     "round_prefer_ceil": lambda x: np.floor(x + np.float32(0.5)),
