@@ -153,7 +153,7 @@ def _resampled(attrs: Resize2DAttrs, x: Array, axis: int, count: int) -> Array:
     at = _coordinates(attrs, size, count, np.float32 if is_nearest else x.dtype)
     if is_nearest:
         places = np.clip(ROUNDINGS[attrs.rounding_method](at), 0, size - 1).astype(np.intp)
-        return np.take(x, places, axis=axis)
+        return np.asarray(np.take(x, places, axis=axis))
     at = np.clip(at, 0, size - 1)
     low = np.floor(at).astype(np.intp)
     high = np.minimum(low + 1, size - 1)
