@@ -12,6 +12,7 @@ Weights are random: seeded, as the packages initialise them. A network that give
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -117,14 +118,12 @@ def built(name: str) -> Built:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark as `end_to_end.py` does, with networks by package and name."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    at = arguments.index("--models") + 1 if "--models" in arguments else 0
-    names = arguments[at].split(",") if at else list(DEFAULT)
-    for name in names:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--models", default=",".join(DEFAULT))
+    own, others = parser.parse_known_args(argv)
+    for name in own.models.split(","):
         MODELS[name] = ModelEntry(name, name, partial(built, name), "random")
-    if not at:
-        arguments += ["--models", ",".join(names)]
-    return end_to_end.main(arguments)
+    return end_to_end.main([*others, "--models", own.models])
 
 
 if __name__ == "__main__":

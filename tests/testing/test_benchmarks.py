@@ -113,9 +113,7 @@ def test_networks_of_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setitem(zoo.SOURCES, "timm", package)
     file = tmp_path / "found.json"
     try:
-        status = zoo.main(
-            ["--models", "timm:several", "--peers", "eutectic,eager", "--rounds", "1", "--json", str(file)]
-        )
+        status = zoo.main(["--models=timm:several", "--peers", "eutectic,eager", "--rounds", "1", "--json", str(file)])
     finally:
         MODELS.clear()
         MODELS.update(known)

@@ -138,14 +138,21 @@ def _whole_ratio(mode: str, rounding: str, before: int, after: int) -> int | Non
     ratio, rest = divmod(max(before, after), min(before, after))
     if rest or after > _MOST_TRIED:
         return None
-    i = np.arange(after, dtype=np.float32)
-    sizes = np.asarray([before - 1, after - 1] if mode == "align_corners" else [before, after], np.float32)
-    if after == 1 and mode == "align_corners":
-        sizes = np.asarray([0, 1], np.float32)
-    half = np.float32(0.5 if mode == "half_pixel" else 0)
-    places = np.clip(ROUNDINGS[rounding]((i + half) * (sizes[0] / sizes[1]) - half), 0, before - 1)
+    places = np.clip(ROUNDINGS[rounding](coordinates(mode, before, after, np.float32)), 0, before - 1)
     wanted = np.arange(after) // ratio if after > before else np.arange(after) * ratio
     return ratio if np.array_equal(places, wanted) else None
+
+
+def coordinates(mode: str, before: int, after: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Where each of `after` new elements lies among `before` old ones, in a dtype: `_coordinate` in numbers."""
+    places: npt.NDArray[Any] = np.arange(after, dtype=dtype)
+    sizes: npt.NDArray[Any] = np.asarray([before, after], dtype=dtype)
+    half: npt.NDArray[Any] = np.asarray(0.5, dtype=dtype)
+    if mode == "align_corners":
+        sizes = sizes - 1 if after > 1 else np.asarray([0, 1], dtype=dtype)
+    ratio: npt.NDArray[Any] = sizes[:1] / sizes[1:]
+    found: npt.NDArray[Any] = (places + half) * ratio - half if mode == "half_pixel" else places * ratio
+    return found
 
 
 def _coordinate(mode: str, i: PrimExpr, before: PrimExpr, after: PrimExpr, dtype: str) -> PrimExpr:

@@ -22,7 +22,7 @@ from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, infer_call, refuse, tensor_args
 from eutectic.relax.op.shapes import dims_text, dtype_option, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.topi.image.resize import ROUNDINGS
+from eutectic.topi.image.resize import ROUNDINGS, coordinates
 
 _resize = define_op("relax.image.resize2d", arity=2, fusion="injective")
 
@@ -136,21 +136,11 @@ def _infer(c: Call) -> TensorStructInfo:
     return tensor_info(arrange_dims((n, channels, *size.values), "NCHW", attrs.layout), dtype)
 
 
-def _coordinates(attrs: Resize2DAttrs, size: int, count: int, dtype: Any) -> Array:
-    """Where each of `count` new elements lies among `size` old ones."""
-    places: Array = np.arange(count, dtype=dtype)
-    sizes: Array = np.asarray([size, count], dtype=dtype)
-    mode, half = attrs.coordinate_transformation_mode, np.asarray(0.5, dtype=dtype)
-    if mode == "align_corners":
-        sizes = sizes - 1 if count > 1 else np.asarray([0, 1], dtype=dtype)
-    ratio: Array = sizes[:1] / sizes[1:]
-    return (places + half) * ratio - half if mode == "half_pixel" else places * ratio
-
-
 def _resampled(attrs: Resize2DAttrs, x: Array, axis: int, count: int) -> Array:
     size = x.shape[axis]
     is_nearest = attrs.method == "nearest_neighbor"
-    at = _coordinates(attrs, size, count, np.float32 if is_nearest else x.dtype)
+    mode = attrs.coordinate_transformation_mode
+    at = coordinates(mode, size, count, np.float32 if is_nearest else x.dtype)
     if is_nearest:
         places = np.clip(ROUNDINGS[attrs.rounding_method](at), 0, size - 1).astype(np.intp)
         return np.asarray(np.take(x, places, axis=axis))
