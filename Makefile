@@ -7,12 +7,14 @@
 #   make fuzz        random programs; ARGS="--minutes 30 --seed 1"
 #   make docs        HTML into docs/_build     make clean       remove what was built
 #
-# Variables: PYTHON=python3.12 picks the interpreter, ARGS="..." is handed to the program behind demo, test and bench.
+# Variables: PYTHON=python3.12 picks the interpreter, ARGS="..." is handed to the program behind demo, test and bench,
+# WITHIN=1800 skips slow tests that have not begun after so many seconds.
 
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 JOBS ?= 2
+WITHIN ?=
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
@@ -70,7 +72,8 @@ test: $(STAMPS)/weights
 	$(BIN)/python -m pytest -m "serial and not slow" $(or $(ARGS),$(SERIAL)) || [ $$? -eq 5 ]
 
 test-slow: $(STAMPS)/weights
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "slow and not serial" $(ARGS) || [ $$? -eq 5 ]
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) -m "slow and not serial" \
+		$(if $(WITHIN),--within=$(WITHIN)) $(ARGS) || [ $$? -eq 5 ]
 	$(BIN)/python -m pytest -m "slow and serial" $(or $(ARGS),$(SERIAL)) || [ $$? -eq 5 ]
 
 # What torch, oneDNN and our kernels make of numbers on narrower processors than this one. The capability of torch is

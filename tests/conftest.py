@@ -1,4 +1,4 @@
-"""What all tests share: hypothesis profiles, golden files, one thread per parallel worker, skips of GPU tests."""
+"""What all tests share: hypothesis profiles, golden files, one thread per parallel worker, skips of GPU tests, time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from difflib import unified_diff
 from functools import partial
@@ -28,6 +29,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # read by OpenMP when the first kernel 
 # tests keep take a good part of the time of tests that use torch, 24 of 107 seconds in those of the driver.
 gc.set_threshold(50_000, 10, 10)
 
+BEGAN = time.monotonic()
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 
@@ -42,6 +44,7 @@ Golden = Callable[..., None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
+    parser.addoption("--within", type=float, metavar="SECONDS", help="skip tests that have not begun by then")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,6 +66,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if "gpu" in item.keywords:
                 item.add_marker(skip)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what does not begin within the time that was given: on slow machines the slow tests go as far as that."""
+    seconds = item.config.getoption("--within")
+    if seconds is not None and time.monotonic() - BEGAN > seconds:
+        pytest.skip(f"not begun within {seconds:.0f} s")
 
 
 def pytest_collection_finish() -> None:

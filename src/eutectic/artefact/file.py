@@ -34,7 +34,9 @@ from eutectic.runtime.processor import features
 from eutectic.runtime.program import Program
 from eutectic.runtime.saved import SavedModel
 from eutectic.runtime.signature import ArraySignature, ModelSignature
+from eutectic.support.aligned import ALIGNMENT, address
 from eutectic.support.errors import LoadError
+from eutectic.support.large_pages import in_large_pages
 
 Array: TypeAlias = np.ndarray[Any, Any]
 WEIGHTS: Final = "weights.safetensors"
@@ -165,6 +167,15 @@ def _member_row(content: bytes | memoryview) -> MemberRow:
     return MemberRow(len(content), hashlib.sha256(content).hexdigest())
 
 
+def _copy(content: memoryview) -> memoryview:
+    """The same bytes in large pages, each as far from a multiple of `ALIGNMENT` as it was."""
+    there = np.frombuffer(content, np.uint8)
+    begin = address(there) % ALIGNMENT
+    here = in_large_pages(begin + len(there))[begin:]
+    here[:] = there
+    return memoryview(here).toreadonly()
+
+
 class Artefact:
     """A file, looked through; its variants are read when they are asked for.
 
@@ -176,18 +187,21 @@ class Artefact:
         path: The file.
         check: Whether the digest of the weights is compared, for which all of them have to be read. The digests of
             everything else always are.
+        copied: Whether weights are in memory of their own, in large pages, instead of in pages of the file, which
+            processes share.
 
     Raises:
         LoadError: it is no artefact, is damaged, or of another version.
     """
 
-    def __init__(self, path: str | Path, check: bool = True) -> None:
+    def __init__(self, path: str | Path, check: bool = True, copied: bool = False) -> None:
         self.path = Path(path)
         self._container = Container(self.path)
         try:
             self.manifest = from_json(self._container.checked(NAME))
             self._check_members(check)
-            self._weights = read_weights(self._container.members[WEIGHTS])
+            weights = self._container.members[WEIGHTS]
+            self._weights = read_weights(_copy(weights) if copied else weights)
         except LoadError as error:
             raise self.named(error) from None
 

@@ -95,7 +95,7 @@ def read(key: str, settings: Settings) -> Kept | None:
     if path is None or not path.is_file():
         return None
     try:
-        saved = Artefact(path).saved(0)
+        saved = Artefact(path, copied=True).saved(0)
         report, made = CompileReport.from_json(saved.report), _again(saved, settings)
         executable = loaded(saved, lambda: made().executable.make_other())
     except EutecticError:

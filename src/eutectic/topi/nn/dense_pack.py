@@ -57,6 +57,11 @@ def dense_pack(data: Tensor, weight: Tensor, units: int) -> Tensor:
 
 
 def packed_panels(weight: Array, panel: int) -> Array:
+    """The second matrix of a product, some columns at a time, as `panels_of` has it; contiguous."""
+    return aligned_array(panels_of(weight, panel))
+
+
+def panels_of(weight: Array, panel: int) -> Array:
     """The second matrix of a product, some columns at a time; the last panel is filled up with zeros.
 
     Args:
@@ -64,12 +69,12 @@ def packed_panels(weight: Array, panel: int) -> Array:
         panel: Columns of a panel, `p`.
 
     Returns:
-        `(ceil(n / p), k, p)`, contiguous.
+        `(ceil(n / p), k, p)`, a view of the matrix or of a copy that is filled up.
     """
     depth, columns = weight.shape
     panels, rest = -(-columns // panel), -columns % panel
     filled = np.pad(weight, [(0, 0), (0, rest)]) if rest else weight
-    return aligned_array(filled.reshape(depth, panels, panel).transpose(1, 0, 2))
+    return filled.reshape(depth, panels, panel).transpose(1, 0, 2)
 
 
 def unpacked_panels(weight: Array, columns: int) -> Array:

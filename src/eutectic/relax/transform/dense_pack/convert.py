@@ -14,8 +14,9 @@ from eutectic.relax.op.nn.dense_pack import dense_pack
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.dense_pack.choice import PANEL_OFFERS, ProductSizes
 from eutectic.relax.transform.infra import FunctionPass
+from eutectic.support.large_pages import LargePages
 from eutectic.target import Target, target_or_current
-from eutectic.topi.nn.dense_pack import packed_panels
+from eutectic.topi.nn.dense_pack import panels_of
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class _Converter(PyExprMutator):
     def __init__(self, target: Target) -> None:
         super().__init__()
         self._target = target
+        self._memory = LargePages()
         self._packed: dict[tuple[int, int], Constant] = {}  # once for all products with one matrix, which its id names
 
     def visit_call_(self, call: Call) -> Any:
@@ -65,7 +67,7 @@ class _Converter(PyExprMutator):
     def _in_panels(self, weight: Constant, panel: int) -> Constant:
         key = id(weight), panel
         if key not in self._packed:
-            self._packed[key] = Constant(packed_panels(weight.data, panel), span=weight.span)
+            self._packed[key] = Constant(self._memory.copy(panels_of(weight.data, panel)), span=weight.span)
         return self._packed[key]
 
 
