@@ -173,7 +173,7 @@ def _copy(content: memoryview) -> memoryview:
     begin = address(there) % ALIGNMENT
     here = in_large_pages(begin + len(there))[begin:]
     here[:] = there
-    return memoryview(here).toreadonly()
+    return here.data.toreadonly()
 
 
 class Artefact:

@@ -1,7 +1,7 @@
 """Memory in the largest pages that the system gives: for weights that kernels read from front to end, many times.
 
-A processor looks up where each page is, and in a virtual machine that is a walk through two tables. On a Zen 1 a product
-of 128 x 768 by 768 x 768 takes 6.0 ms with weights in pages of 4 KiB, 4.1 ms with the same weights in pages of 2 MiB.
+A processor looks up where each page is, and in a virtual machine that is a walk through two tables. On a Zen 1 a
+product of 128 x 768 by 768 x 768 takes 6.0 ms with weights in pages of 4 KiB, 4.1 ms with them in pages of 2 MiB.
 Reference: madvise(2), MADV_HUGEPAGE. Where the system has no such pages, memory is as any other.
 """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import eutectic
-from eutectic.backend.dnnl.worthwhile import is_convolutions, is_small, worthwhile
+from eutectic.backend.dnnl.worthwhile import is_convolutions, is_our_own, is_small, worthwhile
 from eutectic.backend.llvm.machine import machine_of
-from eutectic.relax import op
+from eutectic.relax import const, op
 from eutectic.target import Target
 from eutectic.testing.graphs import graph, weights
 
@@ -55,6 +55,34 @@ def test_which_models_are_convolutions():
     assert is_convolutions(mixed(4))
     assert not is_convolutions(mixed(40_000))
     assert not is_convolutions(product(1, 8, 8))
+
+
+def products(rows: int, count: int, large: int = 0, dtype: str = "float32"):
+    """An image, a convolution, so many small products of its rows, and so many pairs of large ones."""
+
+    def body(_, x):
+        x = op.reshape(op.nn.conv2d(x, const(weights(3, 3, 3, 3).data.astype(dtype)), padding=1), (rows, 192))
+        depth = 192
+        for columns in [192] * count + [8 * 192, 192] * large:
+            x, depth = op.matmul(x, const(weights(depth, columns).data.astype(dtype))), columns
+        return x
+
+    return graph({"x": ((1, 3, rows, 64), dtype)}, body)
+
+
+def test_many_small_products_are_our_own():
+    assert is_our_own(products(49, 40))
+    assert not is_our_own(products(49, 40, large=1))
+    assert is_our_own(products(49, 400, large=1))
+    assert not is_our_own(products(490, 10))
+    assert not is_our_own(products(49, 40, dtype="float16"))
+
+
+@pytest.mark.parametrize(("cpu", "used"), [("znver5", False), ("haswell", False), ("x86-64-v2", True)])
+def test_models_of_many_small_products_do_without_the_library(cpu: str, used: bool):
+    found = worthwhile(products(49, 40), machine_of(Target(f"llvm -mcpu={cpu}")))
+    assert found.ok is used
+    assert used or "hardly any of its work" in found.reason
 
 
 def test_convolutions_count_together():
