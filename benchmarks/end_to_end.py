@@ -39,7 +39,8 @@ ALL_PEERS = {**PEERS, **NARROW_PEERS}
 
 
 def _error(got: Array, want: Array) -> float:
-    return float(np.abs(got - want).max() / np.abs(want).max())
+    """The largest difference relative to the scale; as it is where all of it should be zero."""
+    return float(np.abs(got - want).max() / (np.abs(want).max() or 1.0))
 
 
 def _float64(model: torch.nn.Module, inputs: Inputs) -> Array:

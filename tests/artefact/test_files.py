@@ -226,6 +226,15 @@ def test_weights_that_are_not_checked_are_not_read(tmp_path: Path):
     assert eutectic.load(path, check=False).variant == "llvm"
 
 
+def test_weights_that_are_copied_are_the_same_and_no_longer_in_the_file(tmp_path: Path):
+    path = MODELS["llvm"].save(tmp_path / "net.eut")
+    want, served = eutectic.load(path)(X.numpy()), eutectic.load(path, copied=True)
+    with open(path, "r+b") as file:
+        file.write(bytes(path.stat().st_size))  # what is mapped shows it
+    for one, other in zip(served(X.numpy()), want, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 # ---- several processors
 
 LEVELS = ["x86-64-v2", "llvm -mcpu=x86-64-v3", "x86-64-v4"]

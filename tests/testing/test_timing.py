@@ -27,5 +27,9 @@ def test_short_calls_are_repeated():
     assert 0 < seconds < SAMPLE_SECONDS
 
 
+def test_nothing_to_measure_gives_nothing():
+    assert interleaved({}, rounds=3) == {}
+
+
 def test_medians():
     assert medians({"a": [3.0, 1.0, 2.0], "b": [1.0, 2.0]}) == {"a": 2.0, "b": 1.5}

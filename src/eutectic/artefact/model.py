@@ -283,7 +283,9 @@ class LoadedModel:
         return f"{type(self).__name__}({inputs}; {regions} native region{'' if regions == 1 else 's'})"
 
 
-def load(path: str | Path, *, recompile: bool | str = False, check: bool = True) -> LoadedModel:
+def load(
+    path: str | Path, *, recompile: bool | str = False, check: bool = True, copied: bool = False
+) -> LoadedModel:
     """A model from a file that `save` wrote.
 
     Whoever loads a file runs its machine code: load files from sources you trust. Of the variants in it the one that
@@ -295,6 +297,8 @@ def load(path: str | Path, *, recompile: bool | str = False, check: bool = True)
             variant; a target takes what that says. Needs the compiler.
         check: Whether all weights are read to compare their digest. Without that they are read when they are first
             used; everything else is always compared.
+        copied: Whether weights are in memory of their own, in pages as large as the system has them, which products
+            of language models read faster, instead of in pages of the file, which processes share.
 
     Returns:
         The model; call it like the original.
@@ -303,7 +307,7 @@ def load(path: str | Path, *, recompile: bool | str = False, check: bool = True)
         LoadError: the file is no model, is damaged, of another version, for other processors, or needs a library
             that is not there.
     """
-    artefact = Artefact(path, check)
+    artefact = Artefact(path, check, copied)
     if recompile is not False:
         target = recompile if isinstance(recompile, str) else None
         model: LoadedModel = _compiler("eutectic.recompile")(artefact.saved(0), target)

@@ -31,7 +31,7 @@ def interleaved(
     names = list(calls)
     repeats = {name: _repeats(calls[name], warm_up) for name in names}
     samples: dict[str, list[float]] = {name: [] for name in names}
-    for k in range(rounds):
+    for k in range(rounds if names else 0):
         for name in [*names[k % len(names) :], *names[: k % len(names)]]:
             time.sleep(PAUSE_SECONDS)
             for _ in range(UNCOUNTED):
