@@ -283,9 +283,7 @@ class LoadedModel:
         return f"{type(self).__name__}({inputs}; {regions} native region{'' if regions == 1 else 's'})"
 
 
-def load(
-    path: str | Path, *, recompile: bool | str = False, check: bool = True, copied: bool = False
-) -> LoadedModel:
+def load(path: str | Path, *, recompile: bool | str = False, check: bool = True, copied: bool = False) -> LoadedModel:
     """A model from a file that `save` wrote.
 
     Whoever loads a file runs its machine code: load files from sources you trust. Of the variants in it the one that
