@@ -39,7 +39,7 @@ class LargePages:
     """
 
     def __init__(self) -> None:
-        self._block, self._used = in_large_pages(0), 0
+        self._block, self._used = np.empty(0, np.uint8), 0
 
     def copy(self, array: Array) -> Array:
         """An equal array, C-contiguous, at a multiple of `ALIGNMENT`."""
