@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from eutectic.support.aligned import ALIGNMENT, address
+from eutectic.support.aligned import ALIGNMENT, address, aligned
 
 Array: TypeAlias = npt.NDArray[Any]
 PAGE_BYTES: Final = 2 << 20
@@ -39,7 +39,7 @@ class LargePages:
     """
 
     def __init__(self) -> None:
-        self._block, self._used = np.empty(0, np.uint8), 0
+        self._block, self._used = aligned(0), 0
 
     def copy(self, array: Array) -> Array:
         """An equal array, C-contiguous, at a multiple of `ALIGNMENT`."""
