@@ -83,12 +83,13 @@ class ExprEmitter:
         items: Bytes of one of these elements.
         from_data: Variables whose values come from memory.
         machine_lanes: Elements of 32 bits in one vector register.
+        fence: The constraint of inline assembly for vector registers; empty where there is none.
         wraps: Whether indices may be any numbers, so that their arithmetic wraps around.
     """
 
-    def __init__(self, text: FunctionText, machine_lanes: int) -> None:
+    def __init__(self, text: FunctionText, machine_lanes: int, fence: str = "") -> None:
         self.wraps = False
-        self.text, self.machine_lanes = text, machine_lanes
+        self.text, self.machine_lanes, self.fence = text, machine_lanes, fence
         self.indices: dict[Var, str] = {}
         self.values: dict[Var, str] = {}
         self.pointers: dict[Var, str] = {}
@@ -146,6 +147,10 @@ class ExprEmitter:
         if known is None:
             known = self._memo[id(expr)] = (expr, self._make(expr))
         return known[1]
+
+    def know(self, expr: PrimExpr, register: str) -> None:
+        """Take a register for the value of an expression."""
+        self._memo[id(expr)] = (expr, register)
 
     def _make(self, expr: PrimExpr) -> str:
         match expr:

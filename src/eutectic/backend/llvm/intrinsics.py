@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from eutectic.backend.llvm import vector_math
+from eutectic.backend.llvm import lockstep, vector_math
 from eutectic.backend.llvm.arithmetic import overload
 from eutectic.backend.llvm.casts import cast
 from eutectic.backend.llvm.expr import ExprEmitter, has_load, intrinsic
 from eutectic.backend.llvm.memory import lane_indices
 from eutectic.backend.llvm.types import constant, register_type, splat, vector
-from eutectic.backend.llvm.vector_math import VectorFloat
 from eutectic.ir.dtype import is_float
 from eutectic.ir.prim_expr import Call, PrimExpr, StringImm, element_dtype, lanes_of, with_lanes
 from eutectic.runtime.symbols import is_registered
@@ -76,7 +75,7 @@ def _vector(emitter: ExprEmitter, call: Call) -> str:
     value, dtype = _promoted(emitter, call.args[0])
     lanes = lanes_of(dtype)
     if element_dtype(dtype) == "float32":
-        result = vector_math.FUNCTIONS[_name(call)](VectorFloat(emitter.text, lanes, value)).name
+        (result,) = lockstep.of_values(emitter, _name(call), lanes, [value])
     elif _name(call) == "sigmoid":
         result = _double_sigmoid(emitter, dtype, value)
     else:

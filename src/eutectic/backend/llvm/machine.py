@@ -85,6 +85,11 @@ class Machine:
         return tuple(sorted((listed | _level(self.cpu, self.vector_bits)) & USED))
 
     @property
+    def vector_constraint(self) -> str:
+        """What inline assembly calls a vector register; empty where it is not used."""
+        return "v" if self.triple.startswith(("x86_64", "amd64")) else ""
+
+    @property
     def registers(self) -> int:
         """Vector registers."""
         return 32 if self.vector_bits == 512 or not self.triple.startswith("x86_64") else 16

@@ -6,10 +6,10 @@ team share the outermost loops is the matter of `team.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from eutectic.backend.llvm import memory
+from eutectic.backend.llvm import lockstep, memory
 from eutectic.backend.llvm.ahead import Ahead, ask, is_steady
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
@@ -42,8 +42,8 @@ class StatementEmitter(ExprEmitter):
 
     ahead: Ahead | None = None  # what is asked for in steady loops
 
-    def __init__(self, text: FunctionText, machine_lanes: int) -> None:
-        super().__init__(text, machine_lanes)
+    def __init__(self, text: FunctionText, machine_lanes: int, fence: str = "") -> None:
+        super().__init__(text, machine_lanes, fence)
         self._around: list[For] = []  # loops that are being written, from the outside in
 
     def big_allocation(self, stmt: Allocate) -> str:
@@ -55,8 +55,11 @@ class StatementEmitter(ExprEmitter):
         """Emit a statement for one thread."""
         match stmt:
             case SeqStmt():
-                for part in stmt.seq:
-                    self.statement(part)
+                for run in lockstep.runs(self, stmt.seq):
+                    if len(run) > 1:
+                        self._in_step(run)
+                    else:
+                        self.statement(run[0])
             case For():
                 self.loop(stmt)
             case BufferStore():
@@ -84,6 +87,15 @@ class StatementEmitter(ExprEmitter):
                 self._assert(stmt)
             case _:
                 raise CodegenError(f"{type(stmt).__name__} cannot be compiled", help="lower the function first")
+
+    def _in_step(self, stores: Sequence[Stmt]) -> None:
+        """Stores that compute the same of other data, and do not read what one of them writes."""
+        self.forget()
+        lockstep.compute(self, stores)
+        for store in stores:
+            assert isinstance(store, BufferStore)
+            memory.store(self, store)
+        self.forget()
 
     def loop(self, stmt: For) -> None:
         """A loop over all of its iterations."""

@@ -96,7 +96,7 @@ def shape_variables(func: PrimFunc) -> tuple[Var, ...]:
 
 class _TeamEmitter(StatementEmitter):
     def __init__(self, func: PrimFunc, name: str, machine: Machine) -> None:
-        super().__init__(FunctionText(), machine.lanes())
+        super().__init__(FunctionText(), machine.lanes(), machine.vector_constraint)
         self.func, self.name, self.machine = func, name, machine
         self.workspaces: list[Workspace] = []
         self.parallel = _with_parallel_loops(func.body)

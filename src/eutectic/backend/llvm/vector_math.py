@@ -35,26 +35,46 @@ _ERF: Final = (
 
 
 class VectorFloat:
-    """A float32 register, scalar or vector, that Python's operators emit instructions for."""
+    """Float32 registers, each a scalar or a vector, that Python's operators emit the same instructions for.
 
-    def __init__(self, text: FunctionText, lanes: int, name: str, whole: bool = False) -> None:
-        self.text, self.lanes, self.name = text, lanes, name
+    Attributes:
+        text: Where instructions go.
+        lanes: Elements of each register.
+        names: The registers.
+        fence: The constraint of inline assembly for vector registers; empty where there is none.
+    """
+
+    def __init__(
+        self, text: FunctionText, lanes: int, names: Sequence[str], fence: str = "", *, whole: bool = False
+    ) -> None:
+        self.text, self.lanes, self.names, self.fence = text, lanes, tuple(names), fence
         self.single = "i32" if whole else "float"
         self.kind = vector(self.single, lanes)
 
-    def _like(self, name: str) -> VectorFloat:
-        return VectorFloat(self.text, self.lanes, name, self.single == "i32")
+    def _each(self, instruction: Callable[..., str], *operands: Sequence[str]) -> list[str]:
+        return [instruction(*names) for names in zip(self.names, *operands, strict=True)]
 
-    def number(self, value: Any) -> str:
-        """An operand: another register, or a Python number in all lanes."""
+    def _like(self, names: Sequence[str]) -> VectorFloat:
+        return VectorFloat(self.text, self.lanes, names, self.fence, whole=self.single == "i32")
+
+    def numbers(self, value: Any) -> Sequence[str]:
+        """Operands: other registers, or a Python number in all lanes."""
         if isinstance(value, VectorFloat):
-            return value.name
+            return value.names
         text = str(int(value)) if self.single == "i32" else constant("float32", value)
-        return splat(self.single, text, self.lanes)
+        return [splat(self.single, text, self.lanes)] * len(self.names)
+
+    def filled(self, value: float) -> VectorFloat:
+        """As many registers with a number in all lanes."""
+        return self._like(self.numbers(value))
 
     def op(self, word: str, other: Any) -> VectorFloat:
         """`word self, other`."""
-        return self._like(self.text.assign(f"{word} {self.kind} {self.name}, {self.number(other)}"))
+
+        def instruction(name: str, operand: str) -> str:
+            return self.text.assign(f"{word} {self.kind} {name}, {operand}")
+
+        return self._like(self._each(instruction, self.numbers(other)))
 
     def __add__(self, other: Any) -> VectorFloat:
         return self.op("fadd", other)
@@ -69,39 +89,49 @@ class VectorFloat:
         return self.op("fdiv", other)
 
     def __neg__(self) -> VectorFloat:
-        return self._like(self.text.assign(f"fneg {self.kind} {self.name}"))
+        return self._like(self._each(lambda name: self.text.assign(f"fneg {self.kind} {name}")))
 
     def fma(self, factor: Any, term: Any) -> VectorFloat:
         """`self * factor + term`, fused where the machine can."""
-        name = f"llvm.fmuladd.{overload(self.kind)}"
-        args = [(self.kind, self.name), (self.kind, self.number(factor)), (self.kind, self.number(term))]
-        return self._like(self.text.call(self.kind, name, args))
+        return self._intrinsic("fmuladd", self.numbers(factor), self.numbers(term))
 
     def under(self, name: str) -> VectorFloat:
         """The value of an LLVM intrinsic of one argument."""
-        return self._like(self.text.call(self.kind, f"llvm.{name}.{overload(self.kind)}", [(self.kind, self.name)]))
+        return self._intrinsic(name)
 
     def with_sign_of(self, other: VectorFloat) -> VectorFloat:
         """The magnitude of this with the sign of another."""
-        args = [(self.kind, self.name), (self.kind, other.name)]
-        return self._like(self.text.call(self.kind, f"llvm.copysign.{overload(self.kind)}", args))
+        return self._intrinsic("copysign", other.names)
 
-    def test(self, word: str, other: Any) -> str:
+    def _intrinsic(self, name: str, *operands: Sequence[str]) -> VectorFloat:
+        def instruction(*names: str) -> str:
+            return self.text.call(self.kind, f"llvm.{name}.{overload(self.kind)}", [(self.kind, each) for each in names])
+
+        return self._like(self._each(instruction, *operands))
+
+    def test(self, word: str, other: Any) -> Sequence[str]:
         """A comparison: `fcmp word` or `icmp word`."""
         compare = "icmp" if self.single == "i32" else "fcmp"
-        return self.text.assign(f"{compare} {word} {self.kind} {self.name}, {self.number(other)}")
 
-    def where(self, condition: str, other: Any) -> VectorFloat:
-        """This where the condition holds, `other` elsewhere."""
+        def instruction(name: str, operand: str) -> str:
+            return self.text.assign(f"{compare} {word} {self.kind} {name}, {operand}")
+
+        return self._each(instruction, self.numbers(other))
+
+    def where(self, conditions: Sequence[str], other: Any) -> VectorFloat:
+        """This where the conditions hold, `other` elsewhere."""
         flags = vector("i1", self.lanes)
-        return self._like(
-            self.text.assign(f"select {flags} {condition}, {self.kind} {self.name}, {self.kind} {self.number(other)}")
-        )
+
+        def instruction(name: str, condition: str, operand: str) -> str:
+            return self.text.assign(f"select {flags} {condition}, {self.kind} {name}, {self.kind} {operand}")
+
+        return self._like(self._each(instruction, conditions, self.numbers(other)))
 
     def convert(self, word: str, single: str) -> VectorFloat:
         """A conversion instruction to `float` or `i32` lanes."""
-        converted = self.text.assign(f"{word} {self.kind} {self.name} to {vector(single, self.lanes)}")
-        return VectorFloat(self.text, self.lanes, converted, single == "i32")
+        kind = vector(single, self.lanes)
+        names = self._each(lambda name: self.text.assign(f"{word} {self.kind} {name} to {kind}"))
+        return VectorFloat(self.text, self.lanes, names, self.fence, whole=single == "i32")
 
     def polynomial(self, coefficients: Sequence[float]) -> VectorFloat:
         """The polynomial with these coefficients, constant term first, by Horner's rule."""
@@ -109,8 +139,23 @@ class VectorFloat:
             self * 0.0 + coefficients[-1] if len(coefficients) == 1 else self.fma(coefficients[-1], coefficients[-2])
         )
         for coefficient in reversed(coefficients[:-2]):
-            total = total.fma(self, coefficient)
+            total = total.in_step().fma(self, coefficient)
         return total
+
+    def in_step(self) -> VectorFloat:
+        """The same registers, of which none is used before all of them are there.
+
+        A polynomial is a chain of products that wait for each other, four or five cycles each. Processors look ahead
+        far enough for one or two such chains; LLVM writes one after the other, to need few registers. Empty assembly
+        that takes all of them is an order it keeps, so that a processor finds several products that are independent.
+        """
+        if len(self.names) == 1 or not self.fence:
+            return self
+        kinds = "{ " + ", ".join([self.kind] * len(self.names)) + " }"
+        constraints = ",".join([f"={self.fence}"] * len(self.names) + [str(i) for i in range(len(self.names))])
+        operands = ", ".join(f"{self.kind} {name}" for name in self.names)
+        fenced = self.text.assign(f'call {kinds} asm "", "{constraints}"({operands})')
+        return self._like([self.text.assign(f"extractvalue {kinds} {fenced}, {i}") for i in range(len(self.names))])
 
 
 def exp(x: VectorFloat) -> VectorFloat:
@@ -164,15 +209,14 @@ def log(x: VectorFloat) -> VectorFloat:
     square = f * f * 0.5  # log(1+f) = f - (f^2/2 - s (f^2/2 + tail)): exact f first
     logarithm = n * _LN2_HIGH + (f - (square - (s.fma(square + tail, n * _LN2_LOW))))
     logarithm = x.where(x.test("ueq", math.inf), logarithm)  # infinity and NaN
-    logarithm = VectorFloat(x.text, x.lanes, x.number(-math.inf)).where(x.test("oeq", 0.0), logarithm)
-    return VectorFloat(x.text, x.lanes, x.number(math.nan)).where(x.test("olt", 0.0), logarithm)
+    logarithm = x.filled(-math.inf).where(x.test("oeq", 0.0), logarithm)
+    return x.filled(math.nan).where(x.test("olt", 0.0), logarithm)
 
 
 def sigmoid(x: VectorFloat) -> VectorFloat:
     """`1 / (1 + exp(-x))`, for negative `x` as `exp(x) / (1 + exp(x))`."""
     grown = exp(-x.under("fabs"))
-    one = VectorFloat(x.text, x.lanes, x.number(1.0))
-    return one.where(x.test("oge", 0.0), grown) / (grown + 1.0)
+    return x.filled(1.0).where(x.test("oge", 0.0), grown) / (grown + 1.0)
 
 
 def tanh(x: VectorFloat) -> VectorFloat:
@@ -180,10 +224,8 @@ def tanh(x: VectorFloat) -> VectorFloat:
     size = x.under("fabs")
     z = x * x
     small = (z * x).fma(z.polynomial(_TANH), x)
-    two = VectorFloat(x.text, x.lanes, x.number(2.0))
-    one = VectorFloat(x.text, x.lanes, x.number(1.0))
     bounded = size.where(size.test("olt", 10.0), 10.0)
-    large = one - two / (_exp_within(bounded * 2.0) + 1.0)
+    large = x.filled(1.0) - x.filled(2.0) / (_exp_within(bounded * 2.0) + 1.0)
     value = large.where(size.test("oge", 0.625), small)  # of NaN `small`, which is NaN
     return value.with_sign_of(x)  # `small` of -0.0 is 0.0
 
@@ -191,9 +233,8 @@ def tanh(x: VectorFloat) -> VectorFloat:
 def erf(x: VectorFloat) -> VectorFloat:
     """Error function: a polynomial up to 3.92, 1 beyond."""
     place = (x * x).fma(2 / _ERF_END**2, -1.0)
-    one = VectorFloat(x.text, x.lanes, x.number(1.0))
     near = x.under("fabs").test("ult", _ERF_END)
-    return (x * place.polynomial(_ERF)).where(near, one.with_sign_of(x))  # of NaN the polynomial, which is NaN
+    return (x * place.polynomial(_ERF)).where(near, x.filled(1.0).with_sign_of(x))  # of NaN the polynomial, which is NaN
 
 
 FUNCTIONS: Final[dict[str, Callable[[VectorFloat], VectorFloat]]] = {

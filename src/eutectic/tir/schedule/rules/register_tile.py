@@ -148,7 +148,8 @@ class RegisterTile:
         panels = axes.panel is None and _pays_by_panels(axes, tile, stream)
         order = {"stream_rows": stream and not panels, "panels_first": panels and bool(axes.images)}
         strip = {} if axes.panel is None else {"strip": 1 if stream or panels else _strip(axes, tile.width)}
-        placed = {**_sizes(axes, tile), **order, "panel": axes.panel is not None, **strip}
+        copied = axes.panel is not None and not order["stream_rows"]  # each tile of few rows would have one of its own
+        placed = {**_sizes(axes, tile), **order, "panel": copied, **strip}
         ahead = {"ahead": True} if processor.waits_for_memory and _by_panels(axes, placed) else {}
         block = terms_of_block(axes.walk.stage, axes.walk.reduce, 1 if axes.rows is None else axes.rows.size)
         return {**placed, **ahead, **terms_decided(block), "unroll": _unrolled(axes)}
