@@ -106,7 +106,10 @@ def begin(text: FunctionText, iterations: int) -> Ahead:
     step = text.assign(f"select i1 {is_slow}, i64 {even}, i64 {LINE_BYTES}")
     cursor = text.alloca("i64", 1)
     text.do(f"store i64 {first}, ptr {cursor}, align 8")
-    return Ahead(cursor, step, text.assign(f"add i64 {first}, {part}"))
+    rest = text.assign(f"sub i64 {part}, {LINE_BYTES}")
+    before = text.call("i64", "llvm.smax.i64", [("i64", rest), ("i64", "0")])
+    last = text.assign(f"add i64 {first}, {before}")
+    return Ahead(cursor, step, last)
 
 
 def ask(text: FunctionText, ahead: Ahead) -> None:

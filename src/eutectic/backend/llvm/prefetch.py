@@ -8,7 +8,7 @@ from typing import Final
 
 from eutectic.arith import simplify
 from eutectic.backend.llvm.expr import ExprEmitter
-from eutectic.backend.llvm.memory import element
+from eutectic.backend.llvm.memory import element_within
 from eutectic.backend.llvm.types import memory_bytes
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Broadcast, IntImm, PrimExpr, Ramp, Var, add, floordiv, mul, sub
@@ -56,8 +56,22 @@ def prefetch(emitter: ExprEmitter, loop: For, around: Sequence[For]) -> None:
     for name, ahead, *spread in loop.annotations.get(PREFETCH, ()):
         for line in _lines(emitter, loop, name, ahead, around if SPREAD in spread else None):
             emitter.text.declare("void", _INTRINSIC, ["ptr", "i32", "i32", "i32"])
-            place = element(emitter, line.buffer, line.index)
+            place = element_within(emitter, line.buffer, *_in_two(loop, line.index))
             emitter.text.do(f"call void @{_INTRINSIC}(ptr {place}, i32 0, i32 {line.caches}, i32 1)")
+
+
+def _in_two(loop: For, index: PrimExpr) -> tuple[PrimExpr, PrimExpr, int]:
+    """An index as that of the first iteration of a loop, what is added to it in others, and the most that is added.
+
+    What is the same in all iterations LLVM computes once, before them.
+    """
+    first = _at(index, {loop.loop_var: loop.min})
+    added = simplify(sub(index, first))
+    if isinstance(loop.extent, IntImm) and variables(added) <= {loop.loop_var}:
+        most = _at(added, {loop.loop_var: add(loop.min, loop.extent.value - 1)})
+        if isinstance(most, IntImm) and most.value >= 0:
+            return first, added, most.value
+    return index, IntImm("int64", 0), 0
 
 
 def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int, around: Sequence[For] | None) -> list[_Line]:

@@ -105,7 +105,8 @@ class VectorFloat:
 
     def _intrinsic(self, name: str, *operands: Sequence[str]) -> VectorFloat:
         def instruction(*names: str) -> str:
-            return self.text.call(self.kind, f"llvm.{name}.{overload(self.kind)}", [(self.kind, each) for each in names])
+            args = [(self.kind, each) for each in names]
+            return self.text.call(self.kind, f"llvm.{name}.{overload(self.kind)}", args)
 
         return self._like(self._each(instruction, *operands))
 
@@ -234,7 +235,8 @@ def erf(x: VectorFloat) -> VectorFloat:
     """Error function: a polynomial up to 3.92, 1 beyond."""
     place = (x * x).fma(2 / _ERF_END**2, -1.0)
     near = x.under("fabs").test("ult", _ERF_END)
-    return (x * place.polynomial(_ERF)).where(near, x.filled(1.0).with_sign_of(x))  # of NaN the polynomial, which is NaN
+    far = x.filled(1.0).with_sign_of(x)
+    return (x * place.polynomial(_ERF)).where(near, far)  # of NaN the polynomial, which is NaN
 
 
 FUNCTIONS: Final[dict[str, Callable[[VectorFloat], VectorFloat]]] = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eutectic.ir.dtype import item_bytes
+from eutectic.ir.prim_expr import PrimExpr
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.guards import change_points, part_sizes
@@ -14,7 +15,7 @@ from eutectic.tir.schedule.rules.nest import Nest, copies, joined, reorder, run_
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.walk import Span, Walk
-from eutectic.tir.schedule.rules.work import is_small, lanes_of, operations, points
+from eutectic.tir.schedule.rules.work import has_functions, is_small, lanes_of, operations, points
 from eutectic.tir.schedule.schedule import Schedule
 
 _SAME_SET: Final = 4096  # bytes between lines that share the few places of one set of a first cache
@@ -69,8 +70,7 @@ class Elementwise:
         """How wide vectors are, and whether threads share the work."""
         value = axes.walk.stage.value
         lanes = lanes_of(axes.walk.store.buffer.dtype, processor)
-        width = lanes if operations(value) >= _COSTLY or axes.is_far else 2 * lanes
-        return {"width": width, "threads": not is_small(axes.walk.spatial, value)}
+        return {"width": lanes * _vectors(axes, value), "threads": not is_small(axes.walk.spatial, value)}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """One, two and four vectors at a time, and the other answer about threads."""
@@ -163,6 +163,15 @@ def _in_vectors(sch: Schedule, loop: LoopRV, block: str, size: int, width: int, 
         if is_outside:
             reorder(sch, [sch.get_loops(name)[-1], lanes])
         sch.vectorize(lanes)
+
+
+def _vectors(axes: Axes, value: PrimExpr) -> int:
+    """How many at a time: four of what waits for its own steps, two of what a processor is not busy with by one."""
+    if axes.is_far:
+        return 1
+    if has_functions(value):
+        return 4
+    return 1 if operations(value) >= _COSTLY else 2
 
 
 def _contiguous(walk: Walk) -> Span | None:

@@ -28,11 +28,19 @@ def operations(expr: Node) -> int:
         if isinstance(part, BufferLoad) or any(id(child) in on_data for child in children(part)):
             on_data.add(id(part))
         if isinstance(part, Call):
-            name = str(getattr(part.op, "name", ""))
-            count += 0 if name in _FREE else 20
+            count += 20 if _is_function(part) else 0
         elif isinstance(part, (BinaryExpr, Select)) and id(part) in on_data:
             count += 1
     return count
+
+
+def has_functions(expr: Node) -> bool:
+    """Whether an expression has functions such as exp, each a long chain of steps."""
+    return any(isinstance(part, Call) and _is_function(part) for part in post_order(expr))
+
+
+def _is_function(call: Call) -> bool:
+    return str(getattr(call.op, "name", "")) not in _FREE
 
 
 def points(spans: Sequence[Span]) -> int | None:
