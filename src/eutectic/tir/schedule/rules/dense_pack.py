@@ -130,10 +130,11 @@ class DensePack:
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """Rows of a tile and of a block, and how many terms before weights are read they are asked for.
 
-        Blocks of rows where registers are few, else none (0): see above. Beside tiles there is time to bring the next panel from memory: each term asks for
-        that of the panel behind its own, and what several tiles ask for is there at the second time. On processors that
-        wait for memory all tiles together ask for it once, so that it is asked evenly; where registers are few, only if
-        two panels are more than stays near, when they would take the place of each other.
+        Blocks of rows where registers are few, else none (0): see above. Beside tiles there is time to bring the next
+        panel from memory: each term asks for that of the panel behind its own, and what several tiles ask for is there
+        at the second time. On processors that wait for memory all tiles together ask for it once, so that it is asked
+        evenly; where registers are few, only if two panels are more than stays near, when they would take the place of
+        each other.
         Rows of a tile whose addresses end in the same bits are fewer than the nearest cache has places for, with two
         for weights.
         """
