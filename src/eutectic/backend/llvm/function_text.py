@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+_ON_STACK: Final = "%local"
+
+
+def is_on_stack(pointer: str) -> bool:
+    """Whether a register points to memory that `FunctionText.alloca` gave."""
+    return pointer.startswith(_ON_STACK)
+
 
 class FunctionText:
     """Lines, fresh names, basic blocks, stack memory at the entry, and declarations the module needs.
@@ -59,7 +68,7 @@ class FunctionText:
     def alloca(self, kind: str, count: int) -> str:
         """Memory on the stack for as long as the function runs, aligned for vectors."""
         self._count += 1
-        name = f"%local{self._count}"
+        name = f"{_ON_STACK}{self._count}"
         self._entry.append(f"  {name} = alloca [{max(count, 1)} x {kind}], align 64")
         return name
 

@@ -9,12 +9,11 @@ by one, 31 by fours; tanh 57 and 40, exp 35 and 27, sigmoid 44 and 33, log 44 an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from eutectic.backend.llvm.expr import ExprEmitter
-from eutectic.backend.llvm.function_text import FunctionText
-from eutectic.backend.llvm.types import vector
+from eutectic.backend.llvm.lane_parts import cut, joined
 from eutectic.backend.llvm.vector_math import FUNCTIONS, VectorFloat
 from eutectic.ir.node import Node, children
 from eutectic.ir.prim_expr import Call, Var, element_dtype, lanes_of
@@ -32,54 +31,20 @@ _Step: TypeAlias = "Let | Call"
 def of_values(emitter: ExprEmitter, name: str, lanes: int, values: Sequence[str]) -> list[str]:
     """A function of float32 values of so many lanes each, a few registers at a time."""
     text, width = emitter.text, _register_lanes(emitter, lanes)
-    parts = [part for value in values for part in _cut(text, value, lanes, width)]
+    sizes = [width] * (lanes // width)
+    parts = [part for value in values for part in cut(text, "float", value, sizes)]
     fence = emitter.fence if width in (1, 4, 8, 16) else ""  # lanes that fill a register; of others there may be none
     results: list[str] = []
     for first in range(0, len(parts), AT_A_TIME):
         registers = VectorFloat(text, width, parts[first : first + AT_A_TIME], fence)
         results += FUNCTIONS[name](registers).names
-    count = lanes // width
-    return [_joined(text, results[first : first + count], width) for first in range(0, len(results), count)]
+    count = len(sizes)
+    return [joined(text, "float", results[first : first + count], sizes) for first in range(0, len(results), count)]
 
 
 def _register_lanes(emitter: ExprEmitter, lanes: int) -> int:
     """Lanes of a register, if a value is several whole ones."""
     return emitter.machine_lanes if emitter.fence and lanes % emitter.machine_lanes == 0 else lanes
-
-
-def _cut(text: FunctionText, value: str, lanes: int, width: int) -> list[str]:
-    if lanes == width:
-        return [value]
-    kind = vector("float", lanes)
-    starts = range(0, lanes, width)
-    return [
-        text.assign(f"shufflevector {kind} {value}, {kind} poison, {_places(range(first, first + width))}")
-        for first in starts
-    ]
-
-
-def _joined(text: FunctionText, parts: Sequence[str], width: int) -> str:
-    """One value of several registers, the lanes of one after those of the other."""
-    total, lanes = parts[0], width
-    for part in parts[1:]:
-        longer = _longer(text, part, width, lanes)
-        kind = vector("float", lanes)
-        total = text.assign(f"shufflevector {kind} {total}, {kind} {longer}, {_places(range(lanes + width))}")
-        lanes += width
-    return total
-
-
-def _longer(text: FunctionText, part: str, width: int, lanes: int) -> str:
-    """A register as the first lanes of a value of more: a shuffle takes two of one kind."""
-    if lanes == width:
-        return part
-    kind = vector("float", width)
-    return text.assign(f"shufflevector {kind} {part}, {kind} poison, {_places(range(width), lanes - width)}")
-
-
-def _places(lanes: Iterable[int], undefined: int = 0) -> str:
-    places = [*(f"i32 {lane}" for lane in lanes), *["i32 poison"] * undefined]
-    return f"<{len(places)} x i32> <{', '.join(places)}>"
 
 
 def runs(emitter: ExprEmitter, statements: Sequence[Stmt]) -> Iterator[Sequence[Stmt]]:

@@ -7,9 +7,12 @@ outside of its buffer reads zero and stores nothing, and the failure is reported
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from eutectic.backend.llvm.arithmetic import overload
 from eutectic.backend.llvm.expr import ExprEmitter, loads_with
+from eutectic.backend.llvm.function_text import is_on_stack
+from eutectic.backend.llvm.lane_parts import cut, joined
 from eutectic.backend.llvm.lane_places import Run, flags_of, places_of, runs_of
 from eutectic.backend.llvm.types import memory_bytes, memory_type, register_type, splat, vector
 from eutectic.ir.prim_expr import Broadcast, IntImm, PrimExpr, Ramp, element_dtype, lanes_of
@@ -77,12 +80,10 @@ def _inside(emitter: ExprEmitter, buffer: Buffer, index: PrimExpr, at: str, lane
 
 def _read(emitter: ExprEmitter, buffer: Buffer, index: PrimExpr, at: str, lanes: int = 1) -> str:
     """`lanes` elements from `at` on, as they are in memory; zero, and a report, where they are outside."""
-    text = emitter.text
-    kind, size = vector(memory_type(buffer.dtype), lanes), memory_bytes(buffer.dtype)
-    at = _index(emitter, buffer, at)
+    kind, at = vector(memory_type(buffer.dtype), lanes), _index(emitter, buffer, at)
 
     def inside() -> str:
-        return text.assign(f"load {kind}, ptr {address(emitter, buffer, at)}, align {size}")
+        return _read_now(emitter, buffer, at, lanes)
 
     def outside() -> str:
         emitter.report_unless("false")
@@ -90,6 +91,43 @@ def _read(emitter: ExprEmitter, buffer: Buffer, index: PrimExpr, at: str, lanes:
 
     condition = _inside(emitter, buffer, index, at, lanes)
     return inside() if condition is None else emitter.choose(condition, kind, inside, outside)
+
+
+def _register_sizes(emitter: ExprEmitter, buffer: Buffer, lanes: int) -> list[int]:
+    """Lanes of each part in which a vector goes to or from memory: those of registers, if they are on the stack.
+
+    LLVM keeps memory of the stack in registers where a type has its very size. Twelve floats have not, they are aligned
+    as sixteen, and in registers of eight lanes sums of them were put together bit by bit in each step.
+    """
+    most = 4 * emitter.machine_lanes // memory_bytes(buffer.dtype)
+    if lanes <= most or not lanes & (lanes - 1) or not is_on_stack(_pointer(emitter, buffer)):
+        return [lanes]
+    return [*[most] * (lanes // most), *([lanes % most] if lanes % most else [])]
+
+
+def _parts_at(emitter: ExprEmitter, buffer: Buffer, at: str, sizes: Sequence[int]) -> list[tuple[str, str]]:
+    """LLVM type of each part of a vector, and a pointer to it."""
+    kind, starts = memory_type(buffer.dtype), accumulate(sizes[:-1], initial=0)
+    places = [address(emitter, buffer, emitter.fold("add", at, str(start))) for start in starts]
+    return [(vector(kind, size), place) for size, place in zip(sizes, places, strict=True)]
+
+
+def _read_now(emitter: ExprEmitter, buffer: Buffer, at: str, lanes: int) -> str:
+    """Elements that are in the buffer."""
+    sizes, item = _register_sizes(emitter, buffer, lanes), memory_bytes(buffer.dtype)
+    parts = [
+        emitter.text.assign(f"load {kind}, ptr {place}, align {item}")
+        for kind, place in _parts_at(emitter, buffer, at, sizes)
+    ]
+    return joined(emitter.text, memory_type(buffer.dtype), parts, sizes)
+
+
+def _write_now(emitter: ExprEmitter, buffer: Buffer, at: str, value: str, lanes: int) -> None:
+    """Elements into places that are in the buffer."""
+    sizes, item = _register_sizes(emitter, buffer, lanes), memory_bytes(buffer.dtype)
+    values = cut(emitter.text, memory_type(buffer.dtype), value, sizes)
+    for part, (kind, place) in zip(values, _parts_at(emitter, buffer, at, sizes), strict=True):
+        emitter.text.do(f"store {kind} {part}, ptr {place}, align {item}")
 
 
 def _zero(kind: str) -> str:
@@ -280,8 +318,7 @@ def _write(
 ) -> None:
     """Store elements from `at` on, if the condition holds; where they are outside, nothing is stored but reported."""
     text = emitter.text
-    kind, size = vector(memory_type(buffer.dtype), lanes), memory_bytes(buffer.dtype)
-    after = None
+    kind, after = vector(memory_type(buffer.dtype), lanes), None
     if condition is not None:
         yes, after = text.fresh("store"), text.fresh("stored")
         known = emitter.remembered()
@@ -290,7 +327,7 @@ def _write(
     at = _index(emitter, buffer, at)
     inside = _inside(emitter, buffer, index, at, lanes)
     if inside is None:
-        text.do(f"store {kind} {value}, ptr {address(emitter, buffer, at)}, align {size}")
+        _write_now(emitter, buffer, at, value, lanes)
     else:
         emitter.report_unless(inside)
         _write_inside(emitter, buffer, at, f"{kind} {value}", inside)
