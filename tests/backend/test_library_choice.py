@@ -21,7 +21,7 @@ from eutectic.relax.transform.offers_by_kind import ChoiceRemark
 from eutectic.script import from_source
 from eutectic.target import Target
 
-TARGET = Target("llvm -mcpu=x86-64-v3")
+TARGET = Target("llvm -mcpu=x86-64-v2")  # with vectors of which the library computes large products faster
 MACHINE = machine_of(TARGET)
 PRODUCT = """
 @I.ir_module
