@@ -256,7 +256,7 @@ class ExprEmitter:
             kind = register_type(expr.dtype)
             if kind.endswith(("float", "float>")):
                 value = self.text.call(kind, f"llvm.arithmetic.fence.{arithmetic.overload(kind)}", [(kind, value)])
-                self._memo[id(expr)] = (expr, value)
+                self.know(expr, value)
         return value
 
     def _call(self, call: Call) -> str:

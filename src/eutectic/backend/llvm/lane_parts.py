@@ -35,7 +35,7 @@ def joined(text: FunctionText, element: str, parts: Sequence[str], sizes: Sequen
     total, lanes = parts[0], sizes[0]
     for part, size in zip(parts[1:], sizes[1:], strict=True):
         kind = vector(element, lanes)
-        if size == 1 and lanes > 1:
+        if size == 1:
             wider = text.assign(f"shufflevector {kind} {total}, {kind} poison, {_places(range(lanes), 1)}")
             total = text.assign(f"insertelement {vector(element, lanes + 1)} {wider}, {element} {part}, i64 {lanes}")
         else:

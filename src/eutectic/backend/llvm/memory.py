@@ -259,11 +259,11 @@ def _by_runs(emitter: ExprEmitter, expr: BufferLoad, index: PrimExpr) -> str | N
     runs = runs_of(places.offsets, flags)
     if not runs:
         return None
-    base, joined = _index(emitter, expr.buffer, emitter.index(places.base)), "zeroinitializer"
+    base, total = _index(emitter, expr.buffer, emitter.index(places.base)), "zeroinitializer"
     for run in runs:
         part = _spread(emitter, expr.buffer, emitter.fold("add", base, str(run.first)), run, places.offsets)
-        joined = _joined(emitter, vector(memory_type(expr.buffer.dtype), len(places.offsets)), joined, part, run)
-    return joined
+        total = _joined(emitter, vector(memory_type(expr.buffer.dtype), len(places.offsets)), total, part, run)
+    return total
 
 
 def _spread(emitter: ExprEmitter, buffer: Buffer, at: str, run: Run, offsets: Sequence[int]) -> str:

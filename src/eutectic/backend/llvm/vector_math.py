@@ -146,9 +146,8 @@ class VectorFloat:
     def in_step(self) -> VectorFloat:
         """The same registers, of which none is used before all of them are there.
 
-        A polynomial is a chain of products that wait for each other, four or five cycles each. Processors look ahead
-        far enough for one or two such chains; LLVM writes one after the other, to need few registers. Empty assembly
-        that takes all of them is an order it keeps, so that a processor finds several products that are independent.
+        Empty assembly that takes all of them is an order that LLVM keeps, which would else write one chain of products
+        after the other, to need few registers; `lockstep` says what that costs.
         """
         if len(self.names) == 1 or not self.fence:
             return self
