@@ -64,16 +64,16 @@ def is_our_own(calls: Sequence[Call], lanes: int = 16) -> bool:
     """
     total = sum(map(work_of, calls))
     pays = sum(work_of(call) for call in calls if _pays(call, lanes))
-    return 0 < total < inf and pays <= (1 - _MOST) * total
+    return total > 0 and (pays == 0 or pays <= (1 - _MOST) * total < inf)
 
 
 def _pays(call: Call, lanes: int) -> bool:
     """Whether the library takes an operator, and is worth its call.
 
-    These are convolutions that are not plain, and all of 16 bits.
+    These are convolutions that are not plain, or of sizes that are not known, and all of 16 bits.
     """
     if is_convolution(call):
-        return not (_is_single(call) and _is_plain(call, lanes))
+        return work_of(call) == inf or not (_is_single(call) and _is_plain(call, lanes))
     return getattr(call.op, "name", "") == "relax.matmul" and not _is_single(call)
 
 

@@ -31,9 +31,9 @@ class _Way:
 
     def cost(self, sizes: ProductSizes, machine: Machine) -> float:
         """Nanoseconds."""
-        count = sizes.terms * sizes.columns
+        count, rows = sizes.terms * sizes.columns, _ROWS_OF_CALLS if sizes.rows is None else sizes.rows
         rate = machine.lanes() * lane_speed(machine, None)
-        return 4 * count / self.stream + 2.0 * sizes.rows * count / (rate * self.share)
+        return 4 * count / self.stream + 2.0 * rows * count / (rate * self.share)
 
 
 _PANELS: Final = _Way(48.0, 1.6)
@@ -41,6 +41,7 @@ _ROWS: Final = _Way(28.0, 0.25)
 _LIBRARY: Final = _Way(40.0, 1.35)
 _TILES: Final = _Way(160.0, 1.15)
 _COPIES: Final = _Way(24.0, 1.15)
+_ROWS_OF_CALLS: Final = 64  # that estimates count with where each call brings as many as it likes
 _GAIN: Final = 0.95  # share of the time without panels from which on they are worth a copy
 _LEAST_BYTES: Final = 512 << 10  # of weights; smaller ones stay in the cache of one processor
 _FEWEST: Final = 8  # panels, for threads to share
@@ -57,7 +58,7 @@ def panel_offers(sizes: ProductSizes, machine: Machine, has_library: bool) -> Se
     lanes = machine.lanes()
     if lanes == 1 or 4 * sizes.terms * sizes.columns < _LEAST_BYTES:
         return ()
-    width = next((lanes * count for count in (4, 2) if _fits(sizes, machine, count)), 0)
+    width = 0 if sizes.rows is None else next((lanes * n for n in (4, 2) if _fits(sizes.rows, sizes, machine, n)), 0)
     if not width:
         return _tiles(sizes, machine)
     cost, direct = (way.cost(sizes, machine) for way in (_PANELS, _LIBRARY if has_library else _ROWS))
@@ -74,9 +75,9 @@ def _tiles(sizes: ProductSizes, machine: Machine) -> Sequence[PanelOffer]:
     return [PanelOffer(2 * machine.lanes(), cost, direct)] if _has_panels(sizes, machine, 2) else ()
 
 
-def _fits(sizes: ProductSizes, machine: Machine, vectors: int) -> bool:
+def _fits(rows: int, sizes: ProductSizes, machine: Machine, vectors: int) -> bool:
     """Whether the sums of a panel of some vectors fit into registers, and there are panels for all threads."""
-    sums = sizes.rows * vectors
+    sums = rows * vectors
     most = machine.registers - 4 if vectors == 4 else machine.registers - 8
     return sums <= most and _has_panels(sizes, machine, vectors)
 

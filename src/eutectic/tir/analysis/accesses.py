@@ -45,6 +45,7 @@ from eutectic.support.deep import deep
 from eutectic.tir.access import Domains, relax
 from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.first_points import conjunction_of, first_point, first_points, variables_by_kind
+from eutectic.tir.analysis.outer_terms import OuterTerms
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
 from eutectic.tir.expr import Let
@@ -118,11 +119,13 @@ class Accesses:
         items: Reads and writes of elements, in the order of the program.
         opaque: Statements that do what is not known: calls with effects, loops with conditions, pointers.
         private: Memory that exists only inside: it is new each time.
+        outer: What names in indices stand for, where they were asked for: terms of values from outside.
     """
 
     items: tuple[Access, ...]
     opaque: tuple[Stmt, ...]
     private: frozenset[Var]
+    outer: Mapping[Var, PrimExpr] = field(default_factory=dict)
 
     def of(self, data: Var) -> list[Access]:
         """Reads and writes of one memory."""
@@ -161,24 +164,27 @@ class _Place:
         )
 
 
-def accesses_of(stmt: Stmt, around: Sequence[Stmt] = ()) -> Accesses:
+def accesses_of(stmt: Stmt, around: Sequence[Stmt] = (), *, name_outer: bool = False) -> Accesses:
     """What `stmt` reads and writes; variables from outside of it have some fixed value each.
 
     Args:
         stmt: The statement.
         around: The statements around it; what blocks among these call by another name is known by its own.
+        name_outer: Give terms of values from outside that are not affine a name, instead of not knowing an index. That
+            is for questions about one run of the statement: another run has other values.
     """
-    return _accesses(stmt, tuple(around))
+    return _accesses(stmt, tuple(around), name_outer)
 
 
 @lru_cache(maxsize=_KEPT)
-def _accesses(stmt: Stmt, around: tuple[Stmt, ...]) -> Accesses:
-    walk, at = _Walk(), _Place(around=around)
+def _accesses(stmt: Stmt, around: tuple[Stmt, ...], name_outer: bool) -> Accesses:
+    walk, at = _Walk(OuterTerms() if name_outer else None), _Place(around=around)
     for item in around:
         if isinstance(item, BlockRealize):
             at.matched.update({match.buffer: match for match in item.block.match_buffers})
     walk.stmt(stmt, at)
-    return Accesses(tuple(walk.items), tuple(walk.opaque), frozenset(walk.private))
+    outer = {} if walk.outer is None else walk.outer.values
+    return Accesses(tuple(walk.items), tuple(walk.opaque), frozenset(walk.private), outer)
 
 
 def domains_of(access: Access, fixed: Collection[Var] = ()) -> Domains:
@@ -192,7 +198,8 @@ def domains_of(access: Access, fixed: Collection[Var] = ()) -> Domains:
 
 
 class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, outer: OuterTerms | None) -> None:
+        self.outer = outer
         self.items: list[Access] = []
         self.opaque: list[Stmt] = []
         self.private: set[Var] = set()
@@ -307,10 +314,17 @@ class _Walk:
         while buffer in at.matched:
             match = at.matched[buffer]
             buffer, resolved = match.source.buffer, _at_source(match, resolved, at)
-        items = tuple(index if index is not None and is_affine(index) else None for index in resolved)
+        items = tuple(self.affine(index, iters) for index in resolved)
         exact = at.exact and not (isinstance(stmt, BufferStore) and stmt.predicate is not None)
         items = self.shared(buffer, items)
         self.items.append(Access(buffer, items, iters, at.conditions, is_write, stmt, at.above, update, exact))
+
+    def affine(self, index: PrimExpr | None, iters: Mapping[Var, Bounds]) -> PrimExpr | None:
+        """An index, if it is affine in terms of what is inside."""
+        if index is None or is_affine(index):
+            return index
+        named = index if self.outer is None else self.outer.named(index, iters)
+        return named if named is not index and is_affine(named) else None
 
     def shared(self, buffer: Buffer, items: tuple[PrimExpr | None, ...]) -> tuple[PrimExpr | None, ...]:
         """The same indices as an object met before, so that proofs about them can be kept."""

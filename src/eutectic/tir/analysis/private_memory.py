@@ -69,7 +69,7 @@ def home_of(buffer: Buffer, body: Stmt, above: Sequence[Stmt]) -> For | None:
 
 def is_private(loop: For, buffer: Buffer, above: Sequence[Stmt]) -> bool:
     """Whether each iteration of a loop around all accesses of a buffer reads only what it wrote itself."""
-    accesses = accesses_of(loop.body, [*above, loop])
+    accesses = accesses_of(loop.body, [*above, loop], name_outer=True)
     own = accesses.of(buffer.data)
     return not any(item.stmt in accesses.opaque for item in own) and is_privatizable(own, [*above, loop])
 

@@ -18,7 +18,7 @@ from eutectic.tir.analysis.private_memory import statements_around
 from eutectic.tir.annotation_keys import ALIGNMENT
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.statement_mutator import StmtMutator, rewrite_expr, updated
+from eutectic.tir.statement_mutator import StmtMutator, rewrite_expr, updated, with_values
 from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, Stmt
 from eutectic.tir.transform.infra import PrimFuncPass, with_body
 from eutectic.tir.transform.lower_blocks import allocation
@@ -73,13 +73,14 @@ class _Compaction(StmtMutator):
     def _compacted(self, stmt: Allocate, decl: DeclBuffer) -> Stmt:
         """An allocation of what is needed."""
         buffer = decl.buffer
-        accesses = accesses_of(decl.body)
+        accesses = accesses_of(decl.body, name_outer=True)
         own = accesses.of(buffer.data)
         known = not any(item.stmt in accesses.opaque for item in own)
         box = [
             _range(own, axis, size, self.analyzer) if known else (IntImm(size.dtype, 0), size)
             for axis, size in enumerate(buffer.shape)
         ]
+        box = [(with_values(low, accesses.outer), size) for low, size in box]
         shape = tuple(size for _, size in box)
         strides = _strides(shape, stmt.annotations, self.analyzer)
         if all(a is b for a, b in zip(shape, buffer.shape, strict=True)) and not strides:

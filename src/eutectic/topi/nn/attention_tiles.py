@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eutectic.arith.proofs import simplify
-from eutectic.ir.prim_expr import PrimExpr
+from eutectic.ir.prim_expr import PrimExpr, floordiv
 from eutectic.ir.prim_logic import Select
 from eutectic.te import Tensor, compute, reduce_axis
 from eutectic.te import sum as te_sum
@@ -34,7 +34,7 @@ def attention_in_tiles(
         query: `(b, s, n, d)`; float32 or float64.
         keys: `(b, n, t, d)`, same dtype.
         values: `(b, n, t, v)`, same dtype.
-        tile: Queries of a tile, `i`. The last tile repeats the last query where `s` is no multiple of it.
+        tile: Queries of a tile, `i`. The last tile repeats the last query where `s` may be no multiple of it.
         factor: Of the scores.
         bias: Added to the scaled scores; each axis is that of `(b, n, ceil(s / i), t, i)`, or one.
         mask: As for `causal_mask`; None sees all keys.
@@ -45,24 +45,24 @@ def attention_in_tiles(
         `mixed` and `attention`.
 
     Raises:
-        ValueError: sizes do not go together, or the number of queries is not known.
+        ValueError: sizes do not go together.
 
     Accuracy: the maximum is subtracted first, over all keys, as in `softmax`; sums are divided by once, at the end.
     """
     (b, s, n, d), (_, _, t, _), v = query.shape, keys.shape, values.shape[-1]
     count = static(s)
     pairs = ((keys.shape[-1], d), (keys.shape[1], n), (values.shape[1], n), (values.shape[2], t))
-    if count is None or not all(same_size(*pair) for pair in pairs):
+    if not all(same_size(*pair) for pair in pairs):
         shapes = ", ".join(sizes_text(x.shape) for x in (query, keys, values))
         raise ValueError(f"attention in tiles of {shapes}: sizes do not go together")
-    tiles = -(-count // tile)
+    tiles = simplify(floordiv(s + (tile - 1), tile))
     keys_of = [reduce_axis((0, t), name) for name in ("t_largest", "t_total", "t_mixed")]
     k = reduce_axis((0, d), "k")
     offset = simplify(t - s) if mask == "BottomRight" else 0
 
     def row(o: PrimExpr, i: PrimExpr) -> PrimExpr:
         at = o * tile + i
-        return op.min(at, s - 1) if count % tile else at
+        return at if count is not None and count % tile == 0 else op.min(at, s - 1)
 
     def score(bi: PrimExpr, h: PrimExpr, o: PrimExpr, at: PrimExpr, i: PrimExpr) -> PrimExpr:
         value = products(bi, h, o, at, i) * op.const(factor, query.dtype)

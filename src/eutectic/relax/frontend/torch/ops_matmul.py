@@ -95,7 +95,7 @@ def attention(
     shared = ndim_of(query) == ndim_of(key) == ndim_of(value) == 4
     if shared and enable_gqa and dims_of(key)[1] != dims_of(value)[1]:
         ctx.refuse("keys and values have different numbers of heads")
-    if shared and _same_batch(query, key, value) and _positive(dims_of(key)[2]) and _fits(mask, query, key):
+    if shared and _same_batch(query, key, value) and _has_keys(ctx, query, key) and _fits(mask, query, key):
         order = (0, 2, 1, 3)
         swapped = [ctx.call(permute_dims, x, order) for x in (query, key, value)]
         bias = None if mask is None else _bias(ctx, mask, dtype_of(query))
@@ -119,9 +119,11 @@ def _heads_fit(query: Expr, key: Expr) -> bool:
     return n is not None and m is not None and m > 0 and n % m == 0 and (n == m or m > 1)
 
 
-def _positive(size: Any) -> bool:
-    known = as_int(size)
-    return known is not None and known > 0
+def _has_keys(ctx: Context, query: Expr, key: Expr) -> bool:
+    """Whether each query has a key: there is one at least, or there are as many as queries."""
+    queries, keys = dims_of(query)[2], dims_of(key)[2]
+    are_as_many = as_int(keys) is None and same(queries, keys)
+    return are_as_many or ctx.symbols.least(keys) > 0
 
 
 def _fits(mask: Expr | None, query: Expr, key: Expr) -> bool:

@@ -10,6 +10,8 @@ import sympy  # type: ignore[import-untyped]  # it ships no types
 import torch
 from torch import fx
 
+from eutectic.arith.analyzer import Analyzer
+from eutectic.arith.interval import Interval
 from eutectic.ir.prim_expr import Max, Min, PrimExpr, Var, add, as_prim, floordiv, floormod, mul
 from eutectic.support.errors import FrontendError
 
@@ -76,6 +78,14 @@ class Symbols:
             f"a size of the model is {expr}, which is not an integer expression of sums, products and divisions",
             help="export the model with that size fixed",
         )
+
+    def least(self, size: PrimExpr) -> float:
+        """The smallest value that a size can have."""
+        analyzer = Analyzer()
+        lower, _ = self.bounds()
+        for name, bound in lower.items():
+            analyzer.bind(self.variables[name], Interval(bound))
+        return float(analyzer.const_int_bound(size).lo)
 
     def bounds(self) -> tuple[dict[str, int], dict[str, int]]:
         """Lower and upper bounds of the variables in use, as far as they are finite."""

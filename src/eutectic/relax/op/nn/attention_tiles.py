@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from eutectic import topi
+from eutectic.arith.proofs import simplify
 from eutectic.ir.dtype import item_bytes
+from eutectic.ir.prim_expr import PrimExpr, add, floordiv, mul
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.builder import Builder
@@ -15,7 +17,7 @@ from eutectic.relax.op.manipulate import permute_dims
 from eutectic.relax.op.nn.pad import pad
 from eutectic.relax.op.registry import tensor_args
 from eutectic.relax.op.reshape import reshape
-from eutectic.relax.op.shapes import static_dims
+from eutectic.relax.op.shapes import same, static
 
 _TILES: Final = {32: 1.0, 16: 1.15}  # queries of a tile, and time for each of them beside that in a whole tile
 _FEWEST: Final = 16  # queries that are worth a tile
@@ -23,14 +25,17 @@ _KEPT_BYTES: Final = 1 << 20  # of a tile, by each thread: its queries, their sc
 _NUMBERS: Final = 4  # that are kept for a query beside these, at most
 
 
-def tile_of(queries: int, keys: int, features: int, dtype: str) -> int | None:
+def tile_of(queries: int | None, keys: int | None, features: int, dtype: str) -> int | None:
     """How many queries are computed together; None where they are too few, or their scores too many.
 
-    The last tile is computed as a whole, however many queries are left for it.
+    The last tile is computed as a whole, however many queries are left for it, so that tiles are small where it is not
+    known how many there are. Of keys that are not known there are taken to be few enough.
     """
+    if queries is None:
+        return min(_TILES)
     if queries < _FEWEST:
         return None
-    size = item_bytes(dtype) * (2 * keys + features + _NUMBERS)
+    size = item_bytes(dtype) * (2 * (keys or 0) + features + _NUMBERS)
     fitting = {tile: time for tile, time in _TILES.items() if tile * size <= _KEPT_BYTES}
     if not fitting:
         return None
@@ -58,11 +63,15 @@ def attend_in_tiles(
         `(b, s, n, v)` in the dtype that is computed in.
     """
     infos = tensor_args(c)
-    sizes = [size for info in infos for size in static_dims(info.dims) or () if size]
-    if len(sizes) < 4 * len(infos):
+    sizes = [size for info in infos for size in info.dims or ()]
+    if len(sizes) < 4 * len(infos) or any(static(size) == 0 for size in sizes):
+        return None
+    if len(infos) > 3 and static(sizes[14]) is None:  # the last tile would lack some of them
         return None
     batch, queries, heads, features = sizes[:4]
-    tile = tile_of(queries, sizes[5], features, "float64" if infos[0].dtype == "float64" else "float32")
+    wide = "float64" if infos[0].dtype == "float64" else "float32"
+    known = static(features)
+    tile = None if known is None else tile_of(static(queries), static(sizes[5]), known, wide)
     if tile is None:
         return None
     factor, times = terms
@@ -75,16 +84,22 @@ def attend_in_tiles(
             topi.nn.attention_in_tiles, *operands, tile, factor, added, *mask, primfunc_name_hint="attention"
         )
     )
-    count = -(-queries // tile) * tile
+    count = _whole_tiles(queries, tile)
     rows = builder.emit(reshape(whole, (batch, heads, count, sizes[11])))
-    if count != queries:
-        rows = builder.emit(strided_slice(rows, [2], [0], [queries]))
+    if not same(count, queries):
+        rows = builder.emit(strided_slice(rows, [2], [0], [queries], assume_inbound=True))
     return builder.emit(permute_dims(rows, (0, 2, 1, 3)))
 
 
-def _turned(builder: Builder, bias: Expr, sizes: Sequence[int], tile: int) -> Expr:
+def _whole_tiles(queries: PrimExpr, tile: int) -> PrimExpr:
+    """Queries with those that the last tile computes again."""
+    return simplify(mul(floordiv(add(queries, tile - 1), tile), tile))
+
+
+def _turned(builder: Builder, bias: Expr, sizes: Sequence[PrimExpr], tile: int) -> Expr:
     """What is added to scores as these lie, with the queries of a tile last: `(b, n, ceil(s / tile), t, tile)`."""
-    batch, heads, queries, keys = sizes
+    batch, heads, rows_of, keys = sizes
+    queries = static(rows_of) or 1
     if queries == 1:
         return builder.emit(reshape(bias, (batch, heads, 1, keys, 1)))
     tiles = -(-queries // tile)

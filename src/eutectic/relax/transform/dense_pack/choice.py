@@ -13,12 +13,12 @@ class ProductSizes:
     """Sizes of a product with a constant matrix.
 
     Attributes:
-        rows: Rows of the data, and of the result.
+        rows: Rows of the data, and of the result; None where there are as many as a call brings.
         terms: Columns of the data, which are summed over.
         columns: Columns of the matrix, and of the result.
     """
 
-    rows: int
+    rows: int | None
     terms: int
     columns: int
 

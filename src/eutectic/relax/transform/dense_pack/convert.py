@@ -23,8 +23,8 @@ from eutectic.topi.nn.dense_pack import panels_of
 class ConvertMatmulToDensePack(FunctionPass):
     """Put the constant second matrix of a product into panels, which kernels would make at each call, or do without.
 
-    Only float32, one matrix for the whole batch, and sizes that are constants; what is faster is estimated by who makes
-    the kernels for the target. Functions for a library, and composites, keep theirs.
+    Only float32, and one matrix for the whole batch; what is faster is estimated by who makes the kernels for the
+    target. Functions for a library, and composites, keep theirs.
 
     before:                          after:
         gv = matmul(x, w)                gv = nn.dense_pack(x, w_in_panels, units=3072)
@@ -72,7 +72,7 @@ class _Converter(PyExprMutator):
 
 
 def _sizes(call: Call) -> ProductSizes | None:
-    """The sizes of a product with a constant matrix; None for other calls, and where a size is not known."""
+    """The sizes of a product with a constant matrix; None for other calls."""
     if getattr(call.op, "name", "") != "relax.matmul":
         return None
     data, weight = call.args
@@ -81,7 +81,7 @@ def _sizes(call: Call) -> ProductSizes | None:
         return None
     if not isinstance(info, TensorStructInfo) or not isinstance(result, TensorStructInfo):
         return None
-    if (info.dtype, result.dtype) != ("float32", "float32") or info.static_shape is None or 0 in weight.data.shape:
+    if (info.dtype, result.dtype) != ("float32", "float32") or info.shape is None or 0 in weight.data.shape:
         return None
     terms, columns = weight.data.shape
-    return ProductSizes(prod(info.static_shape[:-1]), terms, columns)
+    return ProductSizes(None if info.static_shape is None else prod(info.static_shape[:-1]), terms, columns)

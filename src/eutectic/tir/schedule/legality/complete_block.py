@@ -18,6 +18,7 @@ from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.edit import Edit
+from eutectic.tir.schedule.legality.natural_sizes import natural_sizes
 from eutectic.tir.schedule.state import BlockSite
 from eutectic.tir.statement_mutator import rewrite_expr
 from eutectic.tir.stmt import For, Stmt
@@ -68,7 +69,8 @@ def require_complete(edit: Edit, site: BlockSite, loops: Sequence[For], context:
     for buffer in listed:
         _require_own_elements(edit, site, accesses.of(buffer.data))
     if block.init is not None:
-        _require_order(edit, site, loops, context, accesses)
+        sizes = natural_sizes(edit.state.function(site.function))
+        _require_order(edit, site, loops, conjunction([context, sizes]), accesses)
     return Complete(accesses, listed)
 
 

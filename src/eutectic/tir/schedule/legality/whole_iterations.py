@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from eutectic.arith.sets import Region, is_empty
-from eutectic.ir.prim_expr import GT, LT, IntImm, PrimExpr, add, compare, floordiv, mul, sub
+from eutectic.ir.prim_expr import GT, LT, IntImm, PrimExpr, add, compare, floordiv, logical_and, mul, sub
 from eutectic.tir.analysis.conditions import conjuncts, variables
+from eutectic.tir.analysis.dependence import context_of
 from eutectic.tir.analysis.index_facts import expressions, loops_of, statements
 from eutectic.tir.analysis.linear import linear
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
-from eutectic.tir.schedule.state import LoopSite
+from eutectic.tir.schedule.state import LoopSite, Site
 from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import For
 
@@ -64,25 +65,45 @@ def _on(loop: For, condition: PrimExpr) -> list[PrimExpr]:
 def _is_least(site: LoopSite, count: PrimExpr, others: Sequence[PrimExpr]) -> bool:
     """Whether it is proved that no other condition holds for fewer iterations."""
     analyzer = analyzer_for(site)
-    return all(analyzer.can_prove_equal(count, other) or _is_no_more(count, other) for other in others)
+    return all(analyzer.can_prove_equal(count, other) or _is_no_more(site, count, other) for other in others)
 
 
-def _is_no_more(count: PrimExpr, other: PrimExpr) -> bool:
-    return is_empty(Region((count,), {}), compare(GT, count, other))
+def _is_no_more(site: LoopSite, count: PrimExpr, other: PrimExpr) -> bool:
+    more = compare(GT, count, other)
+    return is_empty(Region((count,)), more) or is_empty(Region((count,)), logical_and(context_of(site.above), more))
 
 
 def _count(site: LoopSite, condition: PrimExpr) -> PrimExpr | None:
-    loop = site.stmt
-    if not isinstance(condition, LT):
-        return None
-    inner = {item.loop_var for item in loops_of(loop.body)}
-    form = linear(condition.a, {loop.loop_var, *inner})
+    return iterations_with(site, (), site.stmt, condition, at_all_points=True)
+
+
+def iterations_with(
+    site: Site, inside: Sequence[For], loop: For, condition: PrimExpr, *, at_all_points: bool
+) -> PrimExpr | None:
+    """From which iteration of a loop on a condition does not hold any more.
+
+    None where it is not of the form `var * c + inner < bound`.
+
+    Args:
+        site: A place around the loop.
+        inside: Loops between both.
+        loop: The loop.
+        condition: The condition.
+        at_all_points: Whether it has to hold at every point of the loops inside, instead of at some.
+    """
+    inner = loops_of(loop.body)
+    changing = {item.loop_var for item in (loop, *inner)}
+    form = linear(condition.a, changing) if isinstance(condition, LT) else None
     step = 0 if form is None else form.step(loop.loop_var)
-    if form is None or not isinstance(step, int) or step < 1 or variables(condition.b) & (inner | {loop.loop_var}):
+    if not isinstance(condition, LT) or form is None or not isinstance(step, int) or step < 1:
         return None
-    analyzer = analyzer_for(site, *loops_of(loop.body))
-    inside = sub(sub(condition.a, mul(loop.loop_var, step)), form.rest)  # the rest is the same for all iterations
-    most = analyzer.const_int_bound(analyzer.simplify(inside)).hi
-    if not isinstance(most, int):
+    if variables(condition.b) & changing:
         return None
-    return analyzer_for(site).simplify(floordiv(add(sub(condition.b, form.rest), step - 1 - most), step))
+    analyzer = analyzer_for(site, *inside, *inner)
+    within = sub(sub(condition.a, mul(loop.loop_var, step)), form.rest)  # the rest is the same for all iterations
+    bound = analyzer.const_int_bound(analyzer.simplify(within))
+    extreme = bound.hi if at_all_points else bound.lo
+    if not isinstance(extreme, int):
+        return None
+    count = floordiv(add(sub(condition.b, form.rest), step - 1 - extreme), step)
+    return analyzer_for(site, *inside).simplify(count)

@@ -9,9 +9,8 @@ from typing import Final
 
 from eutectic.arith.sets import Region, is_empty
 from eutectic.ir.node import replace
-from eutectic.ir.prim_expr import GE, GT, LT, Call, IntImm, PrimExpr, Var, add, compare, sub
+from eutectic.ir.prim_expr import GT, LT, Call, IntImm, PrimExpr, Var, add, compare, sub
 from eutectic.ir.visit import post_order
-from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.analysis.dependence import conjunction, context_of
 from eutectic.tir.analysis.index_facts import expressions, loops_of, reads_memory, statements
 from eutectic.tir.analysis.private_memory import private_buffers
@@ -21,6 +20,7 @@ from eutectic.tir.iter_var import IterVar
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.error import shown
 from eutectic.tir.schedule.handles import ExprRV, LoopRV
+from eutectic.tir.schedule.legality.natural_sizes import natural_sizes
 from eutectic.tir.schedule.legality.reduction_init import has_terms, loop_of_reduction_init, require_same_reduction_init
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.legality.whole_iterations import whole_iterations
@@ -28,7 +28,7 @@ from eutectic.tir.schedule.primitive import primitive
 from eutectic.tir.schedule.rewriting.block_copy import BlockCopier
 from eutectic.tir.schedule.rewriting.buffers import like, with_buffers
 from eutectic.tir.schedule.rewriting.index_rewrite import reindexed
-from eutectic.tir.schedule.rewriting.loop_trim import Trimming
+from eutectic.tir.schedule.rewriting.loop_trim import Trimming, WithoutConditions, iterations_reached
 from eutectic.tir.schedule.rewriting.regions import RegionRecomputer, with_recomputed_regions
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
 from eutectic.tir.stmt import AttrStmt, Evaluate, For, Stmt, seq
@@ -83,8 +83,10 @@ def loop_partition(
     copies: list[dict[Buffer, Buffer]] = []
     for number, extent in enumerate(extents):
         part = For(Var(f"{old.loop_var.name}_{number}", old.loop_var.dtype), begin, extent, "serial", old.body)
-        body = reindexed(old.body, {old.loop_var: part.loop_var}, site, [part])
-        body = Trimming().stmt(_WithoutLateInits(site, part, body).stmt(body))
+        is_whole = number == 0 and _WHOLE in factors
+        runs = WithoutConditions(old.loop_var).stmt(old.body) if is_whole else old.body
+        body = reindexed(runs, {old.loop_var: part.loop_var}, site, [part])
+        body = Trimming(site, part).stmt(_WithoutLateInits(site, part, body).stmt(body))
         if number:
             copier = BlockCopier({}, partial(_copy_name, number, taken), outside)
             fresh = {buffer: like(buffer, f"{buffer.name}_partition_{number}", buffer.scope()) for buffer in own}
@@ -204,20 +206,15 @@ def _whole_extents(edit: Edit, site: LoopSite, factors: Sequence[int | ExprRV | 
     if not _is_among(edit, site, count):
         message = f"loop_partition: {shown(count)} whole iterations are not proved to be among the {shown(loop.extent)}"
         edit.refuse(site, message, help="give the number of iterations")
-    return [count, analyzer_for(site).simplify(sub(loop.extent, count))]
+    reached = None if loop.static_extent is None else iterations_reached(site, (), loop)
+    return [count, analyzer_for(site).simplify(sub(loop.extent if reached is None else reached, count))]
 
 
 def _is_among(edit: Edit, site: LoopSite, count: PrimExpr) -> bool:
     """Whether a number of iterations is from none to all of a loop, whatever the sizes of buffers are."""
-    sizes = {var for buffer in edit.state.function(site.function).buffer_map.values() for var in _sizes(buffer)}
-    bounds = [compare(GE, var, 0) for var in variables(count) & sizes]
-    context = conjunction([context_of(site.above), *bounds])
+    context = conjunction([context_of(site.above), natural_sizes(edit.state.function(site.function))])
     wrong = (compare(LT, count, 0), compare(GT, count, site.stmt.extent))
     return all(is_empty(Region((count,), {}), conjunction([context, condition])) for condition in wrong)
-
-
-def _sizes(buffer: Buffer) -> set[Var]:
-    return {size for size in buffer.shape if isinstance(size, Var)}
 
 
 def _given_extents(edit: Edit, site: LoopSite, factors: Sequence[int | ExprRV | str | None]) -> list[PrimExpr]:

@@ -68,7 +68,7 @@ def split(
         IntImm("bool", 1) if exact else compare(LT, analyzer_for(site, *loops).simplify(index), old.extent)
     )
     inside = reindexed(old.body, {old.loop_var: add(old.min, index)}, site, loops, preserve_unit_iters)
-    body = guarded(inside, condition)
+    body = guarded(inside, condition, fresh)
     for new_loop in reversed(loops):
         body = replace(new_loop, body=body, span=old.span)
     edit.replace(site.function, {old: body})

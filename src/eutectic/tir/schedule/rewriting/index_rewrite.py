@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.node import Node, replace
@@ -85,11 +85,17 @@ def _known_of_axes(
     )
 
 
-def guarded(body: Stmt, condition: PrimExpr) -> Stmt:
-    """`body`, of which nothing is done unless `condition`: predicates of its blocks, or a branch around it."""
+def guarded(body: Stmt, condition: PrimExpr, loops: Collection[Var]) -> Stmt:
+    """`body`, of which nothing is done unless `condition`: predicates of its blocks, or a branch around it.
+
+    Args:
+        body: What is in some loops.
+        condition: The condition.
+        loops: Variables of the loops: bounds of loops inside that depend on them could be anything where it is not met.
+    """
     if isinstance(condition, IntImm):
         return body if condition.value else IfThenElse(condition, body)
-    predicated = _with_predicates(body, condition, variables(condition))
+    predicated = _with_predicates(body, condition, set(loops) & variables(condition))
     return IfThenElse(condition, body) if predicated is None else predicated
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eutectic.arith.analyzer import Analyzer
-from eutectic.arith.sets import Region, covers
+from eutectic.arith.sets import Region, covers, is_empty
 from eutectic.ir.node import replace
 from eutectic.ir.prim_expr import (
     LE,
@@ -20,6 +20,7 @@ from eutectic.ir.prim_expr import (
     add,
     compare,
     logical_and,
+    logical_not,
     maximum,
     minimum,
     sub,
@@ -33,6 +34,7 @@ from eutectic.tir.block import BlockRealize
 from eutectic.tir.iter_var import Range
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, LoopRV
+from eutectic.tir.schedule.legality.natural_sizes import natural_sizes
 from eutectic.tir.schedule.legality.scope import known_accesses, require_closed, require_one_name_each, scope_of
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.rewriting.regions import with_recomputed_regions
@@ -52,6 +54,7 @@ class Move:
         around: Statements around both, the last of them a sequence.
         parts: The parts of that sequence that the block and the loop are in.
         accesses: What the scope accesses.
+        sizes: What holds of sizes of the function's buffers.
     """
 
     block: BlockSite
@@ -60,6 +63,7 @@ class Move:
     around: tuple[Stmt, ...]
     parts: tuple[int, int]
     accesses: Accesses
+    sizes: PrimExpr
 
     @property
     def sites(self) -> list[BlockSite | LoopSite]:
@@ -154,7 +158,8 @@ def move_of(edit: Edit, block: BlockLike, loop: LoopRV) -> Move:
     require_closed(edit, site, first[:depth])
     require_one_name_each(edit, site)
     parts = tuple(next(k for k, part in enumerate(last.seq) if part is line[depth]) for line in (first, second))
-    move = Move(site, target, scope, first[:depth], (parts[0], parts[1]), known_accesses(edit, scope))
+    sizes = natural_sizes(edit.state.function(site.function))
+    move = Move(site, target, scope, first[:depth], (parts[0], parts[1]), known_accesses(edit, scope), sizes)
     for item in move.new_loops:
         if item.kind == "vectorized":
             message = f"{edit.name}: iterations of loop {item.loop_var.name} are lanes of vectors"
@@ -236,12 +241,19 @@ def nest_under(move: Move, wanted: Mapping[Var, Interval], keep_unit_loops: bool
             loops.append(For(var, IntImm(var.dtype, 0), extent, "serial", move.block.stmt))
             analyzer.bind(var, Range(min=IntImm(var.dtype, 0), extent=extent))
         if guards:
-            end = add(axis.dom.min, axis.dom.extent)
-            for condition in (compare(LE, axis.dom.min, value), compare(LT, value, end)):
-                if not analyzer.can_prove(condition):
-                    predicate = logical_and(predicate, analyzer.simplify(condition))
+            begin, end = compare(LE, axis.dom.min, value), compare(LT, value, add(axis.dom.min, axis.dom.extent))
+            if not analyzer.can_prove(begin) and not _always_holds(begin, move, loops):
+                predicate = logical_and(predicate, analyzer.simplify(begin))
+            if not analyzer.can_prove(end):
+                predicate = logical_and(predicate, analyzer.simplify(end))
         values.append(value)
     return replace(move.block.stmt, iter_values=tuple(values), predicate=predicate), loops
+
+
+def _always_holds(condition: PrimExpr, move: Move, loops: Sequence[For]) -> bool:
+    """Whether a condition on loops, the bounds of which depend on each other and on sizes, is proved."""
+    context = context_of([*move.loop.above, move.loop.stmt, *loops])
+    return is_empty(Region(()), conjunction([context, move.sizes, logical_not(condition)]))
 
 
 def placed(edit: Edit, move: Move, block: BlockRealize, loops: Sequence[For], place: int) -> Placed:

@@ -79,9 +79,15 @@ class Axes:
     most: int = 0
 
     @property
-    def count(self) -> int:
-        """Rows in all; 0 where that is not known."""
-        return prod(axis.size or 0 for axis in self.rows)
+    def count(self) -> int | None:
+        """Rows in all; None where that is not known."""
+        sizes = [axis.size for axis in self.rows if axis.size is not None]
+        return prod(sizes) if len(sizes) == len(self.rows) else None
+
+    @property
+    def are_few(self) -> bool:
+        """Whether the sums of all rows fit into registers."""
+        return self.count is not None and self.count <= self.most
 
     @property
     def term_bytes(self) -> int:
@@ -115,9 +121,9 @@ class DensePack:
         if axes is None:
             return None
         most = (processor.registers - _SPARE) // -(-axes.panel // processor.lanes())
-        fits = axes.count <= most or most >= _FEWEST
+        sized = replace(axes, most=most)
         is_wide = axes.columns.size is None or axes.columns.size >= axes.panel
-        return replace(axes, most=most) if axes.count and fits and is_wide else None
+        return sized if axes.count != 0 and (sized.are_few or most >= _FEWEST) and is_wide else None
 
     def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
         """What is read several times, and is better computed once: the products are no candidates."""
@@ -138,11 +144,11 @@ class DensePack:
         Rows of a tile whose addresses end in the same bits are fewer than the nearest cache has places for, with two
         for weights.
         """
-        if axes.count <= axes.most:
+        if axes.are_few:
             ahead = max(1, _AHEAD // axes.term_bytes)
             return {"rows": axes.count, "block": 0, "ahead": ahead, **terms_decided(axes.block_of_terms)}
-        size = axes.rows[-1].size or 1
         most = min(axes.most, rows_kept(axes.row_bytes, _LINES))
+        size = axes.rows[-1].size or most
         ahead = axes.terms or 0
         least = _PANEL_BYTES if processor.registers <= FEW_REGISTERS else 0
         spread = {"spread": True} if processor.waits_for_memory and ahead * axes.term_bytes > least else {}
@@ -158,10 +164,10 @@ class DensePack:
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Weights asked for half as early, and twice as early; other tiles; blocks of rows, where not all stay near."""
         own = self.decide(axes, processor)
-        if axes.count <= axes.most:
+        if axes.are_few:
             return distinct([own, {**own, "ahead": max(1, own["ahead"] // 2)}, {**own, "ahead": 2 * own["ahead"]}])
         tiles = [{**own, "rows": rows} for rows in range(axes.most, max(_FEWEST, axes.most // 2) - 1, -1)]
-        is_far = axes.count * axes.row_bytes > _NEAR_BYTES
+        is_far = (axes.count or 0) * axes.row_bytes > _NEAR_BYTES
         block = _block(axes, own["rows"]) if is_far else 0
         blocks = [{**own, "block": size} for size in (0, block, block // 2, 2 * block)]
         return distinct([own, {**own, "ahead": 0 if own["ahead"] else axes.terms or 0}, *tiles, *blocks])
@@ -185,8 +191,9 @@ class DensePack:
         for block in _cut(sch, (axes.products, axes.last), place - 1, order.has_last_block):
             panels = _cut(sch, block, place, axes.columns.size is None or axes.columns.size % axes.panel != 0)
             for part in panels:
-                for tile in _cut(sch, part, place + len(order.tiles), not has_no_remainder(sch, part[1])):
-                    _in_registers(sch, tile, axes, place + len(order.tiles) + 1, decisions)
+                depth = place + len(order.tiles) + 1
+                for tile, around in _tiles(sch, part, depth, decisions["rows"] if order.is_ragged else 0):
+                    _in_registers(sch, tile, axes, around, decisions)
             shared.append([sch.get_loops(last)[place] for _, last in panels])
         for parts in shared:  # last: from then on every step is proved to keep threads apart
             run_by_threads(sch, with_iterations(sch, joined(sch, parts)))
@@ -200,26 +207,39 @@ def _block(axes: Axes, tile: int) -> int:
 def _own_block(axes: Axes, tile: int, processor: Processor) -> int:
     """Rows of a block, of which there are several; 0 for all rows."""
     block = _block(axes, tile)
-    is_far = axes.count * axes.row_bytes > _FAR_BYTES and (axes.rows[-1].size or 0) > block
+    is_far = (axes.count or 0) * axes.row_bytes > _FAR_BYTES and (axes.rows[-1].size or 0) > block
     return block if is_far and block >= _BLOCK_ROWS and processor.registers <= FEW_REGISTERS else 0
 
 
 @dataclass(frozen=True)
 class _Order:
-    """Loops over rows: blocks, the tiles of one, the rows of a tile; whether the last block is smaller than others."""
+    """Loops over rows.
+
+    Attributes:
+        blocks: Over blocks of rows.
+        tiles: Over the tiles of a block.
+        together: Over the rows of a tile.
+        has_last_block: Whether the last block is smaller than others.
+        is_ragged: Whether it is not known how many rows the last tile has.
+    """
 
     blocks: list[LoopRV]
     tiles: list[LoopRV]
     together: list[LoopRV]
     has_last_block: bool = False
+    is_ragged: bool = False
 
 
 def _rows(sch: Schedule, axes: Axes, rows: list[LoopRV], decisions: Decisions) -> _Order:
     """Cut rows into blocks and tiles."""
-    size, tile, block = axes.rows[-1].size or 1 if axes.rows else 1, decisions["rows"], decisions["block"]
-    if axes.count <= tile:
+    tile, block = decisions["rows"], decisions["block"]
+    if axes.count is not None and axes.count <= tile:
         return _Order([], [], rows)
     *others, last = rows
+    size = axes.rows[-1].size
+    if size is None:
+        outer, inner = sch.split(last, [None, tile])
+        return _Order([], [*others, outer], [inner], is_ragged=True)
     tiles = max(1, block // tile)
     if block and tiles * tile < size:
         first, outer, inner = sch.split(last, [None, tiles, tile])
@@ -231,6 +251,39 @@ def _rows(sch: Schedule, axes: Axes, rows: list[LoopRV], decisions: Decisions) -
 def _cut(sch: Schedule, pair: tuple[str, str], place: int, is_ragged: bool) -> list[tuple[str, str]]:
     """The two blocks, those of the last iteration apart where it is smaller, of the loop within so many others."""
     return pair_parts(sch, pair, place, ["whole", None]) if is_ragged else [pair]
+
+
+def _tiles(sch: Schedule, pair: tuple[str, str], depth: int, tile: int) -> list[tuple[tuple[str, str], int]]:
+    """The two blocks for each form of tile, with how many loops are around its rows.
+
+    What remains of an unknown number of rows is tiles of half as many, and so on: single rows would read all weights
+    each, and wait for their own sums.
+
+    Args:
+        sch: The schedule.
+        pair: The blocks.
+        depth: Loops around the rows of a tile.
+        tile: Rows of one, if it is not known how many rows the last one has, else 0.
+    """
+    if has_no_remainder(sch, pair[1]):
+        return [(pair, depth)]
+    whole, rest = pair_parts(sch, pair, depth - 1, ["whole", None])
+    done = [(whole, depth)]
+    while tile > 2:
+        tile = -(-tile // 2)
+        _by_smaller(sch, rest, depth, tile)
+        whole, rest = pair_parts(sch, rest, depth, ["whole", None])
+        depth += 1
+        done.append((whole, depth))
+    if tile:
+        _by_smaller(sch, rest, depth, 1)
+    return [*done, (rest, depth + (tile > 0))]
+
+
+def _by_smaller(sch: Schedule, pair: tuple[str, str], depth: int, tile: int) -> None:
+    """Cut the rows of a tile, within so many loops, into smaller tiles."""
+    outer, _ = sch.split(sch.get_loops(pair[1])[depth], [None, tile])
+    sch.compute_at(pair[0], outer, preserve_unit_loops=True)
 
 
 def _in_registers(sch: Schedule, pair: tuple[str, str], axes: Axes, depth: int, decisions: Decisions) -> None:

@@ -62,10 +62,11 @@ def _together(stages: Sequence[Stage], later: Sequence[Stage], intermediates: Co
         return None
     read_later = {load.buffer for stage in later for load in stage.reads()}
     kept = [stage for stage in stages if stage.result in intermediates and stage.result not in read_later]
-    sizes = [_row_bytes(stage, depth) for stage in kept]
-    if None in sizes or sum(size or 0 for size in sizes) > _MOST_ROW_BYTES:
+    sizes = {stage: _row_bytes(stage, depth) for stage in kept}
+    known = [stage for stage, size in sizes.items() if size is not None]  # rows of others stay in memory of all threads
+    if sum(sizes[stage] or 0 for stage in known) > _MOST_ROW_BYTES:
         return None
-    return Group(tuple(stages), depth, tuple(kept))
+    return Group(tuple(stages), depth, tuple(known))
 
 
 def _has_rows(stages: Sequence[Stage], depth: int) -> bool:
@@ -77,7 +78,7 @@ def _has_rows(stages: Sequence[Stage], depth: int) -> bool:
 def _has_tiles(stages: Sequence[Stage], depth: int) -> bool:
     """Whether products have enough to do at each point, with threads for the points."""
     products = (stage for stage in stages if _is_matrix_like(stage))
-    own = ([axis for axis in stage.spatial[depth:] if (axis.size or 0) >= _FEWEST] for stage in products)
+    own = ([axis for axis in stage.spatial[depth:] if (axis.size or _FEWEST) >= _FEWEST] for stage in products)
     return _size(stages[0], depth) >= _FEWEST and _has_rows(stages, depth) and all(len(axes) > 1 for axes in own)
 
 

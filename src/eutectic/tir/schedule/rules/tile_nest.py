@@ -195,7 +195,7 @@ class TileNest:
             stored = self._stored(part.store) if self.outside else []
             serial = [span for span in part.ragged if span is not vector]
             if serial:
-                sums, stored = self._one_by_one(serial, sums, stored)
+                sums, stored = self._one_by_one(serial, sums, part.store, stored)
             nests: list[tuple[Sequence[Span], Sequence[LoopRV]]] = [(sums.spans, stored)] if stored else []
             levels = self._in_blocks(sums, block_of_terms) if block_of_terms else [sums]
             for level in levels:
@@ -252,7 +252,9 @@ class TileNest:
         pairs = zip(sums.spans, sums.inside, strict=True)
         return [span for span, loop in pairs if variable_of(self.sch, loop) in used]
 
-    def _one_by_one(self, serial: Sequence[Span], sums: _Sums, stored: Sequence[LoopRV]) -> tuple[_Sums, list[LoopRV]]:
+    def _one_by_one(
+        self, serial: Sequence[Span], sums: _Sums, store: str, stored: Sequence[LoopRV]
+    ) -> tuple[_Sums, list[LoopRV]]:
         """Spans of which a tile has an unknown number of iterations are done one iteration after the other."""
         chosen = [span in serial for span in self.tile]
         outer = [loop for loop, is_serial in zip(sums.inside, chosen, strict=True) if is_serial]
@@ -260,7 +262,9 @@ class TileNest:
         reorder(self.sch, [*outer, *sums.terms, *inner])
         around = [loop for loop, is_serial in zip(stored, chosen, strict=True) if is_serial]
         rest = [loop for loop, is_serial in zip(stored, chosen, strict=True) if not is_serial]
-        reorder(self.sch, [*around, *rest])
+        moved = [variable_of(self.sch, loop) for loop in around]
+        own = self.sch.get_loops(store)[self.depth :]  # with those of one iteration, which come first
+        reorder(self.sch, [*around, *(loop for loop in own if variable_of(self.sch, loop) not in moved)])
         self.sch.merge(outer[-1], around[-1])
         spans = [span for span in sums.spans if span not in serial]
         return _Sums(sums.block, sums.depth + len(outer), sums.terms, inner, spans), rest
