@@ -18,7 +18,7 @@ from eutectic.runtime.encoding import from_bytes, to_bytes
 from eutectic.runtime.program import Program
 from eutectic.runtime.saved import SavedModel
 from eutectic.runtime.signature import ArraySignature
-from eutectic.runtime.trees import Leaf, Node, Tree, built, leaves_of, tree_of, tree_text
+from eutectic.runtime.trees import Leaf, Node, Tree, builder, built, leaves_of, taker, tree_of, tree_text
 from eutectic.support.errors import LoadError
 
 Pair = namedtuple("Pair", ["left", "right"])
@@ -65,6 +65,11 @@ def test_values_are_taken_apart_and_put_together_as_torch_does(value: Any):
         assert leaves_of(tree, value) == want
         made = built(tree, iter(want))
         assert made == value
+        taken: list[Any] = []
+        taker(tree)(value, taken)
+        assert taken == want
+        ready = builder(tree)(iter(want))
+        assert (ready, type(ready)) == (made, type(made))
         assert tree_text(tree) == tree_text(tree_of(value))
     assert tree_from(spec) == tree_of(value)
 
@@ -73,6 +78,16 @@ def test_values_are_taken_apart_and_put_together_as_torch_does(value: Any):
 def test_values_of_another_form_are_noticed(value: Any, other: Any):
     same = pytree.tree_structure(value) == pytree.tree_structure(other)
     assert (leaves_of(tree_of(value), other) is not None) == same
+    assert is_taken(tree_of(value), other) == same
+
+
+def is_taken(tree: Tree, value: Any) -> bool:
+    leaves: list[Any] = []
+    try:
+        taker(tree)(value, leaves)
+    except TypeError:
+        return False
+    return all(tree_of(leaf) == Leaf() for leaf in leaves)
 
 
 def test_classes_that_torch_knows_are_found_by_their_names():

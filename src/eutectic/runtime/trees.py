@@ -12,6 +12,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ from eutectic.support.shown import shown
 
 _SHOWN: Final = 6  # items of a container in a message
 _PLAIN: Final = frozenset({np.ndarray, np.memmap, bool, int, float, str, bytes, type(None)})  # never containers
+_QUICK: Final[Mapping[str, type]] = {kind.__name__: kind for kind in (dict, list, tuple)}
 _FACTORIES: Final[Mapping[str, type]] = {kind.__name__: kind for kind in (dict, float, int, list, set, str, tuple)}
 
 
@@ -160,6 +162,44 @@ def _gather(tree: Tree, value: Any, leaves: list[Any]) -> bool:
     return all(_gather(child, part, leaves) for child, part in zip(tree.children, opened.parts, strict=True))
 
 
+@deep
+def taker(tree: Tree) -> Callable[[Any, list[Any]], None]:
+    """What appends the leaves of a value to a list: `leaves_of`, made ready for many values of one form.
+
+    It raises TypeError for values of another form, except that a container in the place of a leaf is appended as it
+    is: leaves are for the caller to look at.
+    """
+    if isinstance(tree, Leaf):
+        return lambda value, leaves: leaves.append(value)
+    if tree.kind not in _QUICK:
+        return lambda value, leaves: _extend(leaves, leaves_of(tree, value))
+    parts = None if _is_flat(tree) else [taker(child) for child in tree.children]
+    kind: Any = _QUICK[tree.kind]
+    keys, count = tree.context, len(tree.children)
+
+    def take(value: Any, leaves: list[Any]) -> None:
+        if type(value) is not kind or len(value) != count or (kind is dict and tuple(value) != keys):
+            raise TypeError
+        values = value.values() if kind is dict else value
+        if parts is None:
+            leaves.extend(values)
+        else:
+            for part, inner in zip(parts, values, strict=True):
+                part(inner, leaves)
+
+    return take
+
+
+def _is_flat(tree: Node) -> bool:
+    return all(isinstance(child, Leaf) for child in tree.children)
+
+
+def _extend(leaves: list[Any], more: list[Any] | None) -> None:
+    if more is None:
+        raise TypeError
+    leaves += more
+
+
 def _matches(tree: Node, opened: _Opened) -> bool:
     """Whether a container is what a tree wants; a plain one with the same fields may stand for an unknown class."""
     if (opened.kind, opened.name) == (tree.kind, tree.name):
@@ -177,6 +217,20 @@ def built(tree: Tree, leaves: Iterator[Any]) -> Any:
     if isinstance(tree, Leaf):
         return next(leaves)
     return KINDS[tree.kind](tree, [built(child, leaves) for child in tree.children])
+
+
+@deep
+def builder(tree: Tree) -> Callable[[Iterator[Any]], Any]:
+    """`built`, made ready for many values of one form."""
+    if isinstance(tree, Leaf):
+        return next
+    count, make = len(tree.children), KINDS[tree.kind]
+    if _is_flat(tree):
+        if tree.kind == "tuple":
+            return lambda leaves: tuple(islice(leaves, count))
+        return lambda leaves: make(tree, list(islice(leaves, count)))
+    parts = [builder(child) for child in tree.children]
+    return lambda leaves: make(tree, [part(leaves) for part in parts])
 
 
 def _default_dict(tree: Node, parts: list[Any]) -> Any:
