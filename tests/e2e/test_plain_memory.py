@@ -115,6 +115,8 @@ def native(name: str) -> Any:
             return eutectic.compile(Double(), one)
         case "model of two inputs":
             return eutectic.compile(DoubleOfBoth(), one * 2, target="llvm")
+        case "model of a size that varies":
+            return eutectic.compile(Double(), one, dynamic_shapes=({0: torch.export.Dim("n", max=9)},), target="llvm")
         case "graph module":
             return eutectic.compile(module(), target="llvm")
         case "tensor program":
@@ -141,6 +143,7 @@ DOORS: dict[str, Callable[[Any], Any]] = {
     "model": lambda value: native("model")(value),
     "model with oneDNN": lambda value: native("model with oneDNN")(value),
     "model of two inputs": lambda value: native("model of two inputs")(value, value)[0],
+    "model of a size that varies": lambda value: native("model of a size that varies")(value),
     "keyword": lambda value: native("model")(x=value),
     "graph module": lambda value: native("graph module")(value),
     "tensor program": tensor_program,
@@ -169,9 +172,10 @@ def test_values_are_made_plain_or_refused(door: str, name: str):
             DOORS[door](value)
 
 
-def test_inputs_of_a_transform_are_refused():
+@pytest.mark.parametrize("name", ["model", "model of a size that varies"])
+def test_inputs_of_a_transform_are_refused(name: str):
     with pytest.raises(EutecticError, match=r"transform of torch\.func"):
-        torch.func.vmap(native("model"))(torch.ones(2, N))
+        torch.func.vmap(native(name))(torch.ones(2, N))
 
 
 def test_weights_with_pending_negation_are_what_they_mean():

@@ -88,7 +88,9 @@ def _parts(executable: Executable) -> tuple[NativeCode, list[_Tensor], list[_Ten
     if names:
         raise _refused(f"it calls {' and '.join(names)}", 'compile it with target="llvm"')
     others = [step.name for step in executable.instructions if not isinstance(step, RunNative)]
-    if others or executable.direct is None:
+    direct = executable.direct
+    fixed = None if direct is None else direct.fixed_outputs
+    if others or fixed is None:
         why = (
             f"{', '.join(others)} runs in Python" if others else "sizes vary, or a result is an argument or a constant"
         )
@@ -98,7 +100,7 @@ def _parts(executable: Executable) -> tuple[NativeCode, list[_Tensor], list[_Ten
         if not isinstance(param, TensorParam) or param.dtype is None or not _is_fixed(param.shape):
             raise _refused(f"the size of argument {param.name} varies", "compile it with fixed sizes")
         inputs.append(_Tensor(param.name, param.dtype, param.shape))  # type: ignore[arg-type]  # all are integers
-    outputs = [_Tensor(f"result {i}", dtype, shape) for i, (shape, dtype) in enumerate(executable.direct.outputs)]
+    outputs = [_Tensor(f"result {i}", dtype, shape) for i, (shape, dtype) in enumerate(fixed)]
     (step,) = executable.instructions
     assert isinstance(step, RunNative)
     return step.code, inputs, outputs

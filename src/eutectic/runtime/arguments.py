@@ -87,12 +87,17 @@ class TensorArgument:
                 f"argument {self.name} must be {self.dtype.name}, got {array.dtype.name}",
                 help=f"convert it to {self.dtype.name} first, or compile for {array.dtype.name}",
             )
-        self._check_shape(array.shape, sizes)
+        self.check_shape(array.shape, sizes)
         if array.flags.c_contiguous and array.flags.aligned:
             return array
         return np.array(array, order="C", copy=True)
 
-    def _check_shape(self, shape: tuple[int, ...], sizes: Sizes) -> None:
+    def check_shape(self, shape: tuple[int, ...], sizes: Sizes) -> None:
+        """Check the rank and sizes, and bind the symbols that are sizes by themselves.
+
+        Raises:
+            CallError: they do not fit.
+        """
         if len(shape) != len(self.shape):
             raise CallError(
                 f"argument {self.name} must have {len(self.shape)} axes, got {len(shape)}: shape {shape}",
@@ -218,10 +223,29 @@ class Arguments:
             else:
                 arrays.append(leaf.array(value, sizes))
         if sizes:
-            tensors = (leaf for leaf in self.leaves if isinstance(leaf, TensorArgument))
-            for leaf, array in zip(tensors, arrays, strict=True):
-                leaf.check_expressions(array.shape, sizes)
+            self._check_expressions([array.shape for array in arrays], sizes)
         return arrays, sizes
+
+    def sizes(self, shapes: Sequence[tuple[int, ...]]) -> Sizes:
+        """The symbolic sizes that shapes of the tensor arguments define.
+
+        Raises:
+            CallError: a shape does not fit.
+        """
+        sizes: Sizes = {}
+        for leaf, shape in zip(self.tensors, shapes, strict=True):
+            leaf.check_shape(shape, sizes)
+        self._check_expressions(shapes, sizes)
+        return sizes
+
+    def _check_expressions(self, shapes: Sequence[tuple[int, ...]], sizes: Sizes) -> None:
+        for leaf, shape in zip(self.tensors, shapes, strict=True):
+            leaf.check_expressions(shape, sizes)
+
+    @property
+    def tensors(self) -> tuple[TensorArgument, ...]:
+        """The leaves that are tensors."""
+        return tuple(leaf for leaf in self.leaves if isinstance(leaf, TensorArgument))
 
     def lone_tensor(self) -> TensorArgument | None:
         """The only argument, when it is a plain positional tensor of fixed shape."""

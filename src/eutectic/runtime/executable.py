@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from eutectic.runtime.instructions import Filling, Instruction, Literal, Run, RunLibrary, RunNative, Slots
+from eutectic.runtime.instructions import Filling, Instruction, Literal, Run, RunLibrary, RunNative, Shape, Slots
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, VaryingKernel
 from eutectic.runtime.native import OtherThread
 from eutectic.runtime.native_code import TimedCode
 from eutectic.runtime.packed_array import plain
 from eutectic.runtime.params import Param, TensorParam
 from eutectic.runtime.program import Program
-from eutectic.runtime.sizes import Sizes
+from eutectic.runtime.sizes import Size, Sizes
 from eutectic.runtime.worker import elsewhere
 from eutectic.support.errors import OTHERWISE, CallError, EutecticAdvice, SpecialValues
 
@@ -40,16 +40,29 @@ class Direct:
     """A native function that checks its arguments itself.
 
     Attributes:
-        function: Called with inputs, then results; raises when they do not fit.
+        function: Called with inputs, then results, then integers; raises when they do not fit.
         inputs: Which argument each input is.
         outputs: Shape and dtype of each result.
         slots: Where an executable keeps the results.
+        integers: Sizes that it is given.
+        sizes_of: Gives the symbolic sizes of a call for the shapes of all arguments; raises when they do not fit.
+        prepare: Makes the integers those that it takes; what it returns must live as long as the call. None when they
+            are that already.
     """
 
     function: Callable[..., Any]
     inputs: tuple[int, ...]
-    outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
+    outputs: tuple[tuple[Shape, np.dtype[Any]], ...]
     slots: tuple[int, ...]
+    integers: tuple[Size, ...]
+    sizes_of: Callable[[Sequence[tuple[int, ...]]], Sizes]
+    prepare: Callable[[list[int]], Any] | None
+
+    @property
+    def fixed_outputs(self) -> tuple[tuple[tuple[int, ...], np.dtype[Any]], ...] | None:
+        """Shape and dtype of each result; None when sizes vary."""
+        are_fixed = all(isinstance(size, int) for shape, _ in self.outputs for size in shape)
+        return self.outputs if are_fixed and not self.integers else None  # type: ignore[return-value]  # as was tested
 
 
 @dataclass(frozen=True)
@@ -109,15 +122,33 @@ class Executable:
         only = self.instructions[0] if len(self.instructions) == 1 else None
         if not isinstance(only, RunNative) or self.program.results != only.slots or self._copied:
             return None
-        operands = [i for i in only.inputs if not (isinstance(i, Literal) and i.value == ())]
-        inputs = tuple(i for i in operands if isinstance(i, int) and i < len(self.params))
-        if len(inputs) != len(operands):
+        shapes = [i.value for i in only.inputs if isinstance(i, Literal) and isinstance(i.value, tuple)]
+        inputs = tuple(i for i in only.inputs if isinstance(i, int) and i < len(self.params))
+        if len(inputs) + len(shapes) != len(only.inputs):
             return None
-        outputs = [(shape, dtype) for shape, dtype in only.outputs if all(isinstance(size, int) for size in shape)]
-        if len(outputs) != len(only.outputs):
-            return None
-        function = self._loading.native(only.code).function.raw
-        return Direct(function, inputs, tuple(outputs), only.slots)  # type: ignore[arg-type]  # all sizes are integers
+        native = self._loading.native(only.code)
+        return Direct(
+            native.function.raw,
+            inputs,
+            only.outputs,
+            only.slots,
+            tuple(size for shape in shapes for size in shape),
+            self.sizes_of,
+            native.prepare if only.code.varies else None,
+        )
+
+    def sizes_of(self, shapes: Sequence[tuple[int, ...]]) -> Sizes:
+        """Symbolic sizes that shapes of the arguments define, all of which are tensors.
+
+        Raises:
+            CallError: a shape does not fit.
+        """
+        params = [param for param in self.params if isinstance(param, TensorParam)]
+        sizes: Sizes = {}
+        for _ in range(2 if self._derived else 1):  # again, now that all symbols are known
+            for param, shape in zip(params, shapes, strict=True):
+                param.check_shape(shape, sizes)
+        return sizes
 
     def libraries(self) -> list[LoadedKernel | VaryingKernel]:
         """The kernels of libraries that it calls, loaded, each once."""

@@ -164,7 +164,7 @@ class LoadedCode:
         """
         tensors = [value for value in inputs if not isinstance(value, tuple)]
         integers = [size for value in inputs if isinstance(value, tuple) for size in value]
-        prepared = self._fixed or self._prepare(integers)
+        prepared = self._fixed or self.prepare(integers)
         try:
             self.function(*tensors, *outputs, *integers)
         except RuntimeError as error:
@@ -176,8 +176,12 @@ class LoadedCode:
         stamps = (ctypes.c_uint64 * (len(self.code.steps) + 1)).from_address(self._library.address(STAMPS))
         return [(end - begin) / 1e9 for begin, end in pairwise(stamps)]
 
-    def _prepare(self, integers: list[int]) -> _Prepared:
-        """The libraries for the sizes that the integers of a call end with, which become what the function takes."""
+    def prepare(self, integers: list[int]) -> _Prepared:
+        """The libraries for the sizes that the integers of a call end with, which become what the function takes.
+
+        Args:
+            integers: Changed in place. They hold addresses then that are good as long as what is returned lives.
+        """
         sizes = tuple(integers[-self._varying :])
         prepared = self._prepared.get(sizes, lambda: self._for_sizes(sizes))
         integers[-self._varying :] = (prepared.workspace_bytes, ctypes.addressof(prepared.table))

@@ -1,4 +1,4 @@
-"""A short way around structures and checks, for models whose arguments and results are plain tensors of fixed shapes.
+"""A short way around structures and checks, shortest for models whose arguments are plain tensors of fixed shapes.
 
 What does not fit raises an error, whichever: the long way makes it fit, or says why not. What the native function
 looks at itself is left to it, though its refusals are slow: shapes, dtypes, and whether there is memory. Tensors that
@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from eutectic.runtime.arguments import Arguments, TensorArgument
-from eutectic.runtime.results import Fresh, Results
-from eutectic.runtime.trees import Leaf, Node, built
+from eutectic.runtime.results import Results
+from eutectic.runtime.sized_call import SizedCall, are_new, fits
+from eutectic.runtime.trees import Leaf, builder
 from eutectic.support.plain_memory import as_tensor, is_torch
 
 if TYPE_CHECKING:
     from eutectic.runtime.executable import Direct
 
 Call: TypeAlias = Callable[..., Any]
+Outputs: TypeAlias = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
 _NOT_LOADED: Final[tuple[Any, Any, Any]] = (None, (), None)
 
 
@@ -36,26 +38,26 @@ def short_call(arguments: Arguments, results: Results, direct: Direct) -> Call |
     Returns:
         None when an argument or a result is something else, or shares memory with another.
     """
-    leaves = [leaf for leaf in arguments.leaves if isinstance(leaf, TensorArgument) and leaf.static_shape is not None]
-    are_plain = arguments.positional == len(leaves) and arguments.trees == (Leaf(),) * len(leaves)
-    order = [recipe.index for recipe in results.recipes if isinstance(recipe, Fresh) and not recipe.copies]
-    are_fresh = order == list(range(len(direct.outputs))) and len(order) == len(results.recipes)
+    leaves, outputs = arguments.tensors, direct.fixed_outputs
+    are_given = arguments.positional == len(arguments.names)
     are_read = set(direct.inputs) == set(range(len(leaves)))  # or the function would not look at their dtypes
-    if not leaves or not (are_plain and are_fresh and are_read) or results.changed:
+    if not (leaves and are_given and are_read and are_new(results, len(direct.outputs))):
         return None
-    if len(leaves) == 1 and direct.inputs == (0,) and results.is_lone:
-        return _of_one(leaves[0], direct)
-    return _of_several(leaves, results, direct)
+    are_fixed = arguments.trees == (Leaf(),) * len(leaves) and all(leaf.static_shape is not None for leaf in leaves)
+    if outputs is None or not are_fixed or len(results.recipes) != len(outputs):
+        return SizedCall(arguments, results, direct)
+    if len(leaves) == 1 and direct.inputs == (0,) and results.tree == Leaf():
+        return _of_one(leaves[0], direct.function, *outputs[0])
+    return _of_several(leaves, results, direct, outputs)
 
 
-def _of_one(leaf: TensorArgument, direct: Direct) -> Call:
-    function, (shape, dtype) = direct.function, direct.outputs[0]
+def _of_one(leaf: TensorArgument, function: Call, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Call:
     tensor, like, empty = _NOT_LOADED
 
     def call(x: Any) -> Any:
         nonlocal tensor, like, empty
         if type(x) is np.ndarray:
-            if not _fits(leaf, x):
+            if x.shape != leaf.shape or not fits(leaf, x):
                 raise TypeError
             array = np.empty(shape, dtype)
             function(x, array)
@@ -72,17 +74,17 @@ def _of_one(leaf: TensorArgument, direct: Direct) -> Call:
     return call
 
 
-def _of_several(leaves: Sequence[TensorArgument], results: Results, direct: Direct) -> Call:
+def _of_several(leaves: Sequence[TensorArgument], results: Results, direct: Direct, outputs: Outputs) -> Call:
     function, count = _in_order(direct), len(leaves)
-    finish = _structure(results)
+    finish = builder(results.tree)
     tensor, likes, empty = _NOT_LOADED
 
     def of_arrays(args: tuple[Any, ...]) -> Any:
-        if not all(type(x) is np.ndarray and _fits(leaf, x) for leaf, x in zip(leaves, args, strict=True)):
+        if not all(fits(leaf, x) and x.shape == leaf.shape for leaf, x in zip(leaves, args, strict=True)):
             raise TypeError
-        arrays = [np.empty(shape, dtype) for shape, dtype in direct.outputs]
+        arrays = [np.empty(shape, dtype) for shape, dtype in outputs]
         function(args, arrays)
-        return finish(arrays)
+        return finish(iter(arrays))
 
     def call(*args: Any) -> Any:
         nonlocal tensor, likes, empty
@@ -92,14 +94,14 @@ def _of_several(leaves: Sequence[TensorArgument], results: Results, direct: Dire
             return of_arrays(args)
         if tensor is None and is_torch(args[0]):
             torch = sys.modules["torch"]
-            likes = [as_tensor(np.empty(shape, dtype)) for shape, dtype in direct.outputs]
+            likes = [as_tensor(np.empty(shape, dtype)) for shape, dtype in outputs]
             tensor, empty = torch.Tensor, torch.empty_like
         for x in args:
             if type(x) is not tensor or not x.is_contiguous() or x.requires_grad or x.is_neg():
                 raise TypeError
         out = [empty(like) for like in likes]
         function(args, out)
-        return finish(out)
+        return finish(iter(out))
 
     return call
 
@@ -111,19 +113,3 @@ def _in_order(direct: Direct) -> Call:
         count = len(inputs)
         return lambda args, results: function(*args[:count], *results)
     return lambda args, results: function(*[args[i] for i in inputs], *results)
-
-
-def _structure(results: Results) -> Callable[[list[Any]], Any]:
-    """What puts new tensors into the structure of the results."""
-    tree = results.tree
-    if tree == Leaf():
-        return lambda values: values[0]
-    if isinstance(tree, Node) and tree.kind == "tuple" and all(child == Leaf() for child in tree.children):
-        return tuple
-    return lambda values: built(tree, iter(values))
-
-
-def _fits(leaf: TensorArgument, array: np.ndarray[Any, Any]) -> bool:
-    """Whether an array is what is wanted, in memory that may be handed over."""
-    flags = array.flags
-    return array.shape == leaf.shape and array.dtype == leaf.dtype and flags.c_contiguous and flags.writeable

@@ -181,9 +181,12 @@ class ArraySignature:
 
     def quick(self, direct: Direct) -> Callable[..., Any] | None:
         """For functions with one result."""
-        if self.result != Leaf() or len(direct.outputs) != 1 or direct.inputs != tuple(range(len(self.names))):
+        outputs = direct.fixed_outputs
+        if self.result != Leaf() or outputs is None or len(outputs) != 1:
             return None
-        function, count, (shape, dtype) = direct.function, len(self.names), direct.outputs[0]
+        if direct.inputs != tuple(range(len(self.names))):
+            return None
+        function, count, (shape, dtype) = direct.function, len(self.names), outputs[0]
 
         def call(*args: Any) -> Any:
             if len(args) != count or not all(type(arg) is np.ndarray for arg in args):
