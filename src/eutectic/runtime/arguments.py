@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -242,7 +243,7 @@ class Arguments:
         for leaf, shape in zip(self.tensors, shapes, strict=True):
             leaf.check_expressions(shape, sizes)
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[TensorArgument, ...]:
         """The leaves that are tensors."""
         return tuple(leaf for leaf in self.leaves if isinstance(leaf, TensorArgument))

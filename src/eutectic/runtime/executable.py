@@ -99,6 +99,7 @@ class Executable:
         self.program = program
         self._copied = frozenset(program.copied)
         self._derived = tuple(i for i, param in enumerate(program.params) if param.has_derived_sizes)
+        self._tensors = tuple(param for param in program.params if isinstance(param, TensorParam))
         self._template: Slots = [None] * program.slot_count
         for slot, value in program.constants.items():
             self._template[slot] = plain(value)
@@ -143,10 +144,9 @@ class Executable:
         Raises:
             CallError: a shape does not fit.
         """
-        params = [param for param in self.params if isinstance(param, TensorParam)]
         sizes: Sizes = {}
         for _ in range(2 if self._derived else 1):  # again, now that all symbols are known
-            for param, shape in zip(params, shapes, strict=True):
+            for param, shape in zip(self._tensors, shapes, strict=True):
                 param.check_shape(shape, sizes)
         return sizes
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from math import prod
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -50,8 +48,7 @@ def fits(wanted: TensorArgument, array: Any) -> bool:
     return type(array) is np.ndarray and array.dtype == wanted.dtype and array.flags.carray
 
 
-@dataclass(frozen=True)
-class _Derived:
+class _Derived(NamedTuple):
     """What follows from the shapes of the arguments.
 
     Attributes:
@@ -77,12 +74,13 @@ class SizedCall:
     """
 
     def __init__(self, arguments: Arguments, results: Results, direct: Direct) -> None:
-        self._arguments, self._results, self._direct = arguments, results, direct
+        self._arguments, self._direct = arguments, direct
         self._wanted = arguments.tensors
         self._take = taker(Node("tuple", "", None, arguments.trees))
         self._finish: Finish = builder(results.tree)
         self._places = [i for i, leaf in enumerate(arguments.leaves) if isinstance(leaf, TensorArgument)]
         self._fixed = [(i, leaf) for i, leaf in enumerate(arguments.leaves) if isinstance(leaf, FixedArgument)]
+        self._others = [(i, recipe) for i, recipe in enumerate(results.recipes) if isinstance(recipe, (Counted, Fixed))]
         self._order = None if direct.inputs == tuple(range(len(self._wanted))) else direct.inputs
         self._dtypes = tuple(dtype for _, dtype in direct.outputs)
         self._derived: RecentlyUsed[Shapes, _Derived] = RecentlyUsed(KEPT_SHAPES)
@@ -138,21 +136,20 @@ class SizedCall:
 
     def _derive(self, shapes: Shapes) -> _Derived:
         """What follows from shapes, which are checked as on the long way."""
-        shapes = tuple(tuple(map(int, shape)) for shape in shapes)  # torch traces sizes as tensors
+        shapes = tuple([tuple(map(int, shape)) for shape in shapes])  # torch traces sizes as tensors
         own, sizes = self._arguments.sizes(shapes), self._direct.sizes_of(shapes)
-        made = tuple(tuple(evaluate(size, sizes) for size in shape) for shape, _ in self._direct.outputs)
+        made = tuple([tuple([evaluate(size, sizes) for size in shape]) for shape, _ in self._direct.outputs])
         integers = tuple(evaluate(size, sizes) for size in self._direct.integers)
         return _Derived(made, tuple(map(_strides, made)), integers, self._numbers(own))
 
     def _numbers(self, sizes: Sizes) -> tuple[tuple[int, Any], ...]:
         """The results that are no tensors, with their places."""
-        values: list[tuple[int, Any]] = []
-        for place, recipe in enumerate(self._results.recipes):
-            if isinstance(recipe, Counted):
-                values.append((place, amount(recipe.value, sizes)))
-            elif isinstance(recipe, Fixed):
-                values.append((place, recipe.value))
-        return tuple(values)
+        return tuple(
+            [
+                (place, amount(recipe.value, sizes) if isinstance(recipe, Counted) else recipe.value)
+                for place, recipe in self._others
+            ]
+        )
 
     def _new_arrays(self, derived: _Derived) -> list[Any]:
         return [np.empty(shape, dtype) for shape, dtype in zip(derived.shapes, self._dtypes, strict=True)]
@@ -175,4 +172,8 @@ class SizedCall:
 
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Elements between neighbours on each axis of a contiguous tensor, as torch counts them."""
-    return tuple(prod(max(size, 1) for size in shape[axis + 1 :]) for axis in range(len(shape)))
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size or 1
+    return tuple(reversed(strides))

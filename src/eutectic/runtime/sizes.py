@@ -65,7 +65,6 @@ OPERATIONS: Final[Mapping[str, Callable[..., int]]] = {
 }
 
 
-@deep
 def evaluate(size: Size, sizes: Mapping[str, int]) -> int:
     """A size as an integer; conditions give 0 or 1.
 
@@ -76,6 +75,11 @@ def evaluate(size: Size, sizes: Mapping[str, int]) -> int:
         return size
     if isinstance(size, str):
         return sizes[size]
+    return _computed(size, sizes)
+
+
+@deep
+def _computed(size: SizeExpr, sizes: Mapping[str, int]) -> int:
     if size.op == "select":
         condition, then, otherwise = size.parts
         return evaluate(then if evaluate(condition, sizes) else otherwise, sizes)
