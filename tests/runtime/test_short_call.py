@@ -129,6 +129,7 @@ def test_arrays_beside_tensors_and_names():
         ((X.numpy(), Y.numpy()[:, :2]), "argument y must have size 3 on axis 1"),
         ((X, Y.double()), "argument y must be float32, got float64"),
         ((X.numpy(), Y.numpy().astype("int32")), "argument y must be float32, got int32"),
+        ((X, Y.to(torch.uint16)), "argument y must be float32, got uint16"),
         ((X, None), "argument y"),
         ((None, Y), "argument x"),
         ((torch.zeros(2, 3, device="meta"), Y), "argument x"),
@@ -138,3 +139,21 @@ def test_what_does_not_fit_is_named(args: tuple[Any, ...], message: str):
     fast, _, _ = compiled("pair")
     with pytest.raises(CallError, match=message):
         fast(*args)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_integers_do_not_stand_for_the_bits_of_bfloat16(count: int):
+    model, x = (Lone(), Pair())[count - 1], X.to(torch.bfloat16)
+    fast = eutectic.compile(model, (x,) * count, target="llvm")
+    torch.testing.assert_close(fast(*(x,) * count), model(*(x,) * count))
+    with pytest.raises(CallError, match="must be bfloat16, got uint16"):
+        fast(*(X.to(torch.uint16),) * count)
+
+
+@pytest.mark.parametrize("name", ["lone", "pair"])
+def test_a_storage_that_lost_a_part_is_refused(name: str):
+    fast, _, inputs = compiled(name)
+    short = X.clone()
+    short.untyped_storage().resize_(20)
+    with pytest.raises(CallError, match="argument x needs 24 bytes of storage, which has 20"):
+        fast(short, *inputs[1:])

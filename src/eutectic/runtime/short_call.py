@@ -15,7 +15,7 @@ import numpy as np
 
 from eutectic.runtime.arguments import Arguments, TensorArgument
 from eutectic.runtime.results import Results
-from eutectic.runtime.sized_call import SizedCall, are_new, fits
+from eutectic.runtime.sized_call import SizedCall, are_new, fits, is_more, torch_dtype
 from eutectic.runtime.trees import Leaf, builder
 from eutectic.support.plain_memory import as_tensor, is_torch
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Call: TypeAlias = Callable[..., Any]
 Outputs: TypeAlias = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
-_NOT_LOADED: Final[tuple[Any, Any, Any]] = (None, (), None)
+_NOT_LOADED: Final[tuple[Any, Any, Any, Any]] = (None, (), None, None)
 
 
 def short_call(arguments: Arguments, results: Results, direct: Direct) -> Call | None:
@@ -52,10 +52,10 @@ def short_call(arguments: Arguments, results: Results, direct: Direct) -> Call |
 
 
 def _of_one(leaf: TensorArgument, function: Call, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Call:
-    tensor, like, empty = _NOT_LOADED
+    tensor, like, empty, wanted = _NOT_LOADED
 
     def call(x: Any) -> Any:
-        nonlocal tensor, like, empty
+        nonlocal tensor, like, empty, wanted
         if type(x) is np.ndarray:
             if x.shape != leaf.shape or not fits(leaf, x):
                 raise TypeError
@@ -64,8 +64,9 @@ def _of_one(leaf: TensorArgument, function: Call, shape: tuple[int, ...], dtype:
             return array
         if tensor is None and is_torch(x):  # empty_like is the quickest of torch's ways to new memory
             torch = sys.modules["torch"]
+            wanted = torch_dtype(leaf)
             tensor, like, empty = torch.Tensor, as_tensor(np.empty(shape, dtype)), torch.empty_like
-        if type(x) is not tensor or not x.is_contiguous() or x.requires_grad or x.is_neg():
+        if type(x) is not tensor or x.dtype is not wanted or is_more(x):
             raise TypeError
         out = empty(like)
         function(x, out)
@@ -77,7 +78,7 @@ def _of_one(leaf: TensorArgument, function: Call, shape: tuple[int, ...], dtype:
 def _of_several(leaves: Sequence[TensorArgument], results: Results, direct: Direct, outputs: Outputs) -> Call:
     function, count = _in_order(direct), len(leaves)
     finish = builder(results.tree)
-    tensor, likes, empty = _NOT_LOADED
+    tensor, likes, empty, wanted = _NOT_LOADED
 
     def of_arrays(args: tuple[Any, ...]) -> Any:
         if not all(fits(leaf, x) and x.shape == leaf.shape for leaf, x in zip(leaves, args, strict=True)):
@@ -87,7 +88,7 @@ def _of_several(leaves: Sequence[TensorArgument], results: Results, direct: Dire
         return finish(iter(arrays))
 
     def call(*args: Any) -> Any:
-        nonlocal tensor, likes, empty
+        nonlocal tensor, likes, empty, wanted
         if len(args) != count:
             raise TypeError
         if type(args[0]) is np.ndarray:
@@ -95,9 +96,10 @@ def _of_several(leaves: Sequence[TensorArgument], results: Results, direct: Dire
         if tensor is None and is_torch(args[0]):
             torch = sys.modules["torch"]
             likes = [as_tensor(np.empty(shape, dtype)) for shape, dtype in outputs]
+            wanted = list(map(torch_dtype, leaves))
             tensor, empty = torch.Tensor, torch.empty_like
-        for x in args:
-            if type(x) is not tensor or not x.is_contiguous() or x.requires_grad or x.is_neg():
+        for x, dtype in zip(args, wanted, strict=True):
+            if type(x) is not tensor or x.dtype is not dtype or is_more(x):
                 raise TypeError
         out = [empty(like) for like in likes]
         function(args, out)

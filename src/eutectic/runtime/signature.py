@@ -19,6 +19,7 @@ from eutectic.runtime.arguments import Arguments, FixedArgument, TensorArgument
 from eutectic.runtime.executable import Direct
 from eutectic.runtime.results import Results
 from eutectic.runtime.short_call import short_call
+from eutectic.runtime.sized_call import is_more
 from eutectic.runtime.trees import Leaf, Tree, built
 from eutectic.support.errors import CallError
 from eutectic.support.plain_memory import as_array, as_tensor
@@ -80,7 +81,7 @@ class ModelSignature:
         """
         if self._lone is not None and not kwargs and len(args) == 1 and _is_plain_tensor(args[0]):
             try:
-                array: Array | None = args[0].numpy() if args[0].data_ptr() else None
+                array: Array | None = args[0].numpy() if args[0].data_ptr() and not is_more(args[0]) else None
             except (RuntimeError, TypeError):
                 array = None  # the checks below say why
             if array is not None and _fits(self._lone, array):

@@ -48,6 +48,18 @@ def fits(wanted: TensorArgument, array: Any) -> bool:
     return type(array) is np.ndarray and array.dtype == wanted.dtype and array.flags.carray
 
 
+def torch_dtype(wanted: TensorArgument) -> Any:
+    """The dtype of a tensor of torch; native code would take integers for bfloat16."""
+    return as_tensor(np.empty(0, wanted.dtype)).dtype
+
+
+def is_more(x: Any) -> bool:
+    """Whether a tensor of torch is not just its elements, one after another, in memory that has all of them."""
+    if not x.is_contiguous() or x.requires_grad or x.is_neg():
+        return True
+    return bool(x.storage_offset() * x.itemsize + x.nbytes > x.untyped_storage().nbytes())
+
+
 class _Derived(NamedTuple):
     """What follows from the shapes of the arguments.
 
@@ -116,18 +128,15 @@ class SizedCall:
             raise TypeError
 
     def _check_tensors(self, tensors: Sequence[Any]) -> None:
-        """Refuse what is no tensor of torch, or more than its memory, or what that memory is too small for."""
+        """Refuse what is no tensor of torch, has another dtype, or is more than its memory."""
         kind = sys.modules["torch"].Tensor
         for x, dtype in zip(tensors, self._torch_dtypes, strict=True):
-            if type(x) is not kind or x.dtype is not dtype or not x.is_contiguous() or x.requires_grad or x.is_neg():
-                raise TypeError
-            if x.storage_offset() * x.itemsize + x.nbytes > x.untyped_storage().nbytes():
+            if type(x) is not kind or x.dtype is not dtype or is_more(x):
                 raise TypeError
 
     @cached_property
     def _torch_dtypes(self) -> tuple[Any, ...]:
-        """Of the arguments; native code takes integers for bfloat16."""
-        return tuple(as_tensor(np.empty(0, leaf.dtype)).dtype for leaf in self._wanted)
+        return tuple(map(torch_dtype, self._wanted))
 
     @cached_property
     def _makers(self) -> tuple[Callable[..., Any], ...]:
