@@ -57,7 +57,8 @@ def is_more(x: Any) -> bool:
     """Whether a tensor of torch is not just its elements, one after another, in memory that has all of them."""
     if not x.is_contiguous() or x.requires_grad or x.is_neg():
         return True
-    return bool(x.storage_offset() * x.itemsize + x.nbytes > x.untyped_storage().nbytes())
+    offset = x.storage_offset()
+    return bool(x.nbytes + (offset and offset * x.itemsize) > x.untyped_storage().nbytes())
 
 
 class _Derived(NamedTuple):
