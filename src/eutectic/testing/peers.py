@@ -141,14 +141,51 @@ class Inductor:
         return _with_torch(fast, inputs, f"freezing on, {len(calls)} fused oneDNN calls")
 
 
-def _to_onnx(model: torch.nn.Module, inputs: Inputs, folder: Path) -> Path:
+def to_onnx(model: torch.nn.Module, inputs: Inputs, folder: Path, dynamic_shapes: Any = None) -> Path:
+    """A model as a file of ONNX.
+
+    Args:
+        model: The model.
+        inputs: Its inputs.
+        folder: Where the file is written.
+        dynamic_shapes: Sizes that may change, as `torch.export.export` takes them.
+
+    Raises:
+        RuntimeError: torch's exporter gave nothing.
+    """
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)  # no torchvision here
     path = folder / "model.onnx"
-    program = torch.onnx.export(model, inputs, dynamo=True, verbose=False)
+    program = torch.onnx.export(model, inputs, dynamo=True, verbose=False, dynamic_shapes=dynamic_shapes)
     if program is None:
         raise RuntimeError("torch.onnx.export returned nothing")
     program.save(str(path))
     return path
+
+
+def onnxruntime_session(path: Path, threads: int) -> Any:
+    """A session of ONNX Runtime's CPU provider with all optimisations."""
+    import onnxruntime  # optional
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def openvino_model(path: Path, threads: int, precision: str = "f32") -> Any:
+    """A model compiled by OpenVINO's CPU plugin for latency."""
+    import openvino  # optional
+
+    config = {
+        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+    }
+    core = openvino.Core()
+    return core.compile_model(core.read_model(str(path)), "CPU", config)
 
 
 class OnnxRuntime:
@@ -162,16 +199,8 @@ class OnnxRuntime:
 
     def prepare(self, model: torch.nn.Module, inputs: Inputs, threads: int) -> Prepared:
         """Export, then make a session."""
-        import onnxruntime  # optional
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-        options.log_severity_level = 3
         with tempfile.TemporaryDirectory() as folder:
-            path = str(_to_onnx(model, inputs, Path(folder)))
-            session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            session = onnxruntime_session(to_onnx(model, inputs, Path(folder)), threads)
         feed = {arg.name: x.numpy() for arg, x in zip(session.get_inputs(), inputs, strict=True)}
         return Prepared(lambda: session.run(None, feed), lambda: np.array(session.run(None, feed)[0]))
 
@@ -188,17 +217,8 @@ class OpenVino:
 
     def prepare(self, model: torch.nn.Module, inputs: Inputs, threads: int) -> Prepared:
         """Export to ONNX, read that, compile for latency."""
-        import openvino  # optional
-
-        config = {
-            "INFERENCE_PRECISION_HINT": self.precision,
-            "INFERENCE_NUM_THREADS": threads,
-            "PERFORMANCE_HINT": "LATENCY",
-            "NUM_STREAMS": 1,
-        }
-        core = openvino.Core()
         with tempfile.TemporaryDirectory() as folder:
-            compiled = core.compile_model(core.read_model(str(_to_onnx(model, inputs, Path(folder)))), "CPU", config)
+            compiled = openvino_model(to_onnx(model, inputs, Path(folder)), threads, self.precision)
         request = compiled.create_infer_request()
         arrays = [x.numpy() for x in inputs]
         precision = compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()

@@ -44,6 +44,9 @@ _COPIES: Final = _Way(24.0, 1.15)
 _ROWS_OF_CALLS: Final = 64  # that estimates count with where each call brings as many as it likes
 _GAIN: Final = 0.95  # share of the time without panels from which on they are worth a copy
 _LEAST_BYTES: Final = 512 << 10  # of weights; smaller ones stay in the cache of one processor
+_LEAST_OF_CALLS: Final = (
+    64 << 10
+)  # the same where rows are not known, when other kernels have no tiles for the last ones
 _FEWEST: Final = 8  # panels, for threads to share
 
 
@@ -56,7 +59,8 @@ def panel_offers(sizes: ProductSizes, machine: Machine, has_library: bool) -> Se
         has_library: Whether a library would compute it otherwise.
     """
     lanes = machine.lanes()
-    if lanes == 1 or 4 * sizes.terms * sizes.columns < _LEAST_BYTES:
+    least = _LEAST_OF_CALLS if sizes.rows is None else _LEAST_BYTES
+    if lanes == 1 or 4 * sizes.terms * sizes.columns < least:
         return ()
     width = 0 if sizes.rows is None else next((lanes * n for n in (4, 2) if _fits(sizes.rows, sizes, machine, n)), 0)
     if not width:

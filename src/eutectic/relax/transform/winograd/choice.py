@@ -22,7 +22,7 @@ class ConvolutionSizes:
     """Sizes of a convolution of 3x3 windows at every point.
 
     Attributes:
-        batch: Images.
+        batch: Images; one where each call brings as many as it likes.
         channels: Input channels.
         filters: Output channels.
         height: Rows of the result.

@@ -27,11 +27,12 @@ from eutectic.topi.nn.winograd_transforms import TAPS, in_panels, transformed_we
 class ConvertConv2DToWinograd(FunctionPass):
     """Compute convolutions by Winograd's minimal filtering where that is faster, and accurate with their weights.
 
-    Only float32 convolutions of 3x3 windows at every point, in one group, of sizes and weights that are constants.
-    What is faster is estimated by who makes the kernels for the target, or was measured: the services of the context
-    know it then by the sizes, at the choice point `winograd`, as the tile, 0 for direct sums. The error on the layer's
-    own weights is measured before (`accuracy.py`): relative L2 below 3e-6, in each output channel below 1e-5; otherwise
-    smaller tiles are tried, and then the convolution stays. Functions for a library, and composites, keep theirs.
+    Only float32 convolutions of 3x3 windows at every point, in one group, of weights and images whose sizes are known;
+    how many images there are need not be. What is faster is estimated by who makes the kernels for the target, or was
+    measured: the services of the context know it then by the sizes, at the choice point `winograd`, as the tile, 0 for
+    direct sums. The error on the layer's own weights is measured before (`accuracy.py`): relative L2 below 3e-6, in
+    each output channel below 1e-5; otherwise smaller tiles are tried, and then the convolution stays. Functions for a
+    library, and composites, keep theirs.
 
     before:                                 after:
         gv = nn.conv2d(x, w, padding=1)         gv = nn.conv2d_winograd(x, transformed_w, padding=1)
@@ -116,7 +117,7 @@ def _sizes(call: Call) -> ConvolutionSizes | None:
         return None
     infos = [info for info in (call.args[0].struct_info, call.struct_info) if isinstance(info, TensorStructInfo)]
     sizes = [getattr(size, "value", None) for item in infos for size in item.dims or ()]
-    if len(sizes) != 8 or None in sizes:
+    if len(sizes) != 8 or None in (*sizes[1:4], *sizes[5:]):
         return None
-    batch, channels, _, _, _, filters, height, width = sizes
-    return ConvolutionSizes(batch, channels, filters, height, width)  # type: ignore[arg-type]  # none is None
+    images, channels, _, _, _, filters, height, width = sizes
+    return ConvolutionSizes(images or 1, channels, filters, height, width)  # type: ignore[arg-type]  # none is None
