@@ -44,6 +44,24 @@ def test_a_batch_is_of_different_images(monkeypatch: pytest.MonkeyPatch):
     assert batched((*images, torch.randn(1, 5)), 3) is None
 
 
+def test_networks_of_varying_sizes_are_measured_at_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    sizes, found = benchmark("sizes", monkeypatch), tmp_path / "found.json"
+    assert sizes.main(["--networks", "mlp", "--rounds", "1", "--json", str(found)]) == 0
+    measured = json.loads(found.read_text())["networks"]["mlp"]
+    assert list(measured) == ["8", "3", "64"]
+    for rows in measured.values():
+        assert {"eutectic", "eager", "for one size"} <= rows.keys()
+        assert all(low <= median <= high for low, median, high in rows.values())
+
+
+def test_an_unknown_network_of_varying_sizes_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit):
+        benchmark("sizes", monkeypatch).main(["--networks", "mlp,nobody"])
+    assert "unknown: nobody" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("number", ["0", "-2"])
 def test_a_batch_has_at_least_one(number: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):

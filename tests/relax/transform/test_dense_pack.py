@@ -118,6 +118,7 @@ def test_offers_are_for_large_matrices():
     assert [o.panel for o in panel_offers(ProductSizes(6, 768, 3072), MIDDLE, False)] == [16]
     assert [o.panel for o in panel_offers(ProductSizes(None, 768, 3072), MIDDLE, True)] == [16]
     assert [o.panel for o in panel_offers(ProductSizes(None, 768, 3072), WIDE, False)] == [32]
+    assert [len(panel_offers(ProductSizes(rows, 784, 128), MIDDLE, True)) for rows in (64, None)] == [0, 1]
     assert panel_offers(ProductSizes(1, 128, 128), WIDE, False) == ()
     assert [o.panel for o in panel_offers(ProductSizes(1, 4096, 256), WIDE, False)] == [32]
     assert panel_offers(ProductSizes(1, 1 << 20, 32), WIDE, False) == ()

@@ -93,8 +93,18 @@ def test_others_stay(body: Callable[[Var], Any]):
     assert ConvertConv2DToWinograd("llvm")(mod) is mod
 
 
+def test_how_many_images_there_are_need_not_be_known():
+    mod = convolution(x=(SizeSymbol("n", "int64"), 4, 9, 10))
+    after = converted(mod)
+    assert [call.op.name for call in calls(after)] == ["relax.nn.conv2d_winograd"]
+    compiled, direct = (eutectic.compile(each, target="llvm") for each in (after, mod))
+    for images in (1, 2, 5):
+        x = np.random.default_rng(images).standard_normal((images, 4, 9, 10)).astype(np.float32)
+        np.testing.assert_allclose(compiled(x), direct(x), rtol=1e-4, atol=1e-5)
+
+
 def test_weights_and_sizes_that_are_not_known_stay():
-    varying = convolution(x=(SizeSymbol("n", "int64"), 4, 9, 10))
+    varying = convolution(x=(1, 4, SizeSymbol("h", "int64"), 10))
     as_input = graph({"x": (1, 4, 9, 10), "w": (8, 4, 3, 3)}, lambda bb, x, w: nn.conv2d(x, w))
     for mod in (varying, as_input):
         assert ConvertConv2DToWinograd("llvm")(mod) is mod
