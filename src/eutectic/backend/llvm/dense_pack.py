@@ -44,9 +44,7 @@ _COPIES: Final = _Way(24.0, 1.15)
 _ROWS_OF_CALLS: Final = 64  # that estimates count with where each call brings as many as it likes
 _GAIN: Final = 0.95  # share of the time without panels from which on they are worth a copy
 _LEAST_BYTES: Final = 512 << 10  # of weights; smaller ones stay in the cache of one processor
-_LEAST_OF_CALLS: Final = (
-    64 << 10
-)  # the same where rows are not known, when other kernels have no tiles for the last ones
+_LEAST_OF_CALLS: Final = 64 << 10  # the same where rows are not known, of which other kernels do the last one by one
 _FEWEST: Final = 8  # panels, for threads to share
 
 

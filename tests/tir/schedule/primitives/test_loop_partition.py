@@ -12,13 +12,16 @@ from tests.tir.schedule.programs import PROGRAMS, chain, dense_bias_relu, keeps,
 from tests.tir.transform.schedules import of, x
 
 from eutectic import topi
-from eutectic.ir.prim_expr import Var
+from eutectic.ir.node import replace
+from eutectic.ir.prim_expr import IntImm, Var, evaluate
 from eutectic.script import tir as T
 from eutectic.support.errors import ScheduleError
 from eutectic.testing.native import native
 from eutectic.tir import PrimFunc
 from eutectic.tir.interpret import run
 from eutectic.tir.schedule import Schedule
+from eutectic.tir.schedule.rewriting.loop_trim import iterations_reached
+from eutectic.tir.stmt import Evaluate, seq
 
 
 def at(name: str, depth: int, *factors: int | None) -> Callable[[Schedule], Any]:
@@ -287,6 +290,57 @@ def test_of_several_conditions_the_one_counts_that_holds_least_often(size: int |
         run(func, given, want)
         run(sch.func, given, got)
         np.testing.assert_array_equal(got, want)
+
+
+def same_for(before: PrimFunc, after: PrimFunc, *sizes: int) -> None:
+    for size in sizes:
+        given = np.arange(size, dtype="float32")
+        want, got = np.zeros(size, "float32"), np.zeros(size, "float32")
+        run(before, given, want)
+        run(after, given, got)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_loops_in_the_rest_end_where_the_size_says():
+    """Of 16 tiles of 8 only those are gone through that are there; the last loop is as long as it is, for vectors."""
+    n = Var("n", "int64")
+    sch = Schedule(of(topi.exp, x(n)), debug_mask="all")
+    before = sch.func
+    sch.loop_partition(sch.split(sch.get_loops("compute")[0], [None, 16, 8])[0], ["whole", None])
+    blocks, tiles, within = (sch.get(loop) for loop in sch.get_loops("compute_partition_1"))
+    assert not isinstance(tiles.extent, IntImm)
+    assert within.extent.value == 8
+    for size in (1, 8, 9, 127, 129):
+        values = {n: size, blocks.loop_var: size // 128}
+        assert evaluate(tiles.extent, values) == -(-(size % 128) // 8)
+    same_for(before, sch.func, 0, 1, 7, 8, 9, 127, 128, 129, 300)
+
+
+@pytest.mark.parametrize("tile", [6, 7])
+def test_what_remains_in_smaller_and_smaller_tiles(tile: int):
+    sch = Schedule(of(topi.exp, x(Var("n", "int64"))), debug_mask="all")
+    before, block = sch.func, "compute"
+    sch.split(sch.get_loops(block)[0], [None, tile])
+    sch.loop_partition(sch.get_loops(block)[0], ["whole", None])
+    depth = 1
+    while tile > 2:
+        tile, block = -(-tile // 2), f"{block}_partition_1"
+        sch.split(sch.get_loops(block)[depth], [None, tile])
+        sch.loop_partition(sch.get_loops(block)[depth], ["whole", None])
+        assert sch.get_sref(sch.get_block(block)).stmt.always_runs
+        depth += 1
+    same_for(before, sch.func, *range(30))
+
+
+def test_a_loop_is_not_shortened_where_something_else_is_done_in_it():
+    sch = Schedule(of(topi.exp, x(Var("n", "int64"))))
+    sch.loop_partition(sch.split(sch.get_loops("compute")[0], [None, 16, 8])[0], ["whole", None])
+    blocks, tiles, _ = (sch.get(loop) for loop in sch.get_loops("compute_partition_1"))
+    site = sch.state.index("main").loops[blocks.loop_var]
+    whole = replace(tiles, extent=IntImm("int64", 16))
+    assert iterations_reached(site, [blocks], whole) is not None
+    beside = replace(whole, body=seq(Evaluate(IntImm("int32", 0)), whole.body))
+    assert iterations_reached(site, [blocks], beside) is None
 
 
 @pytest.mark.parametrize("factors", [["whole", 1], [2, "whole"], ["some"]])

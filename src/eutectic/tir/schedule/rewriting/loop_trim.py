@@ -13,7 +13,7 @@ from eutectic.support.deep import deep
 from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import context_of
 from eutectic.tir.analysis.first_points import conjunction_of
-from eutectic.tir.analysis.index_facts import loops_of, statements
+from eutectic.tir.analysis.index_facts import loops_of
 from eutectic.tir.block import BlockRealize
 from eutectic.tir.schedule.legality.whole_iterations import iterations_with
 from eutectic.tir.schedule.rewriting.regions import RegionRecomputer
@@ -68,13 +68,28 @@ def iterations_reached(site: Site, inside: Sequence[For], loop: For) -> PrimExpr
         inside: Loops between both.
         loop: A loop from zero on.
     """
-    blocks = [stmt for stmt in statements(loop.body) if isinstance(stmt, BlockRealize)]
-    ends = [_reached(site, inside, loop, stmt) for stmt in blocks]
+    blocks = _blocks(loop.body)
+    ends = [_reached(site, inside, loop, stmt) for stmt in blocks or ()]
     if not ends or ends[0] is None or not all(end is not None and structural_equal(end, ends[0]) for end in ends):
         return None
     context = context_of([*site.above, *inside])
     wrong = logical_or(compare(LT, ends[0], 0), compare(GT, ends[0], loop.extent))
     return ends[0] if is_empty(Region((ends[0],)), logical_and(context, wrong)) else None
+
+
+@deep
+def _blocks(stmt: Stmt) -> list[BlockRealize] | None:
+    """The outermost blocks in a statement; None where something is done outside of them."""
+    match stmt:
+        case BlockRealize():
+            return [stmt]
+        case For():
+            return _blocks(stmt.body)
+        case SeqStmt():
+            parts = [_blocks(part) for part in stmt.seq]
+            return None if None in parts else [block for part in parts for block in part or ()]
+        case _:
+            return None
 
 
 def _reached(site: Site, inside: Sequence[For], loop: For, stmt: BlockRealize) -> PrimExpr | None:
