@@ -38,12 +38,13 @@ NARROW_TOLERANCE = 0.2  # the same of bfloat16, with weights that nobody trained
 ALL_PEERS = {**PEERS, **NARROW_PEERS}
 
 
-def _error(got: Array, want: Array) -> float:
+def error_of(got: Array, want: Array) -> float:
     """The largest difference relative to the scale; as it is where all of it should be zero."""
     return float(np.abs(got - want).max() / (np.abs(want).max() or 1.0))
 
 
-def _float64(model: torch.nn.Module, inputs: Inputs) -> Array:
+def in_float64(model: torch.nn.Module, inputs: Inputs) -> Array:
+    """What a model gives in float64."""
     with torch.no_grad():
         out: torch.Tensor = copy.deepcopy(model).double()(*(x.double() for x in inputs))
     return out.numpy()
@@ -70,7 +71,7 @@ def run_model(name: str, built: Built, peers: Sequence[str], *, rounds: int, thr
         console: Told what is being prepared.
     """
     model, inputs = built
-    exact = _float64(model, inputs)
+    exact = in_float64(model, inputs)
     eager = PEERS["eager"].prepare(model, inputs, threads).result()
     ready: dict[str, tuple[Prepared, float]] = {}
     errors: dict[str, tuple[float, float]] = {}
@@ -87,7 +88,7 @@ def run_model(name: str, built: Built, peers: Sequence[str], *, rounds: int, thr
         except Exception as error:  # a contender that fails is reported, the others go on
             missing[peer] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             continue
-        found = _error(got, eager), _error(got, exact)
+        found = error_of(got, eager), error_of(got, exact)
         if got.shape != exact.shape or not found[1] <= (NARROW_TOLERANCE if peer in NARROW_PEERS else TOLERANCE):
             missing[peer] = f"wrong result: error {found[1]:.1e} relative to the scale, against float64"
             continue

@@ -11,7 +11,6 @@ agree with the model in float64.
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import logging
 import sys
@@ -28,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 import eutectic
+from end_to_end import TOLERANCE, error_of, in_float64
 from eutectic.testing.models import MODELS
 from eutectic.testing.models.eager import threads as torch_threads
 from eutectic.testing.models.seeding import example
@@ -36,7 +36,6 @@ from eutectic.testing.timing import interleaved
 from machine import describe, usable_cpus
 
 Call = Callable[[], Any]
-TOLERANCE: Final = 1e-4  # largest difference from float64, relative to the scale of the output
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,9 @@ def _of_request(request: Any) -> Callable[..., Any]:
 
 def measured(calls: Mapping[str, Callable[..., Any]], inputs: Inputs, exact: Any, rounds: int) -> dict[str, Any]:
     """Milliseconds of each contender at one size: 10th percentile, median and 90th; or what is wrong with it."""
-    wrong = {name: error for name, call in calls.items() if (error := _error(call(*inputs), exact)) > TOLERANCE}
+    wrong = {
+        name: error for name, call in calls.items() if (error := error_of(np.asarray(call(*inputs)), exact)) > TOLERANCE
+    }
     ready: dict[str, Call] = {name: _bound(call, inputs) for name, call in calls.items() if name not in wrong}
     times = interleaved(ready, rounds=rounds)
     percentiles = {
@@ -115,23 +116,18 @@ def _bound(call: Callable[..., Any], inputs: Inputs) -> Call:
     return lambda: call(*inputs)
 
 
-def _error(got: Any, want: Any) -> float:
-    return float(np.abs(np.asarray(got) - want).max() / (np.abs(want).max() or 1.0))
-
-
 def run_network(name: str, threads: int, rounds: int, console: Console) -> dict[str, Any]:
     """Measure all contenders at all sizes of one network, and print a table."""
     network = NETWORKS[name]
     model, given = MODELS[network.model].build()
-    double = copy.deepcopy(model).double()
     calls = contenders(model, network, network.inputs(given, network.sizes[0]), threads)
     found: dict[str, Any] = {}
     table = Table("size", *calls, "for one size", title=f"{name}, milliseconds")
     for size in network.sizes:
         inputs = network.inputs(given, size)
         alone = eutectic.compile(model, inputs, threads=threads)
+        exact = in_float64(model, inputs)
         with torch.no_grad():
-            exact = double(*(x.double() for x in inputs)).numpy()
             found[str(size)] = rows = measured({**calls, "for one size": alone}, inputs, exact, rounds)
         table.add_row(str(size), *(_shown(rows[peer], rows["eutectic"]) for peer in (*calls, "for one size")))
     console.print(table)

@@ -8,7 +8,7 @@ from typing import Final
 from eutectic import topi
 from eutectic.arith.proofs import simplify
 from eutectic.ir.dtype import item_bytes
-from eutectic.ir.prim_expr import PrimExpr, add, floordiv, mul
+from eutectic.ir.prim_expr import PrimExpr, mul
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.builder import Builder
@@ -18,6 +18,7 @@ from eutectic.relax.op.nn.pad import pad
 from eutectic.relax.op.registry import tensor_args
 from eutectic.relax.op.reshape import reshape
 from eutectic.relax.op.shapes import same, static
+from eutectic.relax.struct_info import TensorStructInfo
 
 _TILES: Final = {32: 1.0, 16: 1.15}  # queries of a tile, and time for each of them beside that in a whole tile
 _FEWEST: Final = 16  # queries that are worth a tile
@@ -84,16 +85,14 @@ def attend_in_tiles(
             topi.nn.attention_in_tiles, *operands, tile, factor, added, *mask, primfunc_name_hint="attention"
         )
     )
-    count = _whole_tiles(queries, tile)
+    made = whole.struct_info
+    assert isinstance(made, TensorStructInfo)
+    assert made.dims is not None
+    count = simplify(mul(made.dims[2], tile))  # with those that the last tile computes again
     rows = builder.emit(reshape(whole, (batch, heads, count, sizes[11])))
     if not same(count, queries):
         rows = builder.emit(strided_slice(rows, [2], [0], [queries], assume_inbound=True))
     return builder.emit(permute_dims(rows, (0, 2, 1, 3)))
-
-
-def _whole_tiles(queries: PrimExpr, tile: int) -> PrimExpr:
-    """Queries with those that the last tile computes again."""
-    return simplify(mul(floordiv(add(queries, tile - 1), tile), tile))
 
 
 def _turned(builder: Builder, bias: Expr, sizes: Sequence[PrimExpr], tile: int) -> Expr:
