@@ -343,11 +343,12 @@ def test_maximum_pooling_keeps_nan():
         np.testing.assert_array_equal(eutectic.compile(mod, target=DNNL)(x), evaluate(mod, x))
 
 
-def test_symbolic_batch_runs_for_every_size():
+@pytest.mark.parametrize(("target", "name"), [(DNNL, "dnnl.conv2d_relu"), ("llvm", "llvm.conv2d_relu")])
+def test_symbolic_batch_runs_for_every_size(target: str, name: str):
     n = SizeSymbol("n", "int64")
     mod = graph({"x": (n, 4, 5, 5)}, lambda bb, x: op.nn.relu(op.nn.conv2d(x, weights(6, 4, 3, 3))))
-    model = eutectic.compile(mod, verify=True)
-    assert [c.name for c in model.report.composites] == ["dnnl.conv2d_relu"]
+    model = eutectic.compile(mod, target=target, verify=True)
+    assert [c.name for c in model.report.composites] == [name]
     for batch in (1, 3, 0, 8, 3, *range(10, 22)):
         x = np.random.default_rng(batch).standard_normal((batch, 4, 5, 5)).astype("float32")
         assert_close(model(x), evaluate(mod, x))
