@@ -153,7 +153,7 @@ class Evaluator:
                 return base.members[node.attr]
             hint = did_you_mean(node.attr, base.members)
             self.source.refuse(node, f"{base.title} has no {node.attr!r}", help=hint)
-        if hasattr(base, "script_attribute"):  # a module under construction, for example
+        if hasattr(type(base), "script_attribute"):  # a module under construction, for example
             return self.guard(node, lambda: base.script_attribute(node.attr))
         special = self.member(base, node.attr)
         if special is not None:
