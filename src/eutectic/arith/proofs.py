@@ -39,10 +39,16 @@ Polynomial: TypeAlias = dict[Monomial, int]
 
 
 class _Atoms:
-    """Numbers atoms and remembers the expression of each, so that a normal form can be written back."""
+    """Numbers atoms and remembers the expression of each, so that a normal form can be written back.
+
+    Attributes:
+        exprs: Expressions of atoms.
+        quotients: What is divided, and by which positive number, for atoms that are such floor divisions.
+    """
 
     def __init__(self) -> None:
         self.exprs: dict[Atom, PrimExpr] = {}
+        self.quotients: dict[Atom, tuple[Polynomial, int]] = {}
 
     def variable(self, var: Var) -> Polynomial:
         return self.one(("var", id(var)), var)
@@ -123,16 +129,21 @@ def _identity(item: object) -> Atom:
 
 
 def _division(expr: FloorDiv | FloorMod, atoms: _Atoms) -> Polynomial:
-    """Split off the part that the divisor divides: `(d*q + r) // d = q + r // d` and `% d = r % d`."""
+    """Split off the part that the divisor divides: `(d*q + r) // d = q + r // d` and `% d = r % d`.
+
+    Divisions by positive numbers become one where one follows the other: `(p // b + q) // d = (p + b*q) // (b*d)`.
+    """
     top, bottom = _polynomial(expr.a, atoms), _polynomial(expr.b, atoms)
     if set(bottom) == {()}:
         d = bottom[()]
+        if isinstance(expr, FloorDiv) and d > 0:
+            return _quotient(expr, top, d, atoms)
         whole = {m: c // d for m, c in top.items() if c // d}
         rest = {m: c % d for m, c in top.items() if c % d}
         if not rest:
             return whole if isinstance(expr, FloorDiv) else {}
         if set(rest) == {()} and d > 0:
-            return whole if isinstance(expr, FloorDiv) else rest
+            return rest
         inner = _atom_of_division(expr, rest, bottom, atoms)
         return _sum(whole, inner) if isinstance(expr, FloorDiv) else inner
     if top and top == bottom:
@@ -141,6 +152,23 @@ def _division(expr: FloorDiv | FloorMod, atoms: _Atoms) -> Polynomial:
     if exact is not None:
         return exact if isinstance(expr, FloorDiv) else {}
     return _atom_of_division(expr, top, bottom, atoms)
+
+
+def _quotient(expr: FloorDiv, top: Polynomial, divisor: int, atoms: _Atoms) -> Polynomial:
+    """A floor division by a positive number."""
+    whole = {m: c // divisor for m, c in top.items() if c // divisor}
+    rest = {m: c % divisor for m, c in top.items() if c % divisor}
+    if set(rest) <= {()}:
+        return whole
+    inner = [monomial for monomial, c in rest.items() if c == 1 and monomial and monomial[0] in atoms.quotients]
+    if len(inner) == 1 and len(inner[0]) == 1:
+        divided, by = atoms.quotients[inner[0][0]]
+        others = {monomial: c for monomial, c in rest.items() if monomial != inner[0]}
+        return _sum(whole, _quotient(expr, _sum(divided, _scaled(others, by)), by * divisor, atoms))
+    division = _atom_of_division(expr, rest, {(): divisor}, atoms)
+    ((atom,),) = division
+    atoms.quotients[atom] = rest, divisor
+    return _sum(whole, division)
 
 
 def _exact_quotient(top: Polynomial, bottom: Polynomial) -> Polynomial | None:
