@@ -272,3 +272,14 @@ def test_parallel_loops_are_proved_again_when_others_move():
     sch = raw((8, 8), lambda i, j: BufferStore(a2, a2[i, j + 1], (i + 1, j)), a2)
     sch.vectorize(loop_of(sch, "j"))
     assert "cannot change places" in refused(sch, lambda: sch.reorder(loop_of(sch, "j"), loop_of(sch, "i")))
+
+
+def test_loops_of_one_iteration_leave_nothing_in_what_is_fused():
+    """Their values are known, also where it is not known by what the others are divided."""
+    func = of(topi.exp, x(1, Var("n", "int64"), 1, Var("m", "int64")))
+    sch = Schedule(func)
+    fused = sch.fuse(*sch.get_loops("compute"))
+    realize = sch.state.index("main").blocks[1].stmt
+    assert sch.get(fused).loop_var.name == "i0_i1_i2_i3_fused"
+    values = ["0", "i0_i1_i2_i3_fused // m", "0", "i0_i1_i2_i3_fused % m"]
+    assert [str(value) for value in realize.iter_values] == values

@@ -52,11 +52,11 @@ def fuse(edit: Edit, *loops: LoopRV, preserve_unit_iters: bool = True) -> LoopRV
     extent: PrimExpr = IntImm(dtype, 1)
     for loop in olds:
         extent = mul(extent, loop.extent)
-    values: dict[Var, PrimExpr] = {}
+    several = [loop for loop in olds if loop.static_extent != 1] or olds[:1]
+    values: dict[Var, PrimExpr] = {loop.loop_var: loop.min for loop in olds}
     rest: PrimExpr = fresh
-    for number in range(len(olds) - 1, -1, -1):
-        loop = olds[number]
-        digit = rest if number == 0 else floormod(rest, loop.extent)
+    for loop in reversed(several):
+        digit = rest if loop is several[0] else floormod(rest, loop.extent)
         values[loop.loop_var] = add(loop.min, digit)
         rest = floordiv(rest, loop.extent)
     fused = For(fresh, IntImm(dtype, 0), extent, kind, olds[-1].body, span=olds[0].span)
