@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.conftest import Golden
 from tests.tir.transform.schedules import check_schedule
 
+from eutectic.ir.prim_expr import FloorMod
 from eutectic.ir.visit import post_order
 from eutectic.script import tir as T
 from eutectic.tir import BufferLoad, BufferStore, For, PrimFunc, Ramp, transform
+from eutectic.tir.interpret import run
 
 
 @T.prim_func
@@ -107,3 +110,27 @@ def test_vectorizing_can_be_turned_off():
     made = transform.vectorize_loop(transform.flatten_buffer(transform.lower_blocks(private)), False)
     kinds = [item.kind for item in post_order(made.body) if isinstance(item, For)]
     assert kinds == ["serial", "serial"]
+
+
+@T.prim_func
+def bordered(a: T.handle, b: T.handle, row: T.int64):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (8,), "float32")
+    for i in T.vectorized(8):
+        B[i] = T.if_then_else(i >= 1 and i < m, A[row % (n + 2), i], T.float32(0))
+
+
+def test_what_all_lanes_divide_by_the_same_is_divided_once():
+    """Lanes that take no part must not divide by zero; one number that harms nobody is enough for all."""
+    made = transform.vectorize_loop(transform.flatten_buffer(transform.lower_blocks(bordered)))
+    divisions = [item for item in post_order(made.body) if isinstance(item, FloorMod)]
+    assert divisions
+    assert {item.dtype for item in divisions} == {"int64"}
+    rng = np.random.default_rng(0)
+    for shape, row in (((3, 5), 1), ((3, 5), 12), ((2, 20), 5)):
+        given = rng.standard_normal(shape).astype(np.float32)
+        want, got = np.zeros(8, np.float32), np.zeros(8, np.float32)
+        run(bordered, given, want, row)
+        run(made, given, got, row)
+        np.testing.assert_array_equal(got, want)

@@ -10,6 +10,7 @@ from eutectic.ir.dtype import item_bytes
 from eutectic.ir.node import replace
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import (
+    EQ,
     GE,
     GT,
     LE,
@@ -152,7 +153,7 @@ class LaneExprs:
             return expr
         rewritten = [self.expr(part) for part in operands]
         if isinstance(expr, BinaryExpr) and isinstance(expr, _DIVISIONS):
-            rewritten[1] = self._harmless(rewritten[1], 1)
+            rewritten[1] = self._divisor(expr, *rewritten)
         if not any(map(is_vector, rewritten)):
             return expr if all(map(_same, rewritten, operands)) else with_operands(expr, rewritten)
         match expr:
@@ -183,6 +184,16 @@ class LaneExprs:
         if not is_vector(a) and not is_vector(b):
             return expr if a is expr.a and b is expr.b else pair(type(expr), a, b)
         return pair(type(expr), self.widened(a), self.widened(b))
+
+    def _divisor(self, division: BinaryExpr, dividend: PrimExpr, divisor: PrimExpr) -> PrimExpr:
+        """A divisor that harms nothing where no lane takes part; of indices that all lanes share, one for all of them.
+
+        Where a lane takes part it is not zero. A lane's own would have each lane divide by itself.
+        """
+        are_shared = not is_vector(dividend) and not is_vector(divisor) and not reads_memory(division)
+        if self.guard is None or isinstance(divisor, IntImm) or not are_shared or divisor.dtype not in _SIGNED:
+            return self._harmless(divisor, 1)
+        return Select(EQ(divisor, IntImm(divisor.dtype, 0)), IntImm(divisor.dtype, 1), divisor)
 
     def _harmless(self, operand: PrimExpr, neutral: int) -> PrimExpr:
         """An operand that must not have any value, made neutral in lanes that do not take part."""
