@@ -262,6 +262,24 @@ def test_whole_tiles_of_a_loop_of_any_extent(factor: int):
         np.testing.assert_array_equal(got, want)
 
 
+def test_whole_iterations_alone_leave_out_what_does_not_run():
+    """Single iterations run as a whole or not at all: behind those that do, nothing is left."""
+    func = of(topi.exp, x(Var("n", "int64")))
+    sch = Schedule(func, debug_mask="all")
+    outer, inner = sch.split(sch.get_loops("compute")[0], [None, 8])
+    _, rest = sch.loop_partition(outer, ["whole", None])
+    single, _ = sch.split(sch.get_loops(sch.get_child_blocks(rest)[0])[-1], [None, 1])
+    assert len(sch.loop_partition(single, ["whole"])) == 1
+    assert len(sch.loop_partition(sch.split(inner, [None, 3])[0], ["whole"])) == 2
+    assert all(site.stmt.always_runs for site in sch.state.index("main").blocks[1:3])
+    for size in (0, 1, 7, 8, 9, 31):
+        given = np.arange(size, dtype="float32")
+        want, got = np.zeros(size, "float32"), np.zeros(size, "float32")
+        run(func, given, want)
+        run(sch.func, given, got)
+        np.testing.assert_array_equal(got, want)
+
+
 def test_whole_tiles_of_a_loop_of_known_extent_are_as_many_as_fit():
     sch = Schedule(of(topi.exp, x(19)))
     outer, _ = sch.split(sch.get_loops("compute")[0], [None, 8])

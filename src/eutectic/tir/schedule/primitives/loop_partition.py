@@ -31,6 +31,7 @@ from eutectic.tir.schedule.rewriting.index_rewrite import reindexed
 from eutectic.tir.schedule.rewriting.loop_trim import Trimming, WithoutConditions, iterations_reached
 from eutectic.tir.schedule.rewriting.regions import RegionRecomputer, with_recomputed_regions
 from eutectic.tir.schedule.state import BlockSite, LoopSite, replaced
+from eutectic.tir.statement_mutator import is_zero
 from eutectic.tir.stmt import AttrStmt, Evaluate, For, Stmt, seq
 
 _WHOLE: Final = "whole"
@@ -54,7 +55,7 @@ def loop_partition(
         factors: Iterations of the new loops, in order. At most one may be None: it gets what is left of the extent.
             When they are fewer than the extent, one more loop gets the rest. The first one may be `"whole"`: the
             iterations in which the conditions of all blocks inside hold at every point, such as the whole tiles of a
-            loop that was split, whose extent need not be known.
+            loop that was split, whose extent need not be known. Alone it leaves out the rest where nothing runs in it.
         preserve_unit_iters: Taken as TVM does; loops of one iteration stay loops anyway.
 
     Returns:
@@ -206,8 +207,9 @@ def _whole_extents(edit: Edit, site: LoopSite, factors: Sequence[int | ExprRV | 
     if not _is_among(edit, site, count):
         message = f"loop_partition: {shown(count)} whole iterations are not proved to be among the {shown(loop.extent)}"
         edit.refuse(site, message, help="give the number of iterations")
-    reached = None if loop.static_extent is None else iterations_reached(site, (), loop)
-    return [count, analyzer_for(site).simplify(sub(loop.extent if reached is None else reached, count))]
+    reached = None if loop.static_extent is None else iterations_reached(site, (), loop, of_tiles=False)
+    rest = analyzer_for(site).simplify(sub(loop.extent if reached is None else reached, count))
+    return [count] if list(factors) == [_WHOLE] and is_zero(rest) else [count, rest]
 
 
 def _is_among(edit: Edit, site: LoopSite, count: PrimExpr) -> bool:

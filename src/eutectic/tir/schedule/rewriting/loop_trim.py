@@ -60,16 +60,17 @@ class Trimming(RegionRecomputer):
         return loop
 
 
-def iterations_reached(site: Site, inside: Sequence[For], loop: For) -> PrimExpr | None:
+def iterations_reached(site: Site, inside: Sequence[For], loop: For, *, of_tiles: bool = True) -> PrimExpr | None:
     """Iterations of a loop in which blocks run somewhere, by sizes that are not known; None where it is all.
 
     Args:
         site: A place around the loop.
         inside: Loops between both.
         loop: A loop from zero on.
+        of_tiles: Whether only conditions count that loops inside have a part in.
     """
     blocks = _blocks(loop.body)
-    ends = [_reached(site, inside, loop, stmt) for stmt in blocks or ()]
+    ends = [_reached(site, inside, loop, stmt, of_tiles) for stmt in blocks or ()]
     if not ends or ends[0] is None or not all(end is not None and structural_equal(end, ends[0]) for end in ends):
         return None
     context = context_of([*site.above, *inside])
@@ -92,12 +93,12 @@ def _blocks(stmt: Stmt) -> list[BlockRealize] | None:
             return None
 
 
-def _reached(site: Site, inside: Sequence[For], loop: For, stmt: BlockRealize) -> PrimExpr | None:
-    """The iteration from which on a condition of a block holds nowhere, if loops inside have a part in it."""
+def _reached(site: Site, inside: Sequence[For], loop: For, stmt: BlockRealize, of_tiles: bool) -> PrimExpr | None:
+    """The iteration from which on a condition of a block holds nowhere."""
     inner = {item.loop_var for item in loops_of(loop.body)}
     for part in conjuncts(stmt.predicate):
         used = variables(part)
-        if loop.loop_var in used and used & inner:
+        if loop.loop_var in used and (used & inner or not of_tiles):
             return iterations_with(site, inside, loop, part, at_all_points=False)
     return None
 

@@ -275,9 +275,10 @@ def _tiles(sch: Schedule, pair: tuple[str, str], depth: int, tile: int) -> list[
         whole, rest = pair_parts(sch, rest, depth, ["whole", None])
         depth += 1
         done.append((whole, depth))
-    if tile:
-        _by_smaller(sch, rest, depth, 1)
-    return [*done, (rest, depth + (tile > 0))]
+    if not tile:
+        return [*done, (rest, depth)]
+    _by_smaller(sch, rest, depth, 1)
+    return [*done, *((single, depth + 1) for single in pair_parts(sch, rest, depth, ["whole"]))]
 
 
 def _by_smaller(sch: Schedule, pair: tuple[str, str], depth: int, tile: int) -> None:
