@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final
 
 from eutectic.ir.dtype import item_bytes
@@ -93,7 +94,9 @@ class Elementwise:
         elif axes.vector is not None:
             outside = self._vectors(nest, axes, decisions["width"])
         if threads:
-            run_by_threads(nest.sch, [*nest.units, *nest.of(axes.outer), *joined(nest.sch, outside)])
+            spans = _shared(axes, bool(outside))
+            ends = joined(nest.sch, outside) if axes.vector in spans else []
+            run_by_threads(nest.sch, [*nest.units, *nest.of([s for s in spans if s is not axes.vector]), *ends])
 
     def _vectors(self, nest: Nest, axes: Axes, width: int) -> Sequence[LoopRV]:
         """Tiles of vectors outside of the axis that is read across, so that lines that it reads are read once."""
@@ -124,6 +127,20 @@ class Elementwise:
         parts = nest.sch.loop_partition(loop, _sizes(edge, axes.points))
         for (block,) in copies(nest.sch, parts, nest.block):
             _in_vectors(nest.sch, nest.sch.get_loops(block)[-1], block, axes.vector.size, width, is_outside=False)
+
+
+def _shared(axes: Axes, in_tiles: bool) -> list[Span]:
+    """What threads share: all axes, that of the vectors if it is in tiles.
+
+    They share several as one, and divide each of its iterations by the sizes of the inner ones. That takes as long as a
+    dozen vectors where these are not known, so the innermost is left to one thread if there are likely enough others.
+    """
+    spans = [*axes.outer, *([axes.vector] if in_tiles and axes.vector is not None else [])]
+    if not spans or spans[-1].size is not None:
+        return spans
+    images = axes.walk.stage.spatial[0]  # of which there may be one
+    likely = [_FEWEST if span.size is None and span.axes[0] is not images else span.size or 1 for span in spans[:-1]]
+    return spans[:-1] if prod(likely) >= _FEWEST else spans
 
 
 def _rows_outside(walk: Walk, outer: Sequence[Span]) -> tuple[Span, ...]:

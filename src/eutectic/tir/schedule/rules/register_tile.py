@@ -39,6 +39,7 @@ _FAR: Final = 256  # elements between neighbours of a reduction, from which on a
 _PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
 _PANEL_STEPS: Final = 8192
 _ORDERS: Final = ((True, False), (False, False), (False, True))  # rows outside, or vectors, or vectors around images
+_LIKELY: Final = 16  # iterations along an axis of which the size is not known, such as that of images of all sizes
 _UNROLL: Final = 10  # steps of a small window that are written out
 _TILES: Final = 5  # that are worth a measurement beside the best estimate
 
@@ -57,6 +58,7 @@ class Axes:
         shares: Whether loaded vectors serve all rows.
         is_window: Whether rows share some of what is loaded for each of them, as the windows of one channel do.
         row_bytes: Size of what the rows select, such as images; None when it is not known.
+        likely_row_bytes: The same, with a likely size of axes that have none; None where vectors serve no rows.
         vector_bytes: Size of what the vectors select, such as weights; None when it is not known.
         panel: The load that is worth copying together.
         panel_bytes: Size of the whole operand; None when it is not known.
@@ -75,6 +77,7 @@ class Axes:
     is_window: bool
     row_bytes: int | None
     vector_bytes: int | None
+    likely_row_bytes: int | None = None
     panel: Access | None = None
     panel_bytes: int | None = None
     blocks: Span | None = None
@@ -256,14 +259,12 @@ def _by_panels(axes: Axes, decisions: Decisions) -> bool:
 
 def _pays_by_panels(axes: Axes, tile: Tile, stream: bool) -> bool:
     """Whether memory is read clearly less if each thread keeps some vectors and goes through all rows with them."""
-    sizes = (axes.row_bytes, axes.vector_bytes, _tiles(axes.rows, tile.rows), _tiles(axes.vector, tile.width))
-    blocks = _tiles(axes.blocks, tile.blocks)
-    others = [span for span in axes.others if span is not axes.blocks]
-    known = [size for size in (*sizes, blocks, _pieces(axes.images, {}), _pieces(others, {})) if size is not None]
-    if not axes.shares or len(known) < 7:
+    data, weights = axes.likely_row_bytes, axes.vector_bytes
+    if not axes.shares or data is None or weights is None:
         return False
-    data, weights, rows, vectors, per_vector, images, rest = known
-    passes, panels = rows * images, vectors * per_vector * rest
+    others = [span for span in axes.others if span is not axes.blocks]
+    passes = _likely(axes.rows, tile.rows) * prod(map(_likely, axes.images))
+    panels = _likely(axes.vector, tile.width) * _likely(axes.blocks, tile.blocks) * prod(map(_likely, others))
     panel = weights // panels
     by_panels = weights * (1 if panel <= _NEAR_BYTES else passes)
     by_panels += data * (1 if data + panel <= _NEAR_BYTES else panels)
@@ -276,6 +277,12 @@ def _tiles(span: Span | None, width: int) -> int | None:
     if span is None:
         return 1
     return None if span.size is None else -(-span.size // max(width, 1))
+
+
+def _likely(span: Span | None, width: int = 1) -> int:
+    """Tiles along an axis, of a likely size where it has none that is known."""
+    size = 1 if span is None else _LIKELY if span.size is None else span.size
+    return -(-size // max(width, 1))
 
 
 def _copied(axes: Axes, decisions: Decisions) -> tuple[Buffer, Span] | None:
@@ -360,7 +367,11 @@ def _axes(walk: Walk, vector: Span | None) -> Axes:
     if shares:
         weights = _in_panels(walk, vector, streamed)
         axes = replace(
-            axes, blocks=_blocks(walk, others, streamed), row_step=_row_step(rows, selected), weights=weights
+            axes,
+            likely_row_bytes=_bytes(walk, selected, _LIKELY),
+            blocks=_blocks(walk, others, streamed),
+            row_step=_row_step(rows, selected),
+            weights=weights,
         )
     panel = _panel(walk, vector, rows, streamed) if shares and vector is not None else None
     if panel is None:
@@ -433,14 +444,16 @@ def _in_panels(walk: Walk, vector: Span | None, streamed: Sequence[Access]) -> B
     return streamed[0].buffer
 
 
-def _bytes(walk: Walk, accesses: Sequence[Access]) -> int | None:
+def _bytes(walk: Walk, accesses: Sequence[Access], unknown: int | None = None) -> int | None:
+    """Size of what is accessed, with so many iterations along axes of unknown size; None where none are given."""
     total = 0
     for access in accesses:
         size = item_bytes(access.buffer.dtype)
         for span in (*walk.spatial, *walk.reduce):
             if access.coefficient(span) != 0:
-                if span.size is None:
+                count = unknown if span.size is None else span.size
+                if count is None:
                     return None
-                size *= span.size
+                size *= count
         total += size
     return total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from eutectic.ir.prim_expr import PrimExpr, floordiv, floormod
@@ -56,11 +56,13 @@ class _Part:
         block: Name of the reduction in them.
         store: Name of the block that stores what is finished.
         ragged: Spans of which a tile has fewer iterations than it could, and how many is not known.
+        within: How many loops are around these tiles within a larger one.
     """
 
     block: str
     store: str
     ragged: tuple[Span, ...] = ()
+    within: int = 0
 
 
 class TileNest:
@@ -169,9 +171,43 @@ class TileNest:
         parts = self.sch.loop_partition(loop, ["whole", None])
         if len(self.blocks) == 1:
             self.split[span] = parts
-        names = copies(self.sch, parts, part.block, part.store)
         ragged = (*part.ragged, span) if span.size is None else part.ragged
-        return [_Part(block, store, rest) for (block, store), rest in zip(names, (part.ragged, ragged), strict=True)]
+        whole, rest = self._copies(part, parts)
+        return [whole, replace(rest, ragged=ragged)]
+
+    def _copies(self, part: _Part, loops: Sequence[LoopRV]) -> list[_Part]:
+        """Tiles in each of the loops that one around them was cut into."""
+        names = copies(self.sch, loops, part.block, part.store)
+        return [replace(part, block=block, store=store) for block, store in names]
+
+    def _in_smaller(self, part: _Part, vector: Span | None) -> list[_Part]:
+        """Tiles of known sizes, but along vectors, which may be masked.
+
+        What remains of an unknown number of iterations is tiles of half as many, and so on: single ones would read all
+        that they share again, and wait for their own sums.
+        """
+        serial = [span for span in part.ragged if span is not vector]
+        if not serial:
+            return [part]
+        span, pieces = serial[0], []
+        rest = replace(part, ragged=tuple(other for other in part.ragged if other is not span))
+        for width in _halves(self.tile[span]):
+            loop = self._cut(rest, span, width)
+            rest = replace(rest, within=rest.within + 1)
+            factors = ["whole", None] if width > 1 else ["whole"]
+            *whole, rest = self._copies(rest, self.sch.loop_partition(loop, factors))
+            pieces += whole
+        return [piece for each in (*pieces, rest) for piece in self._in_smaller(each, vector)]
+
+    def _cut(self, part: _Part, span: Span, width: int) -> LoopRV:
+        """Cut tiles into smaller ones of so many iterations along a span, which follow each other in the new loop."""
+        loops = self.sch.get_loops(part.block)[self.depth + part.within :]
+        first = len(loops) - len(self.inside)
+        place = first + list(self.tile).index(span)
+        outer, inner = self.sch.split(loops[place], [None, width])
+        reorder(self.sch, [outer, *loops[:place], inner, *loops[place + 1 :]])
+        self.sch.reverse_compute_at(part.store, outer, preserve_unit_loops=True)
+        return outer
 
     def use_registers(
         self,
@@ -188,14 +224,13 @@ class TileNest:
             ahead: An operand in panels of which those of the next tile are asked for, and how many a tile has.
             block_of_terms: Iterations of the outermost loop over terms that are summed at a time; 0 for all.
         """
-        for part in self.blocks:
-            loops = self.sch.get_loops(part.block)[self.depth :]
+        pieces = [piece for part in self.blocks for piece in self._in_smaller(part, vector)]
+        for part in pieces:
+            depth = self.depth + part.within
+            loops = self.sch.get_loops(part.block)[depth:]
             first_inside = len(loops) - len(self.inside)
-            sums = _Sums(part.block, self.depth, loops[:first_inside], loops[first_inside:], list(self.tile))
-            stored = self._stored(part.store) if self.outside else []
-            serial = [span for span in part.ragged if span is not vector]
-            if serial:
-                sums, stored = self._one_by_one(serial, sums, part.store, stored)
+            sums = _Sums(part.block, depth, loops[:first_inside], loops[first_inside:], list(self.tile))
+            stored = self._stored(part.store, depth) if self.outside else []
             nests: list[tuple[Sequence[Span], Sequence[LoopRV]]] = [(sums.spans, stored)] if stored else []
             levels = self._in_blocks(sums, block_of_terms) if block_of_terms else [sums]
             for level in levels:
@@ -252,26 +287,9 @@ class TileNest:
         pairs = zip(sums.spans, sums.inside, strict=True)
         return [span for span, loop in pairs if variable_of(self.sch, loop) in used]
 
-    def _one_by_one(
-        self, serial: Sequence[Span], sums: _Sums, store: str, stored: Sequence[LoopRV]
-    ) -> tuple[_Sums, list[LoopRV]]:
-        """Spans of which a tile has an unknown number of iterations are done one iteration after the other."""
-        chosen = [span in serial for span in self.tile]
-        outer = [loop for loop, is_serial in zip(sums.inside, chosen, strict=True) if is_serial]
-        inner = [loop for loop, is_serial in zip(sums.inside, chosen, strict=True) if not is_serial]
-        reorder(self.sch, [*outer, *sums.terms, *inner])
-        around = [loop for loop, is_serial in zip(stored, chosen, strict=True) if is_serial]
-        rest = [loop for loop, is_serial in zip(stored, chosen, strict=True) if not is_serial]
-        moved = [variable_of(self.sch, loop) for loop in around]
-        own = self.sch.get_loops(store)[self.depth :]  # with those of one iteration, which come first
-        reorder(self.sch, [*around, *(loop for loop in own if variable_of(self.sch, loop) not in moved)])
-        self.sch.merge(outer[-1], around[-1])
-        spans = [span for span in sums.spans if span not in serial]
-        return _Sums(sums.block, sums.depth + len(outer), sums.terms, inner, spans), rest
-
-    def _stored(self, store: str) -> list[LoopRV]:
-        """The loops of a tile around the block that stores it, in the order of the tile."""
-        own = self.sch.get_loops(store)[self.depth :]
+    def _stored(self, store: str, depth: int) -> list[LoopRV]:
+        """The loops of a tile, within so many others, around the block that stores it, in the order of the tile."""
+        own = self.sch.get_loops(store)[depth:]
         by_span = {span: loop for span, loop in zip(self.nest.store_spans, own, strict=True) if span is not None}
         loops = [by_span[span] for span in self.tile]
         reorder(self.sch, loops)
@@ -296,6 +314,11 @@ class TileNest:
         last = next((k for k, parts in enumerate(outer) if len(parts) > 1), len(outer) - 1)
         loops = [loop for (loop,) in outer[:last]]
         run_by_threads(self.sch, [*self.nest.units, *loops, *joined(self.sch, outer[last])])
+
+
+def _halves(width: int) -> list[int]:
+    """Half of a number, half of that, and so on down to one."""
+    return [width // 2, *_halves(width // 2)] if width > 3 else [1]
 
 
 def _tile_by_tile(rank: int, width: int) -> IndexMap:

@@ -151,25 +151,28 @@ def _forms(axes: TileAxes, lanes: int) -> Iterator[tuple[int, int]]:
 
 
 def _cost(axes: TileAxes, tile: Tile, lanes: int) -> float:
-    """Cycles for one step of the reduction over the whole domain."""
+    """Cycles for one step of the reduction over the whole domain; for one iteration of axes of unknown size."""
     total = 0.0
-    vector, rows, shares = axes.vector, axes.rows, axes.shares
+    vector, shares = axes.vector, axes.shares
     is_known = vector is not None and vector.size is not None
-    for height, many in _parts(None if rows is None else rows.size, tile.rows, rows is None):
-        for width, count in _parts(None if vector is None else vector.size, tile.width, vector is None):
-            for blocks, often in _parts(1 if axes.blocks is None else axes.blocks.size, tile.blocks, False):
+    for height, many in _parts(axes.rows, tile.rows):
+        for width, count in _parts(vector, tile.width):
+            for blocks, often in _parts(axes.blocks, tile.blocks):
                 vectors = blocks * (-(-width // lanes) if is_known else tile.width // lanes)
                 ragged = 0.0 if not is_known else blocks * (width % lanes).bit_count()
                 work = height * vectors
                 fetched = (vectors + height if shares else work + vectors) + 2 * ragged  # odd vectors load in parts
                 cycles = max(work / _PER_CYCLE, fetched / _PER_CYCLE, _LATENCY) + _STEP
-                total += cycles * many * count * often * (1.0 if is_known else 1.0 / (vectors * height))
+                total += cycles * many * count * often
     return total
 
 
-def _parts(size: int | None, width: int, is_one: bool) -> list[tuple[int, int]]:
-    """The widths that an axis is cut into, and how often each occurs; that of a tile when nothing is known."""
-    if is_one or size is None:
-        return [(1 if is_one else width, 1)]
-    whole = [(width, size // width)] if size >= width else []
+def _parts(axis: Extent | None, width: int) -> list[tuple[int, float]]:
+    """The widths that an axis is cut into, and how often each occurs: for one iteration where its size is unknown."""
+    if axis is None:
+        return [(1, 1)]
+    size = axis.size
+    if size is None:
+        return [(width, 1 / width)]
+    whole: list[tuple[int, float]] = [(width, size // width)] if size >= width else []
     return [*whole, (size % width, 1)] if size % width else whole

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from typing import Final
 
 from eutectic.ir.dtype import item_bytes
@@ -60,9 +60,9 @@ class Axes:
         rows: The axis of the result that tiles follow each other along, from top to bottom.
         columns: The axis from left to right.
         channels: Axes over output channels: over blocks and lanes, or over both in one.
-        across: Tiles from left to right.
+        across: Tiles from left to right; None when it is not known how many.
         weight_bytes: Size of the transformed weights.
-        row_bytes: Size of what is between the stages, for a row of tiles.
+        row_bytes: Size of what is between the stages, for a row of tiles; infinite when it is not known.
         row_count: Rows of tiles in all images; None when it is not known.
         terms: Channels that are summed.
         block_of_terms: How many of them at a time; 0 for all.
@@ -77,9 +77,9 @@ class Axes:
     rows: Axis
     columns: Axis
     channels: tuple[Axis, ...]
-    across: int
+    across: int | None
     weight_bytes: int
-    row_bytes: int
+    row_bytes: float
     row_count: int | None
     terms: int
     block_of_terms: int
@@ -179,10 +179,10 @@ def _axes(pad: str, last: Stage, roles: dict[str, Stage]) -> Axes | None:
     reads = [load for load in last.reads() if load.buffer is rows.output]
     weights = [load.buffer for load in products.reads() if load.buffer is not roles["input_transform"].output]
     sizes = [getattr(size, "value", None) for size in rows.output.shape]
-    if not reads or None in sizes[1:] or last.init is not None or len(weights) != 1:
+    if not reads or None in sizes[3:] or last.init is not None or len(weights) != 1:
         return None
     images, height, across, _, tile, _, lanes = sizes
-    assert height is not None and across is not None and tile is not None and lanes is not None
+    assert tile is not None and lanes is not None
     n, y, x, block, _, _, lane = reads[0].indices
     by_var = {axis.var: axis for axis in last.spatial}
     down, right = _divided(y, tile, by_var), _divided(x, tile, by_var)
@@ -193,8 +193,8 @@ def _axes(pad: str, last: Stage, roles: dict[str, Stage]) -> Axes | None:
     if down is None or right is None or len(known) != len(last.spatial) or len(set(known)) != len(known):
         return None
     row = roles["input_transform"].output, products.output
-    row_bytes = sum(_bytes(buffer) // (images or 1) // height for buffer in row)
-    row_count = None if images is None else images * height
+    row_bytes = inf if across is None else sum(_bytes(buffer) // (images or 1) // (height or 1) for buffer in row)
+    row_count = None if images is None or height is None else images * height
     axes = tuple(axis for axis in channels if axis is not None)
     weight_bytes = _bytes(weights[0])
     terms = prod(axis.size or 0 for axis in products.reduce)
@@ -218,8 +218,10 @@ def _bytes(buffer: Buffer) -> int:
     return total
 
 
-def _even(count: int, most: int) -> int:
+def _even(count: int | None, most: int) -> int:
     """The size of parts that a number is cut into, as few as can be, of which the last is hardly smaller."""
+    if count is None:
+        return most
     parts = -(-count // most)
     return -(-count // parts)
 
