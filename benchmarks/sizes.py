@@ -46,21 +46,29 @@ class Network:
         model: Its name among the models.
         axes: The axis of each input that has the size; None for inputs of fixed shapes.
         sizes: Those that are measured; the first one is that of the example.
+        is_square: Whether the next axis varies, too, and is measured with the same size: images.
+        least: The smallest size that the network takes.
     """
 
     model: str
     axes: tuple[int | None, ...]
     sizes: tuple[int, ...]
+    is_square: bool = False
+    least: int = 2
 
     def shapes(self) -> tuple[Any, ...]:
         """What may change, as torch takes it."""
-        size = torch.export.Dim("size", min=2, max=1023)
-        return tuple(None if axis is None else {axis: size} for axis in self.axes)
+        sizes = [torch.export.Dim(name, min=self.least, max=1023) for name in ("size", "width")[: 1 + self.is_square]]
+        return tuple(None if axis is None else {axis + k: s for k, s in enumerate(sizes)} for axis in self.axes)
 
     def inputs(self, given: Inputs, size: int) -> Inputs:
         """Inputs of a size, from those of the model's own."""
         pairs = enumerate(zip(given, self.axes, strict=True))
-        return tuple(x if axis is None else example(*_sized(x.shape, axis, size), seed=k) for k, (x, axis) in pairs)
+        return tuple(x if axis is None else self._example(x.shape, axis, size, k) for k, (x, axis) in pairs)
+
+    def _example(self, shape: Sequence[int], axis: int, size: int, seed: int) -> Any:
+        sizes = [size if axis <= k <= axis + self.is_square else n for k, n in enumerate(shape)]
+        return example(*sizes, seed=seed)
 
 
 NETWORKS: Final = {
@@ -69,11 +77,9 @@ NETWORKS: Final = {
     "mlp": Network("mlp", (0,), (8, 3, 64)),
     "mobilenet_v2": Network("mobilenet_v2", (0,), (2, 3, 8)),
     "resnet18": Network("resnet18", (0,), (2, 3, 8)),
+    "mobilenet_v2_images": Network("mobilenet_v2", (2,), (224, 96, 161), is_square=True, least=64),
+    "resnet18_images": Network("resnet18", (2,), (224, 96, 161), is_square=True, least=64),
 }
-
-
-def _sized(shape: Sequence[int], axis: int, size: int) -> list[int]:
-    return [size if k == axis else n for k, n in enumerate(shape)]
 
 
 def contenders(model: torch.nn.Module, network: Network, inputs: Inputs, threads: int) -> dict[str, Callable[..., Any]]:

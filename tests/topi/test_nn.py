@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.topi.evaluate import close, evaluate, reference
 
-from eutectic import te, topi
+from eutectic import te, tir, topi
 from eutectic.ir.dtype import to_numpy
 from eutectic.relax.op.layout import arrange
 from eutectic.relax.op.matmul import MatmulAttrs
@@ -21,6 +21,7 @@ from eutectic.relax.op.nn.conv import ConvAttrs
 from eutectic.relax.op.nn.conv_transpose import ConvTransposeAttrs
 from eutectic.relax.op.nn.norm import BatchNormAttrs, LayerNormAttrs
 from eutectic.relax.op.nn.pool import PoolAttrs
+from eutectic.tir.interpret import run
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -167,6 +168,17 @@ def test_pad():
     x = noise(0, 2, 3)
     close(evaluate(lambda t: topi.nn.pad(t, (1, 0), (0, 2), 7.0), x), np.pad(x, ((1, 0), (0, 2)), constant_values=7))
     close(evaluate(lambda t: topi.nn.pad(t, (-1, 1), (0, -2)), x), np.pad(x[1:], ((0, 0), (1, 0)))[:, :2])
+
+
+def test_pad_up_to_a_multiple_of_a_size_that_is_not_known():
+    n = tir.Var("n", "int64")
+    t = te.placeholder((n, 2), "float32", "t")
+    func = te.create_prim_func([t, topi.nn.pad(t, (0, 0), ((n + 3) // 4 * 4 - n, 0))])
+    for size in (0, 3, 4, 6):
+        x = np.arange(2.0 * size, dtype="float32").reshape(size, 2)
+        out = np.full((-(-size // 4) * 4, 2), np.nan, "float32")
+        run(func, x, out)
+        np.testing.assert_array_equal(out, np.pad(x, ((0, -size % 4), (0, 0))))
 
 
 def test_golden_conv2d(golden):

@@ -93,21 +93,23 @@ def test_others_stay(body: Callable[[Var], Any]):
     assert ConvertConv2DToWinograd("llvm")(mod) is mod
 
 
-def test_how_many_images_there_are_need_not_be_known():
-    mod = convolution(x=(SizeSymbol("n", "int64"), 4, 9, 10))
+@pytest.mark.parametrize("vary", ["n", "h", "w", "nhw"])
+def test_how_many_images_there_are_and_how_large_need_not_be_known(vary: str):
+    names = dict(zip("nhw", (1, 9, 10), strict=True))
+    n, height, width = (SizeSymbol(name, "int64") if name in vary else size for name, size in names.items())
+    mod = convolution(x=(n, 4, height, width))
     after = converted(mod)
     assert [call.op.name for call in calls(after)] == ["relax.nn.conv2d_winograd"]
     compiled, direct = (eutectic.compile(each, target="llvm") for each in (after, mod))
-    for images in (1, 2, 5):
-        x = np.random.default_rng(images).standard_normal((images, 4, 9, 10)).astype(np.float32)
+    for size in (3, 5, 6, 7, 18, 29):
+        shape = [size if name in vary else known for name, known in names.items()]
+        x = np.random.default_rng(size).standard_normal((shape[0], 4, *shape[1:])).astype(np.float32)
         np.testing.assert_allclose(compiled(x), direct(x), rtol=1e-4, atol=1e-5)
 
 
-def test_weights_and_sizes_that_are_not_known_stay():
-    varying = convolution(x=(1, 4, SizeSymbol("h", "int64"), 10))
-    as_input = graph({"x": (1, 4, 9, 10), "w": (8, 4, 3, 3)}, lambda bb, x, w: nn.conv2d(x, w))
-    for mod in (varying, as_input):
-        assert ConvertConv2DToWinograd("llvm")(mod) is mod
+def test_weights_that_are_not_known_stay():
+    mod = graph({"x": (1, 4, 9, 10), "w": (8, 4, 3, 3)}, lambda bb, x, w: nn.conv2d(x, w))
+    assert ConvertConv2DToWinograd("llvm")(mod) is mod
 
 
 @pytest.mark.parametrize("scale", [1e-43, 1e38])

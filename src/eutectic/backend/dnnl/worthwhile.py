@@ -8,7 +8,6 @@ from typing import Final
 
 from eutectic.backend.contract import Machine, Verdict
 from eutectic.ir.module import IRModule
-from eutectic.ir.prim_expr import IntImm
 from eutectic.relax.analysis.uses import walk_calls
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.op.registry import has_trait, is_convolution, work_of
@@ -71,10 +70,10 @@ def is_our_own(calls: Sequence[Call], lanes: int = 16) -> bool:
 def _pays(call: Call, lanes: int) -> bool:
     """Whether the library takes an operator, and is worth its call.
 
-    These are convolutions that are not plain, or of images whose sizes are not known, and all of 16 bits.
+    These are convolutions that are not plain, and all of 16 bits.
     """
     if is_convolution(call):
-        return not (_is_single(call) and _is_plain(call, lanes) and _has_known_images(call))
+        return not (_is_single(call) and _is_plain(call, lanes))
     return getattr(call.op, "name", "") == "relax.matmul" and not _is_single(call)
 
 
@@ -89,13 +88,6 @@ def _is_plain(call: Call, lanes: int) -> bool:
     depth, filters = (shape[attrs["kernel_layout"].index(name)] for name in "IO")
     each, half = filters // int(attrs["groups"]), lanes // 2
     return bool(depth == 1 or (depth == each and lanes % each == 0) or depth % half == each % half == 0)
-
-
-def _has_known_images(call: Call) -> bool:
-    """Whether nothing but the number of images may vary."""
-    infos = (call.args[0].struct_info, call.struct_info)
-    sizes = [size for info in infos if isinstance(info, TensorStructInfo) for size in (info.dims or (None, None))[1:]]
-    return all(isinstance(size, IntImm) for size in sizes)
 
 
 def _is_single(call: Call) -> bool:

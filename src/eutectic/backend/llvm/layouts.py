@@ -22,7 +22,7 @@ from eutectic.relax.op.nn.inverted_residual import INVERTED_RESIDUAL
 from eutectic.relax.op.registry import has_trait, op_def
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.layouts.choice import operands_of
-from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
+from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer, likely_sizes
 
 _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
 _FROM_LONG_ROWS: Final = (0.7, 0.02)  # of that with steps of two, by which vectors are taken apart, and longer ones
@@ -81,7 +81,7 @@ def layout_offers(call: Call, machine: Machine, speeds: Speeds | None = None) ->
     if call.op is INVERTED_RESIDUAL:
         return [*_channels_last(tensors, lanes)]
     if has_trait(call, "convolution") and not has_trait(call, "transposed"):
-        is_full = is_plain(call) and min(_numbers(tensors[1]), default=0) > 0
+        is_full = is_plain(call) and all(_sizes(tensors[1]))
         rate = lanes * lane_speed(machine, speeds)
         shares = _SHARES_WIDE if machine.is_wide else _SHARES_NARROW
         return [*_convolutions(call, tensors, result, lanes, rate, shares)] if is_full else (ROW_MAJOR,)
@@ -91,19 +91,14 @@ def layout_offers(call: Call, machine: Machine, speeds: Speeds | None = None) ->
 
 
 def _is_known(info: object) -> bool:
-    """Whether all sizes of a tensor are positive numbers; a batch of images may be of any size."""
+    """Whether a tensor has elements, and a known number of channels; images may be as many and as large as any."""
     if not isinstance(info, TensorStructInfo) or info.dims is None or 0 in _sizes(info):
         return False
-    return None not in (_sizes(info)[1:] if len(info.dims) == 4 else _sizes(info))
+    return None not in (_sizes(info)[1:2] if len(info.dims) == 4 else _sizes(info))
 
 
 def _sizes(info: TensorStructInfo) -> list[int | None]:
     return [getattr(size, "value", None) for size in info.dims or ()]
-
-
-def _numbers(info: TensorStructInfo) -> list[int]:
-    """Elements per axis; one that is not known counts as one."""
-    return [1 if size is None else size for size in _sizes(info)]
 
 
 def _blocks(channels: int, lanes: int) -> list[int]:
@@ -130,8 +125,8 @@ def _convolutions(
     """Row-major, and every pair of blocks, or rows, of the data and blocks of the result."""
     attrs = call.attrs
     assert attrs is not None
-    (_, channels, *_), (filters, depth, *window) = _numbers(infos[0]), _numbers(infos[1])
-    flops, groups, is_long = 2.0 * prod(_numbers(result)) * depth * prod(window), attrs["groups"], _is_long(call)
+    (_, channels, *_), (filters, depth, *window) = likely_sizes(infos[0]), likely_sizes(infos[1])
+    flops, groups, is_long = 2.0 * prod(likely_sizes(result)) * depth * prod(window), attrs["groups"], _is_long(call)
     is_depthwise = groups > 1 and groups == channels == filters
     best = flops / rate  # nanoseconds
     yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, is_depthwise))
@@ -154,7 +149,7 @@ def _rows_share(call: Call, result: TensorStructInfo, window: Sequence[int], lan
     """The share of the peak that a row-major convolution reaches: vectors lie along rows, and rows may end in them."""
     attrs = call.attrs
     assert attrs is not None
-    *_, height, width = _numbers(result)
+    *_, height, width = likely_sizes(result)
     is_product = list(window) == [1, 1] and set(attrs["strides"]) == {1} and not any(attrs["padding"])
     row = max(1, height * width if is_product else width)
     used = row / (-(-row // lanes) * lanes)
@@ -175,20 +170,20 @@ def _is_long(call: Call) -> bool:
 
 def _by_winograd(infos: Sequence[TensorStructInfo], result: TensorStructInfo) -> Iterator[LayoutOffer]:
     """Channels in blocks or last, for data and result; the estimate is that of the pass that chose the method."""
-    lanes = _numbers(infos[1])[4]
+    lanes = likely_sizes(infos[1])[4]
     layouts = (f"NCHW{lanes}c", "NHWC")
     for data in layouts:
         for out in layouts:
             yield LayoutOffer((data, ""), (out,))
-    yield LayoutOffer(cost=_WINOGRAD_ROWS * (prod(_numbers(infos[0])) + prod(_numbers(result))))
+    yield LayoutOffer(cost=_WINOGRAD_ROWS * (prod(likely_sizes(infos[0])) + prod(likely_sizes(result))))
 
 
 def _channels_last(infos: Sequence[TensorStructInfo], lanes: int) -> Iterator[LayoutOffer]:
     """Channels last, or in blocks for the data alone: results in other layouts would be stored one by one."""
     yield LayoutOffer(("NHWC",), ("NHWC",))
-    for size in _blocks(_numbers(infos[0])[1], lanes):
+    for size in _blocks(likely_sizes(infos[0])[1], lanes):
         yield LayoutOffer((f"NCHW{size}c",), ("NHWC",))
-    yield LayoutOffer(cost=sum(prod(_numbers(info)) for info in infos[:1]))
+    yield LayoutOffer(cost=sum(prod(likely_sizes(info)) for info in infos[:1]))
 
 
 # ---- what moves no products
@@ -196,7 +191,7 @@ def _channels_last(infos: Sequence[TensorStructInfo], lanes: int) -> Iterator[La
 
 def _norms(call: Call, data: TensorStructInfo, lanes: int) -> Iterator[LayoutOffer]:
     """Row-major, and blocks of channels where those are normalised over all points of an image."""
-    sizes, attrs = _numbers(data), call.attrs
+    sizes, attrs = likely_sizes(data), call.attrs
     assert attrs is not None
     rows, blocks = (each * prod(sizes) for each in _NORMS)
     yield LayoutOffer(cost=rows)
@@ -210,7 +205,7 @@ def _others(
     call: Call, infos: Sequence[TensorStructInfo], result: TensorStructInfo, lanes: int
 ) -> Iterator[LayoutOffer]:
     """Blocks of channels, and channels last, for what costs as much in any layout: one for all tensors."""
-    shape = _numbers(result)
+    shape = likely_sizes(result)
     if len(shape) != 4:
         return
     for size in (*_blocks(shape[1], lanes), 0):
@@ -227,12 +222,12 @@ def _in_blocks(names: str, size: int) -> str:
 def _operands(call: Call, infos: Sequence[TensorStructInfo], shape: Sequence[int], size: int) -> tuple[str, ...] | None:
     """Layouts of the operands for a result in blocks; None when the call cannot be computed so."""
     if has_trait(call, "pointwise"):
-        layouts = [_spread(_numbers(info), shape, size) for info in infos]
+        layouts = [_spread(likely_sizes(info), shape, size) for info in infos]
         return None if None in layouts else tuple(name for name in layouts if name is not None)
     names, definition = [_in_blocks("NCHW", size)] * len(infos), op_def(call.op)
     if definition is None or definition.in_layouts_fn is None or call.attrs is None:
         return None
-    if any(len(_sizes(info)) != 4 or (size and _numbers(info)[1] % size) for info in infos):
+    if any(len(_sizes(info)) != 4 or (size and likely_sizes(info)[1] % size) for info in infos):
         return None
     fields = dict(call.attrs.items())
     is_pool = fields.get("layout") == fields.get("out_layout") == "NCHW"

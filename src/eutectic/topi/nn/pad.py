@@ -9,13 +9,13 @@ from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.te import Tensor
 from eutectic.tir import op
 from eutectic.tir.op import all, if_then_else
-from eutectic.topi.shapes import stage
+from eutectic.topi.shapes import stage, static
 
 
 def pad(
     data: Tensor,
-    pad_before: Sequence[int],
-    pad_after: Sequence[int] | None = None,
+    pad_before: Sequence[int | PrimExpr],
+    pad_after: Sequence[int | PrimExpr] | None = None,
     pad_value: PrimExpr | float = 0.0,
     name: str = "PadInput",
 ) -> Tensor:
@@ -23,7 +23,7 @@ def pad(
 
     Args:
         data: Any shape and dtype.
-        pad_before: How many come before, per axis; negative numbers cut off.
+        pad_before: How many come before, per axis; negative numbers cut off. Sizes that are not known are allowed.
         pad_after: How many come after; None takes `pad_before`.
         pad_value: Their value.
         name: Name of the stage.
@@ -43,12 +43,18 @@ def pad(
     def element(*at: PrimExpr) -> PrimExpr:
         conditions: list[PrimExpr] = []
         for i, size, b, a in zip(at, data.shape, pad_before, after, strict=True):
-            conditions += [i >= b] if b > 0 else []
-            conditions += [i < size + b] if a > 0 else []
-        inside = data(*(i - b if b else i for i, b in zip(at, pad_before, strict=True)))
+            conditions += [i >= b] if _may_add(b) else []
+            conditions += [i < size + b] if _may_add(a) else []
+        inside = data(*(i if static(b) == 0 else i - b for i, b in zip(at, pad_before, strict=True)))
         return if_then_else(all(*conditions), inside, value) if conditions else inside
 
     return stage(shape, element, name, "injective,pad")
+
+
+def _may_add(width: int | PrimExpr) -> bool:
+    """Whether elements may be added, as far as is known."""
+    size = static(width)
+    return size is None or size > 0
 
 
 def pad_from(data: Tensor, pad_before: Sequence[int], pad_after: Sequence[int], mode: str) -> Tensor:

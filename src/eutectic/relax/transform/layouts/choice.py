@@ -19,7 +19,7 @@ from eutectic.relax.expr import Binding, Call, DataflowVar, Function, Tuple, Tup
 from eutectic.relax.op.layout import row_major
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
-from eutectic.relax.transform.layouts.offers import LayoutOffer
+from eutectic.relax.transform.layouts.offers import LayoutOffer, likely_sizes
 from eutectic.relax.transform.layouts.selection import Problem, solve
 from eutectic.tir.data_layout import layout, rearrangement
 
@@ -173,8 +173,7 @@ def _copies(var: Var, way: _Way) -> float:
 def copy_cost(info: Any, source: str = "", target: str = "") -> float:
     """Estimated nanoseconds of one thread to bring a tensor from one layout into another.
 
-    It is read once and written once; where no element changes its place, nothing is done. Symbolic sizes count as one
-    element.
+    It is read once and written once; where no element changes its place, nothing is done.
 
     Args:
         info: The type of the tensor in the graph.
@@ -182,9 +181,7 @@ def copy_cost(info: Any, source: str = "", target: str = "") -> float:
         target: Layout that is wanted; when both are the same, a copy without a change is meant.
     """
     assert isinstance(info, TensorStructInfo)
-    assert info.dims is not None
-    sizes = tuple(getattr(size, "value", 1) for size in info.dims)
-    return _copy_cost(sizes, item_bytes(info.dtype or "float32"), source, target)
+    return _copy_cost(tuple(likely_sizes(info)), item_bytes(info.dtype or "float32"), source, target)
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,7 @@ from typing import Final
 
 from eutectic.ir.services import Speeds
 from eutectic.relax.expr import Call
+from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.offers_by_kind import OffersByKind
 from eutectic.target import Target
 
@@ -43,6 +44,19 @@ class LayoutOffer:
     def result(self) -> str:
         """Layout of the only result."""
         return self.layout_of_result(0)
+
+
+_LIKELY: Final = 32  # elements along an axis of unknown size, such as the height of images
+
+
+def likely_sizes(info: TensorStructInfo) -> list[int]:
+    """Elements per axis, for estimates: unknown ones are likely numbers, and one along the first axis, of images.
+
+    Args:
+        info: The type of a tensor whose rank is known.
+    """
+    assert info.dims is not None
+    return [getattr(size, "value", _LIKELY if axis else 1) for axis, size in enumerate(info.dims)]
 
 
 ROW_MAJOR: Final = LayoutOffer()

@@ -19,10 +19,10 @@ WINDOW: Final = TAPS
 
 @dataclass(frozen=True)
 class ConvolutionSizes:
-    """Sizes of a convolution of 3x3 windows at every point.
+    """Sizes of a convolution of 3x3 windows at every point; likely ones where each call brings others.
 
     Attributes:
-        batch: Images; one where each call brings as many as it likes.
+        batch: Images.
         channels: Input channels.
         filters: Output channels.
         height: Rows of the result.

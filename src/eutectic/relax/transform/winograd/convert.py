@@ -16,6 +16,7 @@ from eutectic.relax.op.nn.conv_blocks import is_plain
 from eutectic.relax.op.nn.conv_winograd import conv2d_winograd
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.layouts.offers import likely_sizes
 from eutectic.relax.transform.offers_by_kind import note_choice, tuned_choice
 from eutectic.relax.transform.winograd.accuracy import is_accurate
 from eutectic.relax.transform.winograd.choice import POINT, WINOGRAD_OFFERS, ConvolutionSizes, WinogradOffer
@@ -116,8 +117,7 @@ def _sizes(call: Call) -> ConvolutionSizes | None:
     if weight.data.shape[2:] != (TAPS, TAPS) or not np.isfinite(weight.data).all():
         return None
     infos = [info for info in (call.args[0].struct_info, call.struct_info) if isinstance(info, TensorStructInfo)]
-    sizes = [getattr(size, "value", None) for item in infos for size in item.dims or ()]
-    if len(sizes) != 8 or None in (*sizes[1:4], *sizes[5:]):
+    if len(infos) != 2 or any(info.dims is None or len(info.dims) != 4 for info in infos):
         return None
-    images, channels, _, _, _, filters, height, width = sizes
-    return ConvolutionSizes(images or 1, channels, filters, height, width)  # type: ignore[arg-type]  # none is None
+    (images, *_), (_, _, height, width) = map(likely_sizes, infos)
+    return ConvolutionSizes(images, weight.data.shape[1], weight.data.shape[0], height, width)
