@@ -154,7 +154,7 @@ def test_estimates_say_what_was_measured():
     "call",
     [
         nn.relu(Var("x", TensorStructInfo(None, "float32", ndim=4))),
-        nn.relu(t(1, 32, SizeVar("h", "int64"), 7)),
+        nn.relu(t(1, SizeVar("c", "int64"), 7, 7)),
         op.add(t(1, 32, 7, 7), t(SizeVar("c", "int64"), 7, 7)),
         op.concat(Var("x", TupleStructInfo((t(1, 32, 7, 7).struct_info,) * 2)), axis=1),
         nn.relu(t(0, 32, 7, 7)),
