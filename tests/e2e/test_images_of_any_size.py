@@ -67,7 +67,7 @@ def encoder() -> nn.Module:
 
 
 @pytest.mark.parametrize("make", [resnet, mobilenet, encoder])
-@pytest.mark.parametrize("images", [1, 2])
+@pytest.mark.parametrize("images", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_networks(make: Callable[[], nn.Module], images: int):
     torch.manual_seed(0)
     model = make().eval()
