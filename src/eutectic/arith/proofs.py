@@ -156,19 +156,22 @@ def _division(expr: FloorDiv | FloorMod, atoms: _Atoms) -> Polynomial:
 
 def _quotient(expr: FloorDiv, top: Polynomial, divisor: int, atoms: _Atoms) -> Polynomial:
     """A floor division by a positive number."""
-    whole = {m: c // divisor for m, c in top.items() if c // divisor}
-    rest = {m: c % divisor for m, c in top.items() if c % divisor}
-    if set(rest) <= {()}:
-        return whole
-    inner = [monomial for monomial, c in rest.items() if c == 1 and monomial and monomial[0] in atoms.quotients]
-    if len(inner) == 1 and len(inner[0]) == 1:
+    total: Polynomial = {}
+    while True:
+        total = _sum(total, {m: c // divisor for m, c in top.items() if c // divisor})
+        rest = {m: c % divisor for m, c in top.items() if c % divisor}
+        if set(rest) <= {()}:
+            return total
+        inner = [monomial for monomial, c in rest.items() if c == 1 and monomial and monomial[0] in atoms.quotients]
+        if len(inner) != 1 or len(inner[0]) != 1:
+            break
         divided, by = atoms.quotients[inner[0][0]]
         others = {monomial: c for monomial, c in rest.items() if monomial != inner[0]}
-        return _sum(whole, _quotient(expr, _sum(divided, _scaled(others, by)), by * divisor, atoms))
+        top, divisor = _sum(divided, _scaled(others, by)), by * divisor
     division = _atom_of_division(expr, rest, {(): divisor}, atoms)
     ((atom,),) = division
     atoms.quotients[atom] = rest, divisor
-    return _sum(whole, division)
+    return _sum(total, division)
 
 
 def _exact_quotient(top: Polynomial, bottom: Polynomial) -> Polynomial | None:

@@ -186,18 +186,22 @@ class TileNest:
         What remains of an unknown number of iterations is tiles of half as many, and so on: single ones would read all
         that they share again, and wait for their own sums.
         """
-        serial = [span for span in part.ragged if span is not vector]
-        if not serial:
-            return [part]
-        span, pieces = serial[0], []
-        rest = replace(part, ragged=tuple(other for other in part.ragged if other is not span))
+        pieces = [part]
+        for span in part.ragged:
+            if span is not vector:
+                pieces = [piece for each in pieces for piece in self._halved(each, span)]
+        return pieces
+
+    def _halved(self, part: _Part, span: Span) -> list[_Part]:
+        """Tiles of half as many iterations along a span, and so on, each form behind the larger one."""
+        pieces = []
         for width in _halves(self.tile[span]):
-            loop = self._cut(rest, span, width)
-            rest = replace(rest, within=rest.within + 1)
+            loop = self._cut(part, span, width)
             factors = ["whole", None] if width > 1 else ["whole"]
-            *whole, rest = self._copies(rest, self.sch.loop_partition(loop, factors))
+            within = replace(part, within=part.within + 1)
+            *whole, part = self._copies(within, self.sch.loop_partition(loop, factors))
             pieces += whole
-        return [piece for each in (*pieces, rest) for piece in self._in_smaller(each, vector)]
+        return [*pieces, part]
 
     def _cut(self, part: _Part, span: Span, width: int) -> LoopRV:
         """Cut tiles into smaller ones of so many iterations along a span, which follow each other in the new loop."""
@@ -318,7 +322,10 @@ class TileNest:
 
 def _halves(width: int) -> list[int]:
     """Half of a number, half of that, and so on down to one."""
-    return [width // 2, *_halves(width // 2)] if width > 3 else [1]
+    halves = [max(width // 2, 1)]
+    while halves[-1] > 1:
+        halves.append(halves[-1] // 2)
+    return halves
 
 
 def _tile_by_tile(rank: int, width: int) -> IndexMap:
