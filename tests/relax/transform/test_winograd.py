@@ -107,9 +107,11 @@ def test_how_many_images_there_are_and_how_large_need_not_be_known(vary: str):
         np.testing.assert_allclose(compiled(x), direct(x), rtol=1e-4, atol=1e-5)
 
 
-def test_weights_that_are_not_known_stay():
-    mod = graph({"x": (1, 4, 9, 10), "w": (8, 4, 3, 3)}, lambda bb, x, w: nn.conv2d(x, w))
-    assert ConvertConv2DToWinograd("llvm")(mod) is mod
+def test_weights_and_channels_that_are_not_known_stay():
+    as_input = graph({"x": (1, 4, 9, 10), "w": (8, 4, 3, 3)}, lambda bb, x, w: nn.conv2d(x, w))
+    varying = convolution(weights(8, 32, 3, 3).data, x=(1, SizeSymbol("c", "int64"), 9, 10))
+    for mod in (as_input, varying):
+        assert ConvertConv2DToWinograd("llvm")(mod) is mod
 
 
 @pytest.mark.parametrize("scale", [1e-43, 1e38])

@@ -14,6 +14,7 @@ from eutectic.relax.expr import Call, Constant, Function
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.nn.conv_blocks import is_plain
 from eutectic.relax.op.nn.conv_winograd import conv2d_winograd
+from eutectic.relax.op.shapes import static
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
 from eutectic.relax.transform.layouts.offers import likely_sizes
@@ -117,7 +118,8 @@ def _sizes(call: Call) -> ConvolutionSizes | None:
     if weight.data.shape[2:] != (TAPS, TAPS) or not np.isfinite(weight.data).all():
         return None
     infos = [info for info in (call.args[0].struct_info, call.struct_info) if isinstance(info, TensorStructInfo)]
-    if len(infos) != 2 or any(info.dims is None or len(info.dims) != 4 for info in infos):
+    dims = [size for info in infos for size in info.dims or ()]
+    if len(dims) != 8 or static(dims[1]) is None:
         return None
-    (images, *_), (_, _, height, width) = map(likely_sizes, infos)
-    return ConvolutionSizes(images, weight.data.shape[1], weight.data.shape[0], height, width)
+    (images, channels, *_), (_, filters, height, width) = map(likely_sizes, infos)
+    return ConvolutionSizes(images, channels, filters, height, width)
