@@ -9,6 +9,7 @@ import pickle  # noqa: TID251 - models have to come through it
 import subprocess
 import sys
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,17 +75,17 @@ class Net(nn.Module):
 
 torch.manual_seed(0)
 X = torch.randn(3, 3, 8, 8)
-MODELS = {
-    target: eutectic.compile(
-        Net().eval(), (X,), dynamic_shapes={"x": {0: Dim("batch", min=1, max=9)}}, target=target, threads=1
-    )
-    for target in TARGETS
-}
+
+
+@cache
+def model_for(target: str) -> CompiledModel:
+    shapes = {"x": {0: Dim("batch", min=1, max=9)}}
+    return eutectic.compile(Net().eval(), (X,), dynamic_shapes=shapes, target=target, threads=1)
 
 
 @pytest.fixture(params=TARGETS)
 def model(request: pytest.FixtureRequest) -> CompiledModel:
-    return MODELS[request.param]
+    return model_for(request.param)
 
 
 def load_elsewhere(path: Path, arrays: list[np.ndarray], folder: Path) -> tuple[list[np.ndarray], list[str]]:
@@ -149,7 +150,7 @@ def test_a_loaded_model_is_saved_again(model: CompiledModel, tmp_path: Path):
 @pytest.mark.skipif(len(TARGETS) < 2, reason="oneDNN is not there")
 @pytest.mark.filterwarnings("ignore:.*an input holds NaN:eutectic.EutecticAdvice")
 def test_calls_with_nan_are_part_of_a_file(tmp_path: Path):
-    model = MODELS[TARGETS[1]]
+    model = model_for(TARGETS[1])
     x = X.clone()
     x[0, 0, 0, 0] = torch.nan
     got, want = eutectic.load(model.save(tmp_path / "net.eut"))(x), model(x)
@@ -209,12 +210,12 @@ def test_weights_of_every_dtype_come_back(dtype: str, tmp_path: Path):
 
 
 def test_equal_models_give_equal_files(tmp_path: Path):
-    model = MODELS["llvm"]
+    model = model_for("llvm")
     assert model.save(tmp_path / "a").read_bytes() == model.save(tmp_path / "b").read_bytes()
 
 
 def test_weights_that_are_not_checked_are_not_read(tmp_path: Path):
-    path = MODELS["llvm"].save(tmp_path / "net.eut")
+    path = model_for("llvm").save(tmp_path / "net.eut")
     data = bytearray(path.read_bytes())
     with zipfile.ZipFile(path) as archive:
         info = archive.getinfo("weights.safetensors")
@@ -227,7 +228,7 @@ def test_weights_that_are_not_checked_are_not_read(tmp_path: Path):
 
 
 def test_weights_that_are_copied_are_the_same_and_no_longer_in_the_file(tmp_path: Path):
-    path = MODELS["llvm"].save(tmp_path / "net.eut")
+    path = model_for("llvm").save(tmp_path / "net.eut")
     want, served = eutectic.load(path)(X.numpy()), eutectic.load(path, copied=True)
     with open(path, "r+b") as file:
         file.write(bytes(path.stat().st_size))  # what is mapped shows it
@@ -242,13 +243,13 @@ LEVELS = ["x86-64-v2", "llvm -mcpu=x86-64-v3", "x86-64-v4"]
 
 @pytest.fixture(scope="module")
 def levels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return MODELS["llvm"].save(tmp_path_factory.mktemp("levels") / "net.eut", targets=LEVELS)
+    return model_for("llvm").save(tmp_path_factory.mktemp("levels") / "net.eut", targets=LEVELS)
 
 
 @pytest.mark.slow
 def test_variants_share_the_weights_that_are_equal(levels: Path, tmp_path: Path):
-    same = MODELS["llvm"].save(tmp_path / "same.eut", targets=["x86-64-v3", "haswell"])
-    one = MODELS["llvm"].save(tmp_path / "one.eut", targets=["x86-64-v3"])
+    same = model_for("llvm").save(tmp_path / "same.eut", targets=["x86-64-v3", "haswell"])
+    one = model_for("llvm").save(tmp_path / "one.eut", targets=["x86-64-v3"])
     sizes = []
     for path, variants in ((same, 2), (one, 1), (levels, len(LEVELS))):
         with zipfile.ZipFile(path) as archive:
@@ -259,7 +260,7 @@ def test_variants_share_the_weights_that_are_equal(levels: Path, tmp_path: Path)
 
 
 def test_each_variant_computes_the_same(levels: Path):
-    artefact, want = Artefact(levels), MODELS["llvm"](X)
+    artefact, want = Artefact(levels), model_for("llvm")(X)
     for number, row in enumerate(artefact.manifest.variants):
         if not processor.features().issuperset(row.features):
             continue
@@ -281,7 +282,7 @@ def test_the_best_variant_that_runs_is_taken(has: str, name: str, levels: Path, 
         monkeypatch.setattr(f"{module}.features", lambda: frozenset(has.split()))
     model = eutectic.load(levels)
     assert model.variant == name
-    torch.testing.assert_close(model(X)[0], MODELS["llvm"](X)[0], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(model(X)[0], model_for("llvm")(X)[0], atol=1e-6, rtol=1e-5)
 
 
 def test_a_file_for_other_processors_says_what_is_missing(levels: Path, monkeypatch: pytest.MonkeyPatch):
@@ -291,11 +292,11 @@ def test_a_file_for_other_processors_says_what_is_missing(levels: Path, monkeypa
     assert "recompile=True" in (error.value.help or "")
     assert any("x86-64-v4" in note and "avx512f" in note for note in error.value.facts)
     again = eutectic.load(levels, recompile=True)
-    torch.testing.assert_close(again(X)[0], MODELS["llvm"](X)[0], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(again(X)[0], model_for("llvm")(X)[0], atol=1e-6, rtol=1e-5)
 
 
 def test_targets_that_are_none_are_refused(tmp_path: Path):
-    model = MODELS["llvm"]
+    model = model_for("llvm")
     for targets, words in (
         (["x86 64"], "expected -option=value"),
         (["a/b"], "names no processor"),
@@ -326,7 +327,7 @@ def test_a_file_is_compiled_again_from_its_text(target: bool | str, model: Compi
 
 
 def test_without_the_compiler_nothing_is_compiled_again(tmp_path: Path):
-    path = MODELS["llvm"].save(tmp_path / "net.eut")
+    path = model_for("llvm").save(tmp_path / "net.eut")
     code = LOAD.partition("model = ")[0] + "eutectic.load(sys.argv[1], recompile=True)"
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)],
@@ -351,7 +352,7 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path: Path):
     with pytest.raises(LoadError, match=r"relax\.sin runs in Python"):
         model.save(tmp_path / "net.eut")
     with pytest.raises(LoadError, match="cannot be written"):
-        MODELS["llvm"].save(tmp_path / "no folder" / "net.eut")
+        model_for("llvm").save(tmp_path / "no folder" / "net.eut")
     assert not list(tmp_path.iterdir())
 
 

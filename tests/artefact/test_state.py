@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -292,13 +293,15 @@ def test_state_needs_neither_torch_nor_the_compiler(tmp_path: Path):
         assert_close(array, model.get_buffer(name))
 
 
-COUNTING = pair(RunningNorm)
+@cache
+def counting() -> tuple[nn.Module, eutectic.CompiledModel]:
+    return pair(RunningNorm)
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["call", "copy", "bytes"]), max_size=8))
 def test_copies_between_calls_change_nothing(steps: list[str]):
-    model, current = copy.deepcopy(COUNTING[0]), copy.deepcopy(COUNTING[1])
+    model, current = map(copy.deepcopy, counting())
     for step, x in zip(steps, pieces(8), strict=False):
         if step == "call":
             assert_close(current(x), model(x))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +58,12 @@ def _net_arguments(kind: Callable[[torch.Tensor], Any]) -> tuple[tuple[Any, ...]
     return (kind(X.clone()), {"shift": [kind(X[0].clone())], "kept": kind(X.clone())}, 4), {"name": "b"}
 
 
-def _net() -> CompiledModel:
+@cache
+def net() -> CompiledModel:
     args, kwargs = _net_arguments(lambda tensor: tensor)
     batch = Dim("batch", min=3, max=64)
     shapes = {"x": {0: batch}, "more": {"shift": [None], "kept": {0: batch}}, "factor": None, "name": None}
     return eutectic.compile(Net(), args, kwargs=kwargs, dynamic_shapes=shapes, target="llvm", threads=1)
-
-
-NET = _net()
 
 
 def _same(got: Any, want: Any) -> None:
@@ -83,8 +82,8 @@ def _same(got: Any, want: Any) -> None:
 @pytest.mark.parametrize("kind", [lambda tensor: tensor, lambda tensor: tensor.numpy()], ids=["torch", "numpy"])
 def test_the_copy_is_called_like_the_original(way: str, kind: Callable[[torch.Tensor], Any]):
     (args, kwargs), (other, _), (eager, _) = _net_arguments(kind), _net_arguments(kind), _net_arguments(lambda t: t)
-    made = COPIES[way](NET)
-    got, want = made(*args, **kwargs), NET(*other, **kwargs)
+    made = COPIES[way](net())
+    got, want = made(*args, **kwargs), net()(*other, **kwargs)
     _same(got, want)
     _same((args, got), (other, want))  # what is changed in place
     views = got.left["views"]
@@ -100,12 +99,12 @@ def test_the_copy_is_called_like_the_original(way: str, kind: Callable[[torch.Te
 
 @pytest.mark.parametrize("way", COPIES)
 def test_the_copy_says_the_same_about_itself(way: str, capsys: pytest.CaptureFixture[str]):
-    made = COPIES[way](NET)
-    assert (made.report, made.script()) == (NET.report, NET.script())
-    assert repr(made).partition("(")[2] == repr(NET).partition("(")[2]
+    made = COPIES[way](net())
+    assert (made.report, made.script()) == (net().report, net().script())
+    assert repr(made).partition("(")[2] == repr(net()).partition("(")[2]
     assert isinstance(made.report, CompileReport)
     made.show()
-    assert capsys.readouterr().out.strip() == NET.script().strip()
+    assert capsys.readouterr().out.strip() == net().script().strip()
 
 
 @pytest.mark.parametrize("way", COPIES)
@@ -120,23 +119,23 @@ def test_the_copy_refuses_what_the_original_refuses(way: str):
         ((x, more), kwargs),
         ((x.double(), more, factor), kwargs),
     ]
-    made = COPIES[way](NET)
+    made = COPIES[way](net())
     for args, named in wrong:
         with pytest.raises(CallError) as ours:
             made(*args, **named)
         with pytest.raises(CallError) as theirs:
-            NET(*args, **named)
+            net()(*args, **named)
         assert str(ours.value) == str(theirs.value)
 
 
 def test_a_model_that_was_read_has_no_modules():
-    made = COPIES["bytes"](NET)
+    made = COPIES["bytes"](net())
     for name in ("module", "lowered"):
         with pytest.raises(LoadError, match=f"there is no {name}") as error:
             getattr(made, name)
         assert "script()" in (error.value.help or "")
-    assert copy.copy(NET).module is NET.module
-    assert COPIES["bytes"](made).script() == NET.script()
+    assert copy.copy(net()).module is net().module
+    assert COPIES["bytes"](made).script() == net().script()
     assert made.to_bytes() == COPIES["bytes"](made).to_bytes()
     assert [step.name for step in made.profile(*_net_arguments(lambda t: t)[0], name="b")]
 
@@ -200,9 +199,9 @@ def _strange(value: Any) -> list[str]:
 
 
 def test_the_signature_is_plain_data():
-    assert not _strange(NET._signature)
-    assert not _strange(COPIES["bytes"](NET)._signature)
-    assert COPIES["bytes"](NET)._signature == NET._signature
+    assert not _strange(net()._signature)
+    assert not _strange(COPIES["bytes"](net())._signature)
+    assert COPIES["bytes"](net())._signature == net()._signature
 
 
 WITHOUT_TORCH = """
@@ -225,14 +224,14 @@ assert sys.modules["torch"] is None and not [name for name in sys.modules if nam
 
 
 def test_a_model_is_called_with_arrays_where_torch_is_not_installed(tmp_path: Path):
-    (tmp_path / "model").write_bytes(NET.to_bytes())
+    (tmp_path / "model").write_bytes(net().to_bytes())
     out = tmp_path / "out.npz"
     command = [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path / "model"), str(out)]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr
     args, kwargs = _net_arguments(lambda tensor: tensor)
-    want = NET(*args, **kwargs)
+    want = net()(*args, **kwargs)
     expected = [*want.left["views"], *want.left[3][1], want.right]
     with np.load(out) as found:
         for place, tensor in enumerate(expected):
@@ -253,7 +252,7 @@ def test_operators_of_the_compiler_cannot_be_written():
     hosts = (*map(HostRecord, names), HostRecord("relax.sin", "head", "net.py:7"))
     assert model.report.host_operators == hosts
     assert CompileReport.from_json(model.report.to_json()) == model.report
-    assert not NET.report.host_operators
+    assert not net().report.host_operators
     for way in ("deepcopy", "pickle", "bytes"):
         with pytest.raises(LoadError, match=r"relax\.sin \(in module head, net\.py:7\) runs in Python"):
             COPIES[way](model)
@@ -262,21 +261,21 @@ def test_operators_of_the_compiler_cannot_be_written():
 
 def test_other_data_is_refused():
     with pytest.raises(LoadError, match="not a SavedModel"):
-        CompiledModel.from_bytes(to_bytes(NET.executable.program))
+        CompiledModel.from_bytes(to_bytes(net().executable.program))
     with pytest.raises(LoadError):
         CompiledModel.from_bytes(b"")
 
 
 def test_a_report_comes_back_from_its_tree():
-    assert CompileReport.from_json(NET.report.to_json()) == NET.report
+    assert CompileReport.from_json(net().report.to_json()) == net().report
     for damage in ({"regions": [{"symbol": "f"}]}, {"unfused": [{"strange": 1}]}, {"passes": None}):
         with pytest.raises(LoadError, match="no report of a compilation"):
-            CompileReport.from_json({**NET.report.to_json(), **damage})
+            CompileReport.from_json({**net().report.to_json(), **damage})
 
 
 def test_damage_is_a_load_error_or_does_not_matter():
     """Whatever byte of the description is another: what is read is refused, or is a model."""
-    data = NET.to_bytes()
+    data = net().to_bytes()
     length = int.from_bytes(data[12:20], "little")
     for at in range(20, 20 + length, max(length // 150, 1)):
         broken = bytearray(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
+from functools import cache
 from typing import Any
 
 import pytest
@@ -40,7 +41,11 @@ NET = Net().eval()
 X, LARGER = torch.randn(2, 3, 16, 16), torch.randn(5, 3, 24, 16)
 SHAPES = ({0: Dim("n", min=1, max=9), 2: Dim("h", min=4, max=64)},)
 TARGETS = ["llvm -libs=dnnl", "llvm"] if availability().ok else ["llvm"]
-VARYING = {target: eutectic.compile(NET, (X,), dynamic_shapes=SHAPES, target=target, threads=1) for target in TARGETS}
+
+
+@cache
+def varying(target: str) -> eutectic.CompiledModel:
+    return eutectic.compile(NET, (X,), dynamic_shapes=SHAPES, target=target, threads=1)
 
 
 def numbers(group: GroupRecord) -> tuple[Any, ...]:
@@ -54,7 +59,7 @@ def sizes(explanation: Explanation) -> list[int]:
 @pytest.mark.parametrize("target", TARGETS)
 def test_numbers_are_those_of_the_model_of_fixed_sizes(target: str):
     for x in (X, LARGER):
-        explanation = VARYING[target].explain(x)
+        explanation = varying(target).explain(x)
         fixed = eutectic.compile(NET, (x,), target=target, threads=1).explain(measure=False)
         received = [numbers(group.record) for group in explanation.groups if group.record.kind != "view"]
         expected = [numbers(group.record) for group in fixed.groups if group.record.kind != "view"]
@@ -67,7 +72,7 @@ def test_numbers_are_those_of_the_model_of_fixed_sizes(target: str):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_group_has_its_share_of_the_roofline(target: str):
-    explanation = VARYING[target].explain(LARGER)
+    explanation = varying(target).explain(LARGER)
     for group in explanation.groups:
         if group.seconds is not None:
             assert group.roofline is not None
@@ -76,14 +81,14 @@ def test_every_group_has_its_share_of_the_roofline(target: str):
 
 
 def test_without_measuring_the_sizes_are_those_of_the_example():
-    explanation = VARYING["llvm"].explain(measure=False)
+    explanation = varying("llvm").explain(measure=False)
     assert sizes(explanation) == [2, 16]
-    measured = VARYING["llvm"].explain(X)
+    measured = varying("llvm").explain(X)
     assert [numbers(g.record) for g in explanation.groups] == [numbers(g.record) for g in measured.groups]
 
 
 def test_the_report_keeps_the_sizes_as_symbols():
-    plan = VARYING["llvm"].report.plan
+    plan = varying("llvm").report.plan
     assert has_symbols(plan)
     assert plan.groups[0].flops is None
     assert plan.groups[0].work
@@ -93,9 +98,9 @@ def test_the_report_keeps_the_sizes_as_symbols():
 
 
 def test_models_that_are_read_and_explanations_as_json_have_them(tmp_path: Any):
-    read = eutectic.load(VARYING["llvm"].save(tmp_path / "m.eut"))
+    read = eutectic.load(varying("llvm").save(tmp_path / "m.eut"))
     explanation = read.explain(LARGER)
-    wanted = VARYING["llvm"].explain(LARGER)
+    wanted = varying("llvm").explain(LARGER)
     assert [numbers(g.record) for g in explanation.groups] == [numbers(g.record) for g in wanted.groups]
     assert sizes(copy.deepcopy(read).explain(measure=False)) == [2, 16]
     tree = json.loads(json.dumps(explanation.to_json()))
@@ -105,7 +110,7 @@ def test_models_that_are_read_and_explanations_as_json_have_them(tmp_path: Any):
 
 
 def test_variants_for_other_processors_have_the_sizes_of_the_example(tmp_path: Any):
-    read = eutectic.load(VARYING["llvm"].save(tmp_path / "m.eut", targets=["x86-64-v2"]))
+    read = eutectic.load(varying("llvm").save(tmp_path / "m.eut", targets=["x86-64-v2"]))
     assert sizes(read.explain(measure=False)) == [2, 16]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from functools import cache
 
 import numpy as np
 import pytest
@@ -41,19 +42,25 @@ def loaded(data: bytes) -> Executable:
     return Executable(from_bytes(data), Loading(lambda name: load))
 
 
-MODELS = {target: eutectic.compile(network(), target=target) for target in TARGETS}
-DATA = {target: to_bytes(model.executable.complete()) for target, model in MODELS.items()}
+@cache
+def model_for(target: str) -> eutectic.CompiledModel:
+    return eutectic.compile(network(), target=target)
+
+
+@cache
+def data_of(target: str) -> bytes:
+    return to_bytes(model_for(target).executable.complete())
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_read_program_gives_the_same_bits(target: str):
-    (got,) = loaded(DATA[target])(X)
-    np.testing.assert_array_equal(got, MODELS[target](X))
+    (got,) = loaded(data_of(target))(X)
+    np.testing.assert_array_equal(got, model_for(target)(X))
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_writing_what_was_read_gives_the_same_bytes(target: str):
-    assert to_bytes(from_bytes(DATA[target])) == DATA[target]
+    assert to_bytes(from_bytes(data_of(target))) == data_of(target)
 
 
 @pytest.mark.filterwarnings("ignore:.*an input holds NaN:eutectic.EutecticAdvice")
@@ -61,14 +68,14 @@ def test_writing_what_was_read_gives_the_same_bytes(target: str):
 def test_calls_with_nan_are_part_of_what_is_written(target: str):
     x = X.copy()
     x[0, 1, 2, 2] = np.nan
-    (got,) = loaded(DATA[target])(x)
-    np.testing.assert_array_equal(got, MODELS[target](x))
+    (got,) = loaded(data_of(target))(x)
+    np.testing.assert_array_equal(got, model_for(target)(x))
     assert np.isnan(got).any()
 
 
 @pytest.mark.skipif(not availability().ok, reason="oneDNN is not there")
 def test_a_program_without_other_code_says_so():
-    bare = loaded(to_bytes(MODELS["llvm -libs=dnnl"].executable.program))
+    bare = loaded(to_bytes(model_for("llvm -libs=dnnl").executable.program))
     x = X.copy()
     x[0, 0, 0, 0] = np.inf
     with pytest.warns(eutectic.EutecticAdvice), pytest.raises(EutecticError, match="the program has no other code"):
@@ -108,7 +115,7 @@ def test_what_runs_in_python_cannot_be_written():
 
 
 def test_code_for_another_processor_is_refused():
-    program = MODELS["llvm"].executable.program
+    program = model_for("llvm").executable.program
     (step,) = program.instructions
     assert isinstance(step, RunNative)
     strange = dataclasses.replace(step, code=dataclasses.replace(step.code, features=("avx2", "warp-drive")))
@@ -117,7 +124,7 @@ def test_code_for_another_processor_is_refused():
 
 
 def test_other_files_and_versions_are_refused():
-    data = bytearray(DATA["llvm"])
+    data = bytearray(data_of("llvm"))
     with pytest.raises(LoadError, match="begins with other bytes"):
         from_bytes(b"PK\3\4" + bytes(100))
     struct.pack_into("<I", data, 8, VERSION + 1)
@@ -126,7 +133,7 @@ def test_other_files_and_versions_are_refused():
 
 
 def test_unknown_parts_are_refused():
-    text = DATA["llvm"].replace(b'"of":"RunNative"', b'"of":"os.system"'.ljust(16))
+    text = data_of("llvm").replace(b'"of":"RunNative"', b'"of":"os.system"'.ljust(16))
     with pytest.raises(LoadError, match="damaged"):
         from_bytes(text)
 
@@ -134,23 +141,23 @@ def test_unknown_parts_are_refused():
 @given(st.floats(0, 1, exclude_max=True), st.integers(1, 255))
 def test_damage_never_gets_through(place: float, change: int):
     """Any changed byte is noticed, or does not matter: padding between the parts."""
-    data = bytearray(DATA["llvm"])
+    data = bytearray(data_of("llvm"))
     at = int(place * len(data))
     data[at] ^= change
     try:
         program = from_bytes(bytes(data))
     except LoadError:
         return
-    assert to_bytes(program) == DATA["llvm"] or _is_description(at)
+    assert to_bytes(program) == data_of("llvm") or _is_description(at)
 
 
 def _is_description(at: int) -> bool:
     """Whether a byte is in the description, where a number may be changed into another one."""
-    (length,) = struct.unpack_from("<Q", DATA["llvm"], 12)
+    (length,) = struct.unpack_from("<Q", data_of("llvm"), 12)
     return at < 20 + length
 
 
 @given(st.floats(0, 1, exclude_max=True))
 def test_cut_off_data_is_refused(share: float):
     with pytest.raises(LoadError):
-        from_bytes(DATA["llvm"][: int(share * (len(DATA["llvm"]) - 64))])
+        from_bytes(data_of("llvm")[: int(share * (len(data_of("llvm")) - 64))])
