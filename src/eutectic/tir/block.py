@@ -20,6 +20,8 @@ INVERTED_RESIDUAL: Final = "inverted_residual"
 """The same of the blocks of an inverted residual."""
 DENSE_PACK: Final = "dense_pack"
 """The same of the blocks of a product with weights in panels."""
+RECURRENT: Final = "recurrent"
+"""The same of the blocks of a recurrent layer."""
 TERMS_OF_SUM: Final = "terms_of_sum"
 """Annotation of a block that sums: how many terms at a time, where rounding errors are made larger afterwards."""
 

@@ -400,3 +400,34 @@ def resize2d(f: Feeds) -> Case:
         want = F.interpolate(plain, size, mode="bilinear", align_corners=choice == "align_corners")
     slack = 1 if dtype == "float32" else 1e4
     return Case(call, _arranged(want, "NCHW", layout), slack=slack, feeds=f.values)
+
+
+def _recurrent(f: Feeds, name: str, layer: type[torch.nn.RNNBase]) -> Case:
+    dtype, reverse, activation = f.pick(*FLOATS), f.flag(), f.pick("tanh", "relu")
+    steps, batch, units = f.integer(1, 4), f.integer(1, 3), f.integer(1, 20)
+    sums = {"lstm": 4, "gru": 3, "rnn": 1}[name.rpartition(".")[2]] * units
+    options = {"nonlinearity": activation} if name == "relax.nn.rnn" else {}
+    module = layer(sums, units, **options).double()
+    (x, tx), (w, tw) = f.tensor((steps, batch, sums), dtype), f.tensor((sums, units), dtype, low=-1, high=1)
+    states = [f.tensor((batch, units), dtype) for _ in range(2 if name == "relax.nn.lstm" else 1)]
+    b, tb = f.tensor((units,), dtype) if name == "relax.nn.gru" else (None, None)
+    with torch.no_grad():  # the input is what is added to the sums: its weights are those of the identity
+        for parameter in module.parameters():
+            parameter.zero_()
+        module.weight_ih_l0.copy_(torch.eye(sums))
+        module.weight_hh_l0.copy_(tw)
+        if tb is not None:
+            module.bias_hh_l0[2 * units :] = tb
+        given = [t.double()[None] for _, t in states]
+        ordered = tx.double().flip(0) if reverse else tx.double()
+        hidden, last = module(ordered, tuple(given) if len(given) == 2 else given[0])
+    wants = [hidden.flip(0) if reverse else hidden, *(t[0] for t in (last if isinstance(last, tuple) else (last,)))]
+    own = {"activation": activation} if name == "relax.nn.rnn" else {}
+    call = getattr(nn, name.rpartition(".")[2])(
+        x, *(s for s, _ in states), w, *([b] if b else []), reverse=reverse, **own
+    )
+    return Case(call, tuple(want.to(tx.dtype) for want in wants), slack=4, feeds=f.values)
+
+
+_LAYERS = {"relax.nn.lstm": torch.nn.LSTM, "relax.nn.gru": torch.nn.GRU, "relax.nn.rnn": torch.nn.RNN}
+table(_LAYERS, _recurrent)

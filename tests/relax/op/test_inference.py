@@ -198,3 +198,23 @@ def test_shapes_as_values():
     rank = op.tensor_to_shape(symbolic(3, dtype="int64")).struct_info
     assert isinstance(rank, ShapeStructInfo)
     assert rank.ndim == 3
+
+
+RECURRENT: list[tuple[rx.Call, int, tuple[Any, ...]]] = [
+    (nn.lstm(symbolic(m, n, 20), symbolic(n, 5), symbolic(n, 5), symbolic(20, 5)), 2, (n, 5)),
+    (nn.gru(symbolic(m, n, 15), symbolic(n, 5), symbolic(15, 5), symbolic(5)), 1, (n, 5)),
+    (nn.rnn(symbolic(m, 2, 5), unknown(2), symbolic(5, 5)), 1, (2, None)),
+]
+
+
+@pytest.mark.parametrize(("call", "states", "want"), RECURRENT, ids=[call.op.name for call, _, _ in RECURRENT])
+def test_recurrent_layers_give_all_hidden_states_and_the_last(call: rx.Call, states: int, want: tuple[Any, ...]):
+    info = call.struct_info
+    assert isinstance(info, TupleStructInfo)
+    first, *others = info.fields
+    assert [field.ndim for field in info.fields] == [3, *[2] * states]
+    if None in want:
+        assert first.dims is None
+        return
+    assert all(map(prove_equal, first.dims, map(as_prim, (m, *want))))
+    assert all(prove_equal(*pair) for field in others for pair in zip(field.dims, map(as_prim, want), strict=True))

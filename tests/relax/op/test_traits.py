@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tests.relax.op.cases_elementwise
 import tests.relax.op.cases_nn
+import tests.relax.op.cases_places
 import tests.relax.op.cases_quantized
 import tests.relax.op.cases_shape  # noqa: F401  # the modules register their cases when imported
 from hypothesis import given

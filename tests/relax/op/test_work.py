@@ -27,6 +27,8 @@ BLOCKED = {"data_layout": "NCHW16c", "kernel_layout": "OIHW16i8o", "out_layout":
         ((1, 1, 9, 9, 16), lambda x: nn.conv2d(x, weights(1, 1, 3, 3, 16, 8), **BLOCKED), 2 * 49 * 8 * 16 * 9),
         ((1, Var("c", "int64"), 9, 9), lambda x: nn.conv2d(x, weights(8, 16, 3, 3)), 2 * 49 * 8 * 16 * 9),
         ((Var("n", "int64"), 16, 9, 9), lambda x: nn.conv2d(x, weights(8, 16, 3, 3)), inf),
+        ((7, 2, 12), lambda x: nn.lstm(x, weights(2, 3), weights(2, 3), weights(12, 3)), 2 * 7 * 2 * 12 * 3),
+        ((Var("n", "int64"), 2, 3), lambda x: nn.rnn(x, weights(2, 3), weights(3, 3)), inf),
         ((3, 5), nn.relu, 0),
     ],
 )

@@ -41,6 +41,7 @@ from eutectic.topi.nn.norm import (
 )
 from eutectic.topi.nn.pad import pad, pad_from
 from eutectic.topi.nn.pool import adaptive_pool, global_pool, pool1d, pool2d, pool3d
+from eutectic.topi.nn.recurrent import recurrent
 from eutectic.topi.nn.softmax import log_softmax, softmax
 from eutectic.topi.nn.winograd import conv2d_winograd
 
@@ -82,6 +83,7 @@ __all__ = [
     "pool2d",
     "pool3d",
     "prelu",
+    "recurrent",
     "relu",
     "rms_norm",
     "selu",

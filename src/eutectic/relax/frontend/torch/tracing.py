@@ -14,6 +14,11 @@ from typing import Any, Final
 
 import torch
 
+from eutectic.relax.frontend.torch.recurrent_shapes import recurrent_shapes
+
+_WEIGHTS_OF_RECURRENT_LAYERS: Final = (  # torch warns that its own modules assign them
+    r"The tensor attributes? (self\.[\w.]*_flat_weights\[\d+\](, )?)+ (was|were) assigned during export"
+)
 _TORCH: Final = str(Path(torch.__file__).resolve().parent)
 # torch.export keeps what it is doing in globals of its modules: two exports at once end in its internal errors.
 _LOCK = threading.RLock()
@@ -35,8 +40,9 @@ def tracing() -> Iterator[None]:
     What torch says is in the error that it raises. With `TORCH_LOGS` set nothing is silenced; what a model prints
     itself is never.
     """
-    with _LOCK, warnings.catch_warnings(), torch.no_grad():
+    with _LOCK, warnings.catch_warnings(), torch.no_grad(), recurrent_shapes():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
+        warnings.filterwarnings("ignore", _WEIGHTS_OF_RECURRENT_LAYERS, UserWarning)
         if os.environ.get("TORCH_LOGS"):
             yield
             return

@@ -69,6 +69,11 @@ from eutectic.relax.op.nn.pool import (
     max_pool2d,
     max_pool3d,
 )
+from eutectic.relax.op.nn.recurrent import (
+    gru,
+    lstm,
+    rnn,
+)
 from eutectic.support.door import open_doors
 from eutectic.support.lazy import lazy
 
@@ -99,9 +104,11 @@ __all__ = [
     "depth_to_space",
     "dropout",
     "group_norm",
+    "gru",
     "instance_norm",
     "inverted_residual",
     "layer_norm",
+    "lstm",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
@@ -109,6 +116,7 @@ __all__ = [
     "pad",
     "pixel_shuffle",
     "rms_norm",
+    "rnn",
     *_activation.__all__,
 ]
 

@@ -26,6 +26,7 @@ from eutectic.tir.schedule.rules.padded_bands import PaddedBands
 from eutectic.tir.schedule.rules.padded_window import PaddedWindow
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.producers import inlined_order
+from eutectic.tir.schedule.rules.recurrent import Recurrent
 from eutectic.tir.schedule.rules.register_tile import RegisterTile
 from eutectic.tir.schedule.rules.rows import Group, groups_of
 from eutectic.tir.schedule.rules.rule import Decisions, JointRule, Rule
@@ -42,6 +43,7 @@ _TOGETHER: Final[tuple[JointRule[Any], ...]] = (
     DensePack(),
     PaddedWindow(),
     PaddedBands(),
+    Recurrent(),
 )  # rules of several stages
 
 
@@ -106,7 +108,7 @@ def schedule_by_rules(func: PrimFunc, processor: Processor, chooser: Chooser | N
     sch = Schedule(func, error_render_level="none", enable_check=False)
     staged = stages_of(func)
     if staged is None or len({stage.name for stage in staged[0]}) < len(staged[0]):
-        return _outermost_by_threads(sch, _blocks(sch))
+        return _together(sch, chooser) or _outermost_by_threads(sch, _blocks(sch))
     stages, intermediates = staged
     kept = [buffer for rule in _TOGETHER for buffer in rule.kept(sch, stages)]
     _inline(sch, inlined_order(stages, [buffer for buffer in intermediates if buffer not in kept]))
@@ -133,9 +135,8 @@ def _numbers(sch: Schedule) -> dict[str, int]:
 def _together(sch: Schedule, chooser: Chooser) -> Schedule | None:
     """The schedule of stages that one rule is for; None when there are none, or the rule is refused."""
     staged = stages_of(sch.func)
-    assert staged is not None
     for rule in _TOGETHER:
-        axes = rule.matches(sch, staged[0], chooser.processor)
+        axes = rule.matches(sch, staged[0] if staged else (), chooser.processor)
         if axes is not None:
             return _by_one(sch, rule, axes, chooser)
     return None
@@ -147,16 +148,23 @@ def _by_one(sch: Schedule, rule: JointRule[Any], axes: Any, chooser: Chooser) ->
     done, decisions = sch.copy(), chooser.choose(rule, axes, 0)
     names = rule.left_to_others(axes, decisions)
     try:
-        _with_stores(done, names)
-        numbers = _numbers(done)
-        for stage in _stages(done)[0]:
-            if stage.name in names:
-                done = _scheduled(done, Group((stage,)), chooser, numbers)
+        if names:
+            done = _by_themselves(done, names, chooser)
         rule.apply(done, axes, decisions)
     except ScheduleError as error:
         chooser.give_up(before, rule.name, error)
         return None
     return done
+
+
+def _by_themselves(sch: Schedule, names: Collection[str], chooser: Chooser) -> Schedule:
+    """The schedule after some stages were scheduled by rules of their own."""
+    _with_stores(sch, names)
+    numbers = _numbers(sch)
+    for stage in _stages(sch)[0]:
+        if stage.name in names:
+            sch = _scheduled(sch, Group((stage,)), chooser, numbers)
+    return sch
 
 
 def _scheduled(sch: Schedule, group: Group, chooser: Chooser, numbers: Mapping[str, int]) -> Schedule:
