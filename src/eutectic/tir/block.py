@@ -22,6 +22,8 @@ DENSE_PACK: Final = "dense_pack"
 """The same of the blocks of a product with weights in panels."""
 RECURRENT: Final = "recurrent"
 """The same of the blocks of a recurrent layer."""
+SCATTER: Final = "scatter"
+"""The same of the blocks of a program that writes where data says."""
 TERMS_OF_SUM: Final = "terms_of_sum"
 """Annotation of a block that sums: how many terms at a time, where rounding errors are made larger afterwards."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import eutectic
@@ -134,12 +135,81 @@ def test_assignments_by_masks(assign: Any, mask: torch.Tensor, shape: tuple[int,
 def test_what_depends_on_data_or_on_the_order_of_sums_is_refused():
     with pytest.raises(UnsupportedOperatorError, match="which goes where depends on the data"):
         compiled(put(None), X, torch.randn(int((X > 0).sum())), X > 0)
-    with pytest.raises(UnsupportedOperatorError, match="adds up"):
-        compiled(lambda x, i, v: x.index_put((i,), v, accumulate=True), X, torch.tensor([0, 0]), X)
-    with pytest.raises(UnsupportedOperatorError, match="pairs"):
-        compiled(
-            lambda x, i, v: x.index_copy(0, i, v), torch.zeros(1 << 14), torch.arange(1 << 14), torch.ones(1 << 14)
-        )
+    with pytest.raises(UnsupportedOperatorError, match="adds up values where a mask is true"):
+        compiled(lambda x, m, v: x.index_put((m,), v, accumulate=True), X, X > 0, torch.tensor(1.0))
+    with pytest.raises(UnsupportedOperatorError, match="scatter_reduce with mean"):
+        compiled(lambda x, i, s: x.scatter_reduce(0, i, s, "mean"), *COMBINED)
+    with pytest.raises(UnsupportedOperatorError, match="maxima of bags of different sizes"):
+        compiled(lambda i, w, o: F.embedding_bag(i, w, o, mode="max"), BAGS, TABLE, torch.tensor([0, 3]))
+
+
+def test_many_places_are_written_one_after_the_other():
+    x, rows = torch.zeros(700, 3), torch.randn(900, 3)
+    places = torch.randint(0, 700, (900,))
+    model = compiled(lambda x, i, v: x.index_copy(0, i, v), x, places, rows)
+    with pytest.raises(CallError, match="outside"):
+        model(x, places + 700, rows)
+    compiled(lambda x, i, v: x.index_copy(1, i, v), torch.zeros(3, 700), places, rows.T.contiguous())
+    compiled(lambda x, i, v: x.index_put((i,), v), x, places, rows)
+    columns = torch.stack([torch.randperm(700) for _ in range(3)], 1)
+    compiled(lambda x, i, v: x.scatter(0, i, v), x, columns, rows)
+    compiled(lambda x, i: x.scatter(0, i, 2.5), x, columns)
+
+
+TWICE = torch.tensor([3, 0, 3, 6, 3])
+COMBINED = torch.randn(7, 3), torch.randint(0, 7, (20, 3)), torch.randn(20, 3)
+TABLE, BAGS = torch.randn(30, 16), torch.randint(0, 30, (24,))
+ADDED = [
+    (lambda x, i, s: x.index_add(0, i, s), torch.randn(7, 10), TWICE, torch.randn(5, 10)),
+    (lambda x, i, s: x.index_add(1, i, s, alpha=2), torch.randn(2, 7, 33), TWICE, torch.randn(2, 5, 33)),
+    (lambda x, i, s: x.index_add(0, i, s), torch.randint(0, 9, (7,)), TWICE, torch.randint(0, 9, (5,))),
+    (lambda x, i, s: x.index_add(0, i, s), torch.randn(7, 20).half(), TWICE, torch.randn(5, 20).half()),
+    (lambda x, i, s: x.scatter_add(1, i, s), torch.randn(3, 7), torch.randint(0, 7, (2, 20)), torch.randn(3, 22)),
+    (lambda x, i, s: x.scatter_add(0, i[:, None].expand(-1, 10), s), torch.randn(7, 10), TWICE, torch.randn(5, 10)),
+    (lambda x, i, s: x.index_put((i,), s, accumulate=True), torch.randn(7, 10), TWICE - 7, torch.randn(5, 10)),
+    (lambda x, i, s: x.index_put((i, i), s, accumulate=True), torch.randn(7, 7), TWICE, torch.randn(5)),
+    *((lambda x, i, s, r=r: x.scatter_reduce(0, i, s, r), *COMBINED) for r in ("sum", "prod", "amax", "amin")),
+]
+
+
+@pytest.mark.parametrize("case", ADDED, ids=range(len(ADDED)))
+def test_elements_that_go_to_one_place_are_combined_in_their_order(case: Any):
+    function, *args = case
+    model = compiled(function, *args)
+    for wrong in (args[1] + 14, args[1] - 15):
+        with pytest.raises(CallError, match="outside"):
+            model(args[0], wrong, args[2])
+
+
+def test_a_sum_of_many_rows_is_shared_by_threads():
+    x, rows, places = torch.randn(500, 64), torch.randn(3000, 64), torch.randint(0, 500, (3000,))
+    model = eutectic.compile(Called(lambda x, i, s: x.index_add(0, i, s)), (x, places, rows), threads=2)
+    torch.testing.assert_close(model(x, places, rows), x.index_add(0, places, rows), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("padding", [None, 3])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_of_rows(mode: str, padding: int | None):
+    options = {"mode": mode, "padding_idx": padding}
+    offsets = torch.tensor([0, 3, 3, 17])
+    for function, args in (
+        (lambda i, w: F.embedding_bag(i.view(6, 4), w, **options), (BAGS, TABLE)),
+        (lambda i, w, o: F.embedding_bag(i, w, o, **options), (BAGS, TABLE, offsets)),
+    ):
+        model = eutectic.compile(Called(function), args, threads=1, fallback="error")
+        torch.testing.assert_close(model(*args), function(*args))
+        assert not model.report.host_operators
+
+
+def test_bags_with_factors_with_an_end_and_of_maxima():
+    ends, factors = torch.tensor([0, 3, 3, 24]), torch.randn(24)
+    for function, args in (
+        (lambda i, w, f: F.embedding_bag(i, w, torch.tensor([0, 7]), mode="sum", per_sample_weights=f), (factors,)),
+        (lambda i, w, o: F.embedding_bag(i, w, o, mode="sum", include_last_offset=True), (ends,)),
+        (lambda i, w: F.embedding_bag(i.view(6, 4), w, mode="max"), ()),
+    ):
+        model = eutectic.compile(Called(function), (BAGS, TABLE, *args), threads=1, fallback="error")
+        torch.testing.assert_close(model(BAGS, TABLE, *args), function(BAGS, TABLE, *args))
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])

@@ -204,14 +204,20 @@ def scatter_elements(f: Feeds) -> Case:
 
 @covers("relax.scatter_nd")
 def scatter_nd(f: Feeds) -> Case:
-    x, t = f.tensor((3, 2), "float64")
-    reduction, deep = f.pick("update", "add", "max"), f.flag()
-    places = f.rng.integers(0, 2, (4, 2) if deep else (4, 1))
-    u, tu = f.tensor((4,) if deep else (4, 2), "float64")
+    dtype, reduction, deep = (
+        f.pick("float32", "float64", "int32"),
+        f.pick("update", "add", "mul", "min", "max"),
+        f.flag(),
+    )
+    x, t = f.tensor((3, f.pick(2, 5)), dtype)
+    places = (
+        f.rng.integers(-3, 3, (4, 1)) if not deep else np.stack([f.rng.integers(-3, 3, 4), f.rng.integers(-2, 2, 4)], 1)
+    )
+    u, tu = f.tensor((4,) if deep else (4, t.shape[1]), dtype)
+    combine = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
     want = as_numpy(t).copy()
-    for place, value in zip(places, as_numpy(tu), strict=True):
-        at = tuple(place)
-        want[at] = {"update": value, "add": want[at] + value, "max": np.maximum(want[at], value)}[reduction]
+    for place, value in zip(map(tuple, places), as_numpy(tu), strict=True):
+        want[place] = value if reduction == "update" else combine[reduction](want[place], value)
     return Case(op.scatter_nd(x, f.var(places), u, reduction), want, feeds=f.values)
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from eutectic import topi
 from eutectic.ir.dtype import is_float
-from eutectic.ir.prim_expr import PrimExpr
+from eutectic.ir.prim_expr import PrimExpr, Var
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import Call, Constant, PrimValue
 from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.numerics import dtype_of
 from eutectic.relax.op.registry import OpDef
-from eutectic.relax.op.shapes import same
+from eutectic.relax.op.shapes import same, static
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
 from eutectic.tir.op import const
@@ -61,6 +61,11 @@ def of_sizes(builder: Builder, x: Expr, sizes: Mapping[int, PrimExpr]) -> Expr:
         return x
     dims = [sizes.get(axis, size) for axis, size in enumerate(info.dims)]
     return builder.match_cast(x, TensorStructInfo(ShapeExpr(tuple(dims)), info.dtype, info.vdevice))
+
+
+def own_sizes(sizes: Iterable[PrimExpr], name: str) -> list[PrimExpr]:
+    """Sizes for a program's parameters: those that vary are variables of its own, `name` and a number."""
+    return [size if static(size) is not None else Var(f"{name}{k}", "int64") for k, size in enumerate(sizes)]
 
 
 def result_shape(c: Call) -> ShapeExpr:

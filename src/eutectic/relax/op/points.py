@@ -1,7 +1,7 @@
 """Elements at places that other tensors state: gather_nd, index_tensor, scatter_elements, scatter_nd, index_put, ...
 
-What writes to such places is computed by the runtime in NumPy, update by update in C order: no tensor program of ours
-writes where data says.
+What writes to such places does so update by update, in C order: `scatter_nd` as a tensor program, the others in NumPy,
+by the runtime.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import node
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Tuple, convert
+from eutectic.relax.op.builder import Builder
+from eutectic.relax.op.call_packed import call_tir
+from eutectic.relax.op.lowering import own_sizes
 from eutectic.relax.op.numerics import Array, check_indices
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import axis_of, broadcast, differ, dims_text, int_of, like, reject, static, tensor_info
@@ -344,6 +348,18 @@ def _infer_scatter_nd(c: Call) -> TensorStructInfo:
     if depth > info.ndim or len(wanted) != updates.ndim or any(map(differ, wanted, updates.dims)):
         refuse(c, f"scatter_nd at {dims_text(indices.dims)} needs {dims_text(wanted)}, got {dims_text(updates.dims)}")
     return like(info)
+
+
+@_SCATTER_ND.legalize
+def _legalize_scatter_nd(builder: Builder, c: Call) -> Expr:
+    info, indices, _ = tensor_args(c)
+    if info.dims is None or indices.dims is None or static(indices.dims[-1]) is None or info.dtype == "bool":
+        return c
+    shape, places = own_sizes(info.dims, "n"), own_sizes(indices.dims, "m")
+    reduction = attrs_of(c, ScatterNDAttrs).reduction
+    program = topi.scatter_nd(shape, places, info.dtype, indices.dtype, reduction)
+    assert c.struct_info is not None
+    return call_tir(builder.add_func(program, "scatter_nd"), c.args, c.struct_info)
 
 
 @_SCATTER_ND.reference

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eutectic.ir.attrs import make_attrs
-from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, as_prim, floordiv, floormod, mul
-from eutectic.tir.block import DETECT_ACCESS, RECURRENT, Block, BlockRealize
+from eutectic.ir.prim_expr import PrimExpr, Var, add, as_prim, floordiv, floormod, mul
+from eutectic.tir.block import RECURRENT
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.complete import complete
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.iter_var import IterVar, Range
 from eutectic.tir.op import if_then_else, sigmoid, tanh
 from eutectic.tir.stmt import BufferStore, For, Stmt, seq
+from eutectic.topi.loop_nest import block_under_loops
 from eutectic.topi.special_values import accumulator, nan_max, widen
 
 GATES: Final[Mapping[str, int]] = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
@@ -140,7 +139,9 @@ class _Layer:
     def state(self, at: _At, first: Buffer, later: Buffer, before: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
         """A state before a step: the one that is given, or what the step before left."""
         step, row, unit = at
-        value: PrimExpr = if_then_else(step.equal(0), first[row, unit], later[before(step), row, unit])
+        value: PrimExpr = if_then_else(
+            step.equal(0), first[row, unit].astype(later.dtype), later[before(step), row, unit]
+        )
         return value
 
     def after(self, name: str, out: Buffer, value: Callable[[Var, Var], PrimExpr]) -> Stmt:
@@ -149,7 +150,7 @@ class _Layer:
         def body(row: Var, unit: Var) -> Stmt:
             return BufferStore(out, value(row, unit).astype(out.dtype), (row, unit))
 
-        return _under_loops(name, {}, {"row": self.batch, "unit": self.units}, body)
+        return self._block(name, {}, {"row": self.batch, "unit": self.units}, body)
 
     def ended(self) -> Stmt:
         """The last hidden state."""
@@ -162,7 +163,19 @@ class _Layer:
         body: Callable[..., Stmt],
         init: Callable[..., Stmt] | None = None,
     ) -> Stmt:
-        return _under_loops(name, {self.step: self.steps}, sizes, body, init)
+        return self._block(name, {self.step: self.steps}, sizes, body, init)
+
+    def _block(
+        self,
+        name: str,
+        around: Mapping[Var, PrimExpr],
+        sizes: Mapping[str, PrimExpr],
+        body: Callable[..., Stmt],
+        init: Callable[..., Stmt] | None = None,
+    ) -> Stmt:
+        loops = {Var(axis, size.dtype): size for axis, size in sizes.items()}
+        kinds = {loop: "comm_reduce" for loop in loops if loop.name == "term"}
+        return block_under_loops(name, loops, body, init, around=around, kinds=kinds, notes={RECURRENT: name})
 
     def program(
         self,
@@ -177,32 +190,6 @@ class _Layer:
         attrs = {"tir.noalias": True}
         func = PrimFunc(tuple(params), seq(steps, self.ended(), *after), attrs=attrs)  # type: ignore[arg-type]  # the node converts what it is given
         return complete(func, self.between)
-
-
-def _under_loops(
-    name: str,
-    around: Mapping[Var, PrimExpr],
-    sizes: Mapping[str, PrimExpr],
-    body: Callable[..., Stmt],
-    init: Callable[..., Stmt] | None = None,
-) -> Stmt:
-    """A block under a loop for each of its axes; loops around them are there already."""
-    loops = {Var(axis, size.dtype): size for axis, size in sizes.items()}
-    every = {**around, **loops}
-    axes = [
-        IterVar(Range(min=as_prim(0, loop.dtype), extent=size), Var(f"v_{loop.name}", loop.dtype), _kind(loop))
-        for loop, size in every.items()
-    ]
-    at, notes = [axis.var for axis in axes], make_attrs({RECURRENT: name, DETECT_ACCESS: 3})
-    block = Block(tuple(axes), (), (), name, body(*at), init(*at) if init else None, annotations=notes)
-    stmt: Stmt = BlockRealize(tuple(every), IntImm("bool", 1), block)
-    for loop, size in reversed(loops.items()):
-        stmt = For(loop, as_prim(0, loop.dtype), size, "serial", stmt)
-    return stmt
-
-
-def _kind(loop: Var) -> str:
-    return "comm_reduce" if loop.name == "term" else "data_par"
 
 
 def _lstm(layer: _Layer) -> PrimFunc:

@@ -1,6 +1,7 @@
 """All converters: importing this module fills the table."""
 
 from eutectic.relax.frontend.torch import (
+    ops_combine,
     ops_conv,
     ops_create,
     ops_elementwise,
@@ -16,6 +17,7 @@ from eutectic.relax.frontend.torch import (
 from eutectic.relax.frontend.torch.table import TABLE
 
 FAMILIES = (
+    ops_combine,
     ops_conv,
     ops_create,
     ops_elementwise,

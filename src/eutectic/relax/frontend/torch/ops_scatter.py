@@ -1,8 +1,8 @@
 """Elements written to computed positions, and positions found by comparing.
 
-The graph has no operator that writes: every element of the result looks for the last index that names it, and takes
-that element of the source, or keeps its own. This takes one comparison for each pair of a position and an index, so
-the number of pairs is bounded; a cache of keys and values that gets one position in a step has few.
+Where there are few pairs of a position and an index, as in a cache of keys and values that gets one position in a step,
+every element of the result looks for the last index that names it, and takes that element of the source, or keeps its
+own: this is one kernel with what follows. Otherwise elements are written one after the other (`scatter_nd`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import Constant, as_int
 from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
+from eutectic.relax.frontend.torch.ops_combine import combined_elements, combined_rows, inside, size_along, with_axis
 from eutectic.relax.frontend.torch.ops_index import linear, wrapped
 from eutectic.relax.frontend.torch.ops_shape import cut, shaped, transposed
 from eutectic.relax.frontend.torch.table import Context, axis_of, converts
@@ -37,6 +38,7 @@ from eutectic.relax.op import (
 )
 
 _MOST_PAIRS: Final = 1 << 26  # 30 ms of comparisons on one thread
+_FEW_PAIRS: Final = 1 << 16  # that are compared sooner than elements are written one by one
 _INDEX: Final = "int64"
 
 
@@ -44,37 +46,25 @@ _INDEX: Final = "int64"
 def index_copy(ctx: Context, x: Expr, dim: int, indices: Expr, source: Expr) -> Expr:
     """`x` with slices replaced; of two for one position the later, and an index outside is an error in the call."""
     shape = dims_of(x)
-    x, places = _with_axis(ctx, x), _with_axis(ctx, indices)
+    x, places = with_axis(ctx, x), with_axis(ctx, indices)
     rows = shaped(ctx, source, (as_prim(1), *dims_of(x)[1:])) if ndim_of(source) < ndim_of(x) else source
     return shaped(ctx, _written(ctx, x, axis_of(dim, ndim_of(x)), ctx.cast(places, _INDEX), rows), shape)
-
-
-def _with_axis(ctx: Context, x: Expr) -> Expr:
-    return shaped(ctx, x, (as_prim(1),)) if ndim_of(x) == 0 else x
 
 
 def _written(ctx: Context, x: Expr, axis: int, places: Expr, source: Expr) -> Expr:
     """`x` with slices of `source` at some places of an axis; places have one axis."""
     if as_int(dims_of(places)[0]) == 0:
         return x
-    size = _size(ctx, x, axis)
-    last = _last(ctx, _inside(ctx, places, size), size)
+    size = size_along(ctx, x, axis)
+    if _pairs(places, size) > _FEW_PAIRS:
+        order = [axis, *(k for k in range(ndim_of(x)) if k != axis)]
+        rows = combined_rows(ctx, transposed(ctx, x, order), places, transposed(ctx, source, order), "update")
+        return transposed(ctx, rows, [order.index(k) for k in range(len(order))])
+    last = _last(ctx, inside(ctx, places, size), size)
     shape = [1] * ndim_of(x)
     shape[axis] = size
     is_written = shaped(ctx, _is_some(ctx, last), tuple(map(as_prim, shape)))
     return ctx.call(where, is_written, ctx.call(take, source, last, axis, "clip"), x)
-
-
-def _size(ctx: Context, x: Expr, axis: int) -> int:
-    size = as_int(dims_of(x)[axis])
-    if size is None:
-        ctx.refuse("it writes along an axis whose size varies")
-    return size
-
-
-def _inside(ctx: Context, places: Expr, size: int) -> Expr:
-    """Places that are an error in the call when they are outside."""
-    return ctx.call(take, Constant(np.arange(size, dtype=np.int64)), places, 0)
 
 
 def _is_some(ctx: Context, last: Expr) -> Expr:
@@ -84,20 +74,20 @@ def _is_some(ctx: Context, last: Expr) -> Expr:
 def _last(ctx: Context, places: Expr, size: int) -> Expr:
     """For each position below `size` the number of the last place along the last axis that names it, or -1."""
     *outer, count = dims_of(places)
-    known = [as_int(extent) for extent in (*outer, count)]
-    if prod(extent or 1 for extent in known) * size > _MOST_PAIRS:
-        ctx.refuse(f"it compares {size} positions with too many indices; more than {_MOST_PAIRS} pairs")
     positions = Constant(np.arange(size, dtype=np.int64)[:, None])
     is_named = ctx.call(equal, ctx.call(expand_dims, places, len(outer)), positions)
     numbers = ctx.call(arange, 0, count, 1, _INDEX)
     return ctx.call(max, ctx.call(where, is_named, numbers, number(-1, _INDEX)), -1)
 
 
+def _pairs(places: Expr, size: int) -> int:
+    """Comparisons that it takes to find each position among some places, where their number is known."""
+    return size * prod(as_int(extent) or 1 for extent in dims_of(places))
+
+
 @converts("aten.index_put.default")
 def index_put(ctx: Context, x: Expr, indices: list[Expr | None], values: Expr, accumulate: bool = False) -> Expr:
-    """`x` with elements replaced, at positions by integers or where a mask is true."""
-    if accumulate:
-        ctx.refuse("it adds up what has the same position")
+    """`x` with elements replaced, or added to, at positions by integers or where a mask is true."""
     indexed = [(axis, item) for axis, item in enumerate(indices) if item is not None]
     if not indexed or as_int(dims_of(indexed[0][1])[0] if ndim_of(indexed[0][1]) else as_prim(1)) == 0:
         return x
@@ -106,8 +96,10 @@ def index_put(ctx: Context, x: Expr, indices: list[Expr | None], values: Expr, a
     if masks:
         if len(indexed) > 1:
             ctx.refuse("a mask beside other indices")
+        if accumulate:
+            ctx.refuse("it adds up values where a mask is true")
         return _masked(ctx, x, indexed[0][0], masks[0], values)
-    return _placed(ctx, x, [axis for axis, _ in indexed], [item for _, item in indexed], values)
+    return _placed(ctx, x, [axis for axis, _ in indexed], [item for _, item in indexed], values, accumulate)
 
 
 def _masked(ctx: Context, x: Expr, axis: int, mask: Expr, values: Expr) -> Expr:
@@ -123,8 +115,10 @@ def _masked(ctx: Context, x: Expr, axis: int, mask: Expr, values: Expr) -> Expr:
     return ctx.call(where, chosen, values, x)
 
 
-def _placed(ctx: Context, x: Expr, axes: list[int], indices: list[Expr], values: Expr) -> Expr:
-    sizes = [_size(ctx, x, axis) for axis in axes]
+def _placed(
+    ctx: Context, x: Expr, axes: list[int], indices: list[Expr], values: Expr, accumulate: bool = False
+) -> Expr:
+    sizes = [size_along(ctx, x, axis) for axis in axes]
     rest = [axis for axis in range(ndim_of(x)) if axis not in axes]
     order = [*axes, *rest]
     kept = tuple(dims_of(x)[axis] for axis in rest)
@@ -143,7 +137,8 @@ def _placed(ctx: Context, x: Expr, axes: list[int], indices: list[Expr], values:
     total = as_prim(1)
     for extent in count:
         total = total * extent
-    written = _written(ctx, flat, 0, shaped(ctx, places, (total,)), shaped(ctx, front, (total, *kept)))
+    places, rows = shaped(ctx, places, (total,)), shaped(ctx, front, (total, *kept))
+    written = combined_rows(ctx, flat, places, rows) if accumulate else _written(ctx, flat, 0, places, rows)
     back = shaped(ctx, written, (*map(as_prim, sizes), *kept))
     return transposed(ctx, back, [order.index(axis) for axis in range(ndim_of(x))])
 
@@ -154,9 +149,13 @@ def scatter(ctx: Context, x: Expr, dim: int, indices: Expr, source: Any) -> Expr
     shape = dims_of(x)
     if any(as_int(extent) == 0 for extent in dims_of(indices)):
         return x
-    x, indices = _with_axis(ctx, x), _with_axis(ctx, indices)
-    source = _with_axis(ctx, source) if isinstance(source, Expr) and ndim_of(source) < ndim_of(x) else source
+    x, indices = with_axis(ctx, x), with_axis(ctx, indices)
+    source = with_axis(ctx, source) if isinstance(source, Expr) and ndim_of(source) < ndim_of(x) else source
     axis = axis_of(dim, ndim_of(x))
+    if _pairs(indices, size_along(ctx, x, axis)) > _FEW_PAIRS:
+        values = ctx.tensor(source, dtype_of(x))
+        whole = values if isinstance(source, Expr) else ctx.call(broadcast_to, values, ShapeExpr(dims_of(indices)))
+        return shaped(ctx, combined_elements(ctx, x, axis, indices, whole, "update"), shape)
     written = [
         size if i == axis else taken for i, (size, taken) in enumerate(zip(dims_of(x), dims_of(indices), strict=True))
     ]
@@ -185,10 +184,10 @@ def _with_beginning(ctx: Context, x: Expr, part: Expr) -> Expr:
 
 def _scattered(ctx: Context, x: Expr, axis: int, indices: Expr, source: Any) -> Expr:
     """The same where there is an index for each position of the other axes."""
-    ndim, size = ndim_of(x), _size(ctx, x, axis)
+    ndim, size = ndim_of(x), size_along(ctx, x, axis)
     order = [i for i in range(ndim) if i != axis] + [axis]
     back = [order.index(i) for i in range(ndim)]
-    last = _last(ctx, _inside(ctx, ctx.cast(transposed(ctx, indices, order), _INDEX), size), size)
+    last = _last(ctx, inside(ctx, ctx.cast(transposed(ctx, indices, order), _INDEX), size), size)
     value = ctx.tensor(source, dtype_of(x))
     if isinstance(source, Expr):
         value = _beginning(ctx, value, dims_of(indices))

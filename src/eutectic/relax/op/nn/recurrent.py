@@ -12,11 +12,12 @@ import numpy as np
 from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
-from eutectic.ir.prim_expr import PrimExpr, Var, as_prim
+from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.call_packed import call_tir
+from eutectic.relax.op.lowering import own_sizes
 from eutectic.relax.op.manipulate import permute_dims
 from eutectic.relax.op.nn.activation import need_float
 from eutectic.relax.op.nn.pad import pad
@@ -235,7 +236,7 @@ def _lowered(builder: Builder, c: Call) -> Expr:
     units = None if hidden.dims is None else static(hidden.dims[1])
     if gates.dims is None or units is None or not units:
         return c
-    steps, batch = (_own(size, name) for size, name in zip(gates.dims, ("steps", "batch"), strict=False))
+    steps, batch = own_sizes(gates.dims[:2], "n")
     lanes, attrs = min(_LANES, units), attrs_of(c, RecurrentAttrs)
     kind = f"rnn_{attrs.activation}" if isinstance(attrs, RNNAttrs) else short_name(c).removeprefix("nn.")
     program = topi.nn.recurrent(kind, steps, batch, units, lanes, gates.dtype, reverse=attrs.reverse)
@@ -244,11 +245,6 @@ def _lowered(builder: Builder, c: Call) -> Expr:
     args = [*before, _in_blocks(builder, weight, form.gates, units, lanes), *after]
     assert isinstance(c.struct_info, TupleStructInfo)
     return call_tir(builder.add_func(program, kind), args, c.struct_info.fields)
-
-
-def _own(size: PrimExpr, name: str) -> PrimExpr:
-    """A size, or a variable of the program's own for one that varies."""
-    return size if static(size) is not None else Var(name, "int64")
 
 
 def _in_blocks(builder: Builder, weight: Expr, gates: int, units: int, lanes: int) -> Expr:

@@ -30,6 +30,7 @@ from eutectic.tir.schedule.rules.recurrent import Recurrent
 from eutectic.tir.schedule.rules.register_tile import RegisterTile
 from eutectic.tir.schedule.rules.rows import Group, groups_of
 from eutectic.tir.schedule.rules.rule import Decisions, JointRule, Rule
+from eutectic.tir.schedule.rules.scatter import Scatter
 from eutectic.tir.schedule.rules.stage import Stage, stages_of
 from eutectic.tir.schedule.rules.walk import Walk, walk_of
 from eutectic.tir.schedule.rules.winograd import Winograd
@@ -44,6 +45,7 @@ _TOGETHER: Final[tuple[JointRule[Any], ...]] = (
     PaddedWindow(),
     PaddedBands(),
     Recurrent(),
+    Scatter(),
 )  # rules of several stages
 
 

@@ -10,14 +10,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eutectic.ir.prim_expr import IntImm, PrimExpr
-from eutectic.tir.block import RECURRENT, Block, BlockRealize
+from eutectic.ir.prim_expr import IntImm
+from eutectic.tir.block import RECURRENT
 from eutectic.tir.buffer import Buffer
-from eutectic.tir.iter_var import IterVar, Range
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.nest import block_name, copies, in_registers, reorder
 from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.roles import blocks_of, extent_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Stage
 from eutectic.tir.schedule.schedule import Schedule
@@ -119,30 +119,16 @@ def _decisions(axes: Axes, processor: Processor, single: bool) -> Decisions:
 
 
 def _axes(sch: Schedule) -> Axes | None:
-    root = sch.func.body
-    assert isinstance(root, BlockRealize)
-    roles = _roles(sch, root.block.name_hint)
+    roles = blocks_of(sch, RECURRENT)
     if not {"sums", "hidden"} <= set(roles):
         return None
     sums = roles["sums"]
     (weight,) = (region.buffer for region in sums.reads if region.buffer.ndim == _WEIGHT_AXES)
-    batch, gates, units, lanes = *(_extent(axis) for axis in sums.iter_vars[1:4]), weight.shape[-1]
+    batch, gates, units, lanes = *(extent_of(axis) for axis in sums.iter_vars[1:4]), weight.shape[-1]
     if not isinstance(gates, IntImm) or not isinstance(units, IntImm) or not isinstance(lanes, IntImm):
         return None
     names = {role: block.name_hint for role, block in roles.items()}
     return Axes(names, batch.value if isinstance(batch, IntImm) else None, gates.value, units.value, lanes.value)
-
-
-def _roles(sch: Schedule, root: str) -> dict[str, Block]:
-    """The blocks by what they do; empty when there are others."""
-    blocks = [block for rv in sch.get_child_blocks(sch.get_block(root)) if isinstance(block := sch.get(rv), Block)]
-    roles = {str(block.annotations[RECURRENT]): block for block in blocks if RECURRENT in block.annotations}
-    return roles if len(roles) == len(blocks) else {}
-
-
-def _extent(axis: IterVar) -> PrimExpr:
-    assert isinstance(axis.dom, Range)
-    return axis.dom.extent
 
 
 def _in_tiles(sch: Schedule, axes: Axes, inside: Sequence[str], decisions: Decisions) -> LoopRV:

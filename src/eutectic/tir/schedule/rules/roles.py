@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eutectic.ir.prim_expr import Cast, PrimExpr, Var
-from eutectic.tir.block import Block
+from eutectic.tir.block import Block, BlockRealize
+from eutectic.tir.iter_var import IterVar, Range
 from eutectic.tir.schedule.rules.stage import Stage
 from eutectic.tir.schedule.schedule import Schedule
 
@@ -28,6 +29,27 @@ def roles_of(sch: Schedule, stages: Sequence[Stage], key: str) -> dict[str, Stag
         if role is not None:
             roles[str(role)] = stage
     return roles
+
+
+def blocks_of(sch: Schedule, key: str) -> dict[str, Block]:
+    """The blocks of an operator by what they do, also where they are no stages; empty when there are others.
+
+    Args:
+        sch: The schedule.
+        key: Annotation of the blocks of the operator.
+    """
+    root = sch.func.body
+    assert isinstance(root, BlockRealize)
+    found = [sch.get(rv) for rv in sch.get_child_blocks(sch.get_block(root.block.name_hint))]
+    blocks = [block for block in found if isinstance(block, Block)]
+    roles = {str(block.annotations[key]): block for block in blocks if key in block.annotations}
+    return roles if len(roles) == len(blocks) else {}
+
+
+def extent_of(axis: IterVar) -> PrimExpr:
+    """How many points an axis of a block has."""
+    assert isinstance(axis.dom, Range)
+    return axis.dom.extent
 
 
 def index_variable(index: PrimExpr) -> Var:
