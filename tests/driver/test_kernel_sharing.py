@@ -79,6 +79,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> dict[str, PrimFunc]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [9, Var("n", "int64")], ids=str)
 def test_they_are_those_of_one_process(monkeypatch: pytest.MonkeyPatch, processes, rows: Any):
     several = compiled(monkeypatch, 1, chain(rows))

@@ -74,6 +74,7 @@ def test_a_mask_of_keys():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_bool", [False, True])
 def test_a_mask_of_scores(is_bool: bool):
     def inputs(n: int) -> list[Tensor]:

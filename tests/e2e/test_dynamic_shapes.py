@@ -169,6 +169,7 @@ class Encoder(nn.Module):
         return x, torch.cat((x.mean(1), x.amax(1)), dim=-1)
 
 
+@pytest.mark.slow
 def test_batch_and_sequence_of_a_torch_model():
     torch.manual_seed(0)
     model = Encoder().eval()

@@ -67,7 +67,7 @@ def encoder() -> nn.Module:
 
 
 @pytest.mark.parametrize("make", [resnet, mobilenet, encoder])
-@pytest.mark.parametrize("images", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("images", [1, 2])
 def test_networks(make: Callable[[], nn.Module], images: int):
     torch.manual_seed(0)
     model = make().eval()
@@ -83,6 +83,7 @@ def test_networks(make: Callable[[], nn.Module], images: int):
         torch.testing.assert_close(got.double(), want, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_chains_are_computed_in_blocks_of_channels_by_winograds_method():
     """A size is written in another way by torch after each step of two, and is the same one."""
     model = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3), nn.ReLU(), *(Residual(64, 64) for _ in range(3))).eval()

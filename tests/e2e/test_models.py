@@ -26,7 +26,7 @@ CONVOLUTIONS = {
     "crepe_tiny": 6,
 }
 OUTSIDE = {f"relax.{name}" for name in ("reshape", "permute_dims", "nn.pad", "expand_dims", "layout_transform")}
-LARGE = {"vgg16_bn", "resnet50", "resnet18", "efficientnet_lite0"}
+LARGE = {"vgg16_bn", "resnet50", "resnet18", "efficientnet_lite0", "mobilenet_v2"}
 
 needs_dnnl = pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availability().reason}")
 
@@ -93,6 +93,7 @@ def test_bias_and_relu6_are_inside_the_composites():
     assert any("mobilenet_v2.py:" in source for source in first.sources)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mobilenet_v2"])
 def test_one_dynamic_batch_serves_several_sizes(name: str):
     model, inputs = built(name)

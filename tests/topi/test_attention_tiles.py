@@ -120,6 +120,7 @@ def test_few_tiles_are_left_to_threads_stage_by_stage():
     assert len(parts_of(sch.func.body.block.body)) > 1
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.tuples(*(st.integers(1, high) for high in (2, 70, 5, 70, 20, 40))),

@@ -176,6 +176,7 @@ def test_progress_is_told(database: Database, wins: list[int]):
 # ---- ways to compute operators
 
 
+@pytest.mark.slow
 def test_ways_to_compute_a_convolution(database: Database, wins: list[int]):
     report = tuned(convolution(), database, IMAGE)
     (choice,) = [choice for choice in report.choices if choice.point == "winograd"]

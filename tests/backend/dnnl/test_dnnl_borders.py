@@ -229,6 +229,7 @@ class Elements(nn.Module):
         return self.b(F.avg_pool2d(y, 2))
 
 
+@pytest.mark.slow
 @needs_onednn
 @pytest.mark.parametrize("network", [Skips, Shuffled, Elements])
 @pytest.mark.parametrize("validate", [False, True])
@@ -286,6 +287,7 @@ def test_saved_and_loaded(tmp_path):
     np.testing.assert_array_equal(eutectic.load(tmp_path / "m.eut")(x.numpy()), fast(x).numpy())
 
 
+@pytest.mark.slow
 @needs_onednn
 def test_saved_for_several_processors(tmp_path):
     """A variant is made of the graph that has its layouts already."""

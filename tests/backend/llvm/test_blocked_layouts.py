@@ -210,6 +210,7 @@ def _network(dtype: str, widths: list[int], kernel: int, stride: int, groups: in
     return graph({"x": ((2, widths[0], 7, 9), dtype)}, body)
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     st.lists(st.sampled_from([3, 16, 24, 32, 40, 48, 56, 64]), min_size=2, max_size=3),

@@ -47,6 +47,7 @@ def over(x: torch.Tensor, axes: tuple[int, ...], function: Callable[..., torch.T
 SLOW = [pytest.param(dtype, marks=pytest.mark.slow) for dtype in ("float16", "float64", "int32", "int64", "uint8")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", *SLOW])
 def test_every_subset_of_axes(dtype: str):
     """The operators take turns; float32 has all of them for all subsets."""
