@@ -402,6 +402,15 @@ def resize2d(f: Feeds) -> Case:
     return Case(call, _arranged(want, "NCHW", layout), slack=slack, feeds=f.values)
 
 
+@covers("relax.nn.im2col")
+def im2col(f: Feeds) -> Case:
+    kernel, strides, padding, dilation = _ints(f, 2, 1, 3), _ints(f, 2, 1, 2), _ints(f, 2, 0, 2), _ints(f, 2, 1, 2)
+    sizes = [d * (k - 1) + 1 + f.integer(0, 3) for d, k in zip(dilation, kernel, strict=True)]
+    x, t = f.tensor((f.integer(1, 2), f.integer(1, 3), *sizes), f.pick("float32", "bfloat16", "float64"), special=True)
+    call = nn.im2col(x, kernel, strides, padding, dilation)
+    return Case(call, F.unfold(t, kernel, dilation, padding, strides), exact=True, feeds=f.values)
+
+
 def _recurrent(f: Feeds, name: str, layer: type[torch.nn.RNNBase]) -> Case:
     dtype, reverse, activation = f.pick(*FLOATS), f.flag(), f.pick("tanh", "relu")
     steps, batch, units = f.integer(1, 4), f.integer(1, 3), f.integer(1, 20)

@@ -74,6 +74,7 @@ KNOWN: list[tuple[rx.Call, tuple[Any, ...]]] = [
     (nn.group_norm(IMAGE, C3[0], C3[1], 3, 1, (2, 3)), (n, 3, 8, m)),
     (nn.pad(X, (1, 2, 0, 3)), (n + 3, 7)),
     (nn.attention(symbolic(n, m, 2, 4), symbolic(n, m, 2, 4), symbolic(n, m, 2, 5)), (n, m, 2, 5)),
+    (nn.im2col(IMAGE, 3, 1, 1), (n, 27, 8 * m)),
     (image.resize2d(IMAGE, (m, 5)), (n, 3, m, 5)),
 ]
 

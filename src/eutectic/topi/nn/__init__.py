@@ -29,6 +29,7 @@ from eutectic.topi.nn.conv import (
 from eutectic.topi.nn.conv_blocked import conv2d_nchwc
 from eutectic.topi.nn.dense_pack import dense_pack
 from eutectic.topi.nn.depth_to_space import depth_to_space
+from eutectic.topi.nn.im2col import im2col
 from eutectic.topi.nn.inverted_residual import inverted_residual
 from eutectic.topi.nn.matmul import batch_matmul, dense, matmul
 from eutectic.topi.nn.norm import (
@@ -71,6 +72,7 @@ __all__ = [
     "group_norm_in_blocks",
     "hardsigmoid",
     "hardswish",
+    "im2col",
     "instance_norm",
     "inverted_residual",
     "layer_norm",

@@ -154,3 +154,10 @@ def _factors(factors: tuple[Any, ...]) -> Any:
     if len(factors) == 1 and isinstance(factors[0], (list, tuple)):
         return factors[0]
     return factors if any(factor is not None for factor in factors) else None
+
+
+@converts("aten.im2col.default")
+def unfold(ctx: Context, x: Expr, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Expr:
+    """Windows of an image as columns: what each place of the window sees, one place after the other."""
+    options = [_spread(value, 2) for value in (kernel, stride, padding, dilation)]
+    return _batched(ctx, x, 2, lambda data: ctx.call(nn.im2col, data, *options))

@@ -42,6 +42,9 @@ from eutectic.relax.op.nn.depth_to_space import (
 from eutectic.relax.op.nn.dropout import (
     dropout,
 )
+from eutectic.relax.op.nn.im2col import (
+    im2col,
+)
 from eutectic.relax.op.nn.inverted_residual import (
     inverted_residual,
 )
@@ -105,6 +108,7 @@ __all__ = [
     "dropout",
     "group_norm",
     "gru",
+    "im2col",
     "instance_norm",
     "inverted_residual",
     "layer_norm",
