@@ -90,7 +90,6 @@ from eutectic.topi.nn.matmul import matmul
 from eutectic.topi.quantize import dequantize, quantize
 from eutectic.topi.reduce import argmax, argmin, max, mean, min, prod, std, sum, variance
 from eutectic.topi.scan import scan
-from eutectic.topi.scatter import scatter_nd
 from eutectic.topi.transform import (
     concatenate,
     expand_dims,
@@ -188,7 +187,6 @@ __all__ = [
     "round",
     "rsqrt",
     "scan",
-    "scatter_nd",
     "sigmoid",
     "sign",
     "sin",

@@ -25,7 +25,7 @@ REDUCTIONS: Final[Mapping[str, Callable[[Any, Any], PrimExpr]]] = {
 """What becomes of the element that is there, and the one that is written to it."""
 
 
-def scatter_nd(
+def scatter_program(
     shape: Sequence[PrimExpr], places: Sequence[PrimExpr], dtype: str, index_dtype: str, reduction: str = "update"
 ) -> PrimFunc:
     """A program that writes elements, or slices, to some places of a copy, in the order in which they are given.
@@ -45,10 +45,10 @@ def scatter_nd(
         ValueError: another reduction.
 
     Accuracy: floats of 16 bits are rounded after each of their updates.
-    Reference: TVM topi.scatter_nd; ONNX ScatterND.
+    Reference: ONNX ScatterND; TVM topi.scatter_nd, which is a function of tensors.
     """
     if reduction not in REDUCTIONS:
-        raise ValueError(f"scatter_nd has no reduction {reduction!r}; choose one of {', '.join(REDUCTIONS)}")
+        raise ValueError(f"a scatter has no reduction {reduction!r}; choose one of {', '.join(REDUCTIONS)}")
     *outer, depth = places
     assert isinstance(depth, IntImm)
     count = depth.value

@@ -19,6 +19,8 @@ ELSEWHERE = {
     "attention_in_tiles": "tested in tests/topi/test_attention_tiles.py",
     "conv2d_winograd": "tested in tests/tir/schedule/rules/test_winograd_rule.py",
     "dense_pack": "tested in tests/tir/schedule/rules/test_dense_pack_rule.py",
+    "im2col": "tested in tests/relax/transform/test_legalize_every_op.py",
+    "recurrent": "tested in tests/tir/schedule/rules/test_recurrent_rule.py",
 }
 
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import node
@@ -25,6 +24,7 @@ from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_
 from eutectic.relax.op.shapes import axis_of, broadcast, differ, dims_text, int_of, like, reject, static, tensor_info
 from eutectic.relax.struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.support.errors import CallError
+from eutectic.topi.scatter import scatter_program
 
 _GATHER_ND: Final = define_op("relax.gather_nd", arity=2)
 _INDEX_TENSOR: Final = define_op("relax.index_tensor", arity=2)
@@ -357,7 +357,7 @@ def _legalize_scatter_nd(builder: Builder, c: Call) -> Expr:
         return c
     shape, places = own_sizes(info.dims, "n"), own_sizes(indices.dims, "m")
     reduction = attrs_of(c, ScatterNDAttrs).reduction
-    program = topi.scatter_nd(shape, places, info.dtype, indices.dtype, reduction)
+    program = scatter_program(shape, places, info.dtype, indices.dtype, reduction)
     assert c.struct_info is not None
     return call_tir(builder.add_func(program, "scatter_nd"), c.args, c.struct_info)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tir.schedule.rules.processors import Vectors
 
-from eutectic import tir, topi
+from eutectic import tir
 from eutectic.driver.build_prim_func import NativePrimFunc
 from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.ir.structural import structural_equal
@@ -22,7 +22,7 @@ from eutectic.tir.schedule import trace_from_python
 from eutectic.tir.schedule.rules.choosing import with_decisions
 from eutectic.tir.schedule.rules.cpu import choice_points, schedule_for_cpu
 from eutectic.tir.stmt import For, ForKind
-from eutectic.topi.scatter import REDUCTIONS
+from eutectic.topi.scatter import REDUCTIONS, scatter_program
 
 NUMPY = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 # Rows, sizes of a row, updates.
@@ -34,7 +34,7 @@ def sizes(values: tuple[int, ...]) -> list[IntImm]:
 
 
 def program(rows: int, row: tuple[int, ...], updates: int, reduction: str, dtype: str = "float32") -> tir.PrimFunc:
-    return topi.scatter_nd(sizes((rows, *row)), sizes((updates, 1)), dtype, "int64", reduction)
+    return scatter_program(sizes((rows, *row)), sizes((updates, 1)), dtype, "int64", reduction)
 
 
 def arrays(rows: int, row: tuple[int, ...], updates: int, dtype: str = "float32") -> list[np.ndarray]:
@@ -90,7 +90,7 @@ def test_any_sizes(rows: int, row: tuple[int, ...], updates: int, reduction: str
 
 def test_sizes_need_not_be_known():
     n, m, k = (Var(name, "int64") for name in ("n", "m", "k"))
-    func = topi.scatter_nd([n, k], [m, IntImm("int64", 1)], "float32", "int64", "add")
+    func = scatter_program([n, k], [m, IntImm("int64", 1)], "float32", "int64", "add")
     native = NativePrimFunc(schedule_for_cpu(func, Vectors(256)), Target("llvm"))
     for shape in ((3, (8,), 5), (4, (19,), 2)):
         *given_, got = arrays(*shape)
@@ -99,7 +99,7 @@ def test_sizes_need_not_be_known():
 
 
 def test_several_axes_are_indexed():
-    func = topi.scatter_nd(sizes((4, 3, 5)), sizes((2, 6, 2)), "float32", "int32", "add")
+    func = scatter_program(sizes((4, 3, 5)), sizes((2, 6, 2)), "float32", "int32", "add")
     rng = np.random.default_rng(0)
     data, values = rng.standard_normal((4, 3, 5)).astype("f4"), rng.standard_normal((2, 6, 5)).astype("f4")
     places = np.stack([rng.integers(0, 4, (2, 6)), rng.integers(-3, 3, (2, 6))], -1).astype("i4")

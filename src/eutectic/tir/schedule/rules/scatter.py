@@ -1,6 +1,6 @@
 """Elements written where data says: slices as vectors, one update after the other, threads side by side in slices.
 
-The blocks are those of `topi.scatter_nd`, which says in an annotation of each what it does. Two updates may go to one
+The blocks are those of `topi.scatter`, which says in an annotation of each what it does. Two updates may go to one
 place, so that their order stays; elements of one slice never meet.
 """
 
