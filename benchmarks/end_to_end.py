@@ -46,7 +46,8 @@ def error_of(got: Array, want: Array) -> float:
 def in_float64(model: torch.nn.Module, inputs: Inputs) -> Array:
     """What a model gives in float64."""
     with torch.no_grad():
-        out: torch.Tensor = copy.deepcopy(model).double()(*(x.double() for x in inputs))
+        wide = (x.double() if x.is_floating_point() else x for x in inputs)
+        out: torch.Tensor = copy.deepcopy(model).double()(*wide)
     return out.numpy()
 
 

@@ -1,10 +1,11 @@
-"""Networks of torchvision and timm, as many as those packages have, beside the same peers as `end_to_end.py`.
+"""Networks of torchvision and timm, and of other kinds, beside the same peers as `end_to_end.py`.
 
 What a compiler was not tuned for shows where it is slow: run this after a change of rules or layouts. The packages are
 no dependencies of the project, as their wheels ask for another build of torch; their code in Python runs beside any:
 
     pip install --no-deps torchvision==0.28.0 timm==1.0.31 safetensors pyyaml huggingface_hub
     python benchmarks/zoo.py --models torchvision:squeezenet1_1,timm:convnextv2_atto --json result.json
+    python benchmarks/zoo.py --models kinds:lstm,kinds:graph  # needs no package; all of them are in kinds.py
     python benchmarks/zoo.py --threads 1 --peers eutectic,openvino
 
 Weights are random: seeded, as the packages initialise them. A network that gives several tensors counts by its first.
@@ -26,6 +27,7 @@ from torch import nn
 import end_to_end
 from eutectic.testing.models import MODELS, Built, ModelEntry
 from eutectic.testing.models.seeding import example
+from kinds import KINDS
 
 # One of each kind: fire modules, dense and split blocks, several groups, patches, windows of attention, pyramids.
 DEFAULT: Final = (
@@ -96,7 +98,13 @@ def _timm(name: str) -> Built:
     return model, (example(1, *model.default_cfg["input_size"]),)
 
 
-SOURCES: Final[dict[str, Callable[[str], Built]]] = {"torchvision": _torchvision, "timm": _timm}
+def _kind(name: str) -> Built:
+    if name not in KINDS:
+        raise AttributeError(f"there are {', '.join(KINDS)}")
+    return KINDS[name]()
+
+
+SOURCES: Final[dict[str, Callable[[str], Built]]] = {"torchvision": _torchvision, "timm": _timm, "kinds": _kind}
 
 
 def built(name: str) -> Built:

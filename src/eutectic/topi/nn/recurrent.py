@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from eutectic.ir.prim_expr import PrimExpr, Var, add, as_prim, floordiv, floormod, mul
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var, add, as_prim, floordiv, floormod, mul
 from eutectic.tir.block import RECURRENT
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.complete import complete
@@ -28,7 +28,7 @@ def recurrent(
 
     Args:
         kind: `lstm` (gates input, forget, cell, output), `gru` (reset, update, new), `rnn_tanh` or `rnn_relu`.
-        steps: Length of the sequence, at least one.
+        steps: Length of the sequence; a constant is at least one.
         batch: Sequences.
         units: Numbers that are handed on from step to step, per sequence.
         lanes: Units whose weights lie beside each other.
@@ -144,17 +144,19 @@ class _Layer:
         )
         return value
 
-    def after(self, name: str, out: Buffer, value: Callable[[Var, Var], PrimExpr]) -> Stmt:
-        """A block that writes a state after the last step."""
+    def after(self, name: str, out: Buffer, first: Buffer, later: Buffer, place: PrimExpr) -> Stmt:
+        """A block that writes a state after the last step; without steps it is the one that is given."""
 
         def body(row: Var, unit: Var) -> Stmt:
-            return BufferStore(out, value(row, unit).astype(out.dtype), (row, unit))
+            begun, ended = first[row, unit].astype(out.dtype), later[place, row, unit].astype(out.dtype)
+            value = ended if isinstance(self.steps, IntImm) else if_then_else(self.steps > 0, ended, begun)
+            return BufferStore(out, value, (row, unit))
 
         return self._block(name, {}, {"row": self.batch, "unit": self.units}, body)
 
     def ended(self) -> Stmt:
         """The last hidden state."""
-        return self.after("last", self.last, lambda row, unit: self.hidden[self.place(self.steps - 1), row, unit])
+        return self.after("last", self.last, self.first, self.hidden, self.place(self.steps - 1))
 
     def _nest(
         self,
@@ -209,7 +211,7 @@ def _lstm(layer: _Layer) -> PrimFunc:
 
     start = layer.each("before", before, earlier)
     every = [layer.each("cell", cells, cell), layer.each("hidden", layer.hidden, hidden, in_place=True)]
-    end = layer.after("last_cell", last, lambda row, unit: cells[layer.steps - 1, row, unit])
+    end = layer.after("last_cell", last, first, cells, layer.steps - 1)
     params = (layer.gates, layer.first, first, layer.weight, layer.hidden, layer.last, last)
     return layer.program(params, every, [start], [end])
 

@@ -234,7 +234,7 @@ def _rnn_reference(attrs: RNNAttrs, gates: Array, hidden: Array, weight: Array) 
 def _lowered(builder: Builder, c: Call) -> Expr:
     gates, hidden = tensor_args(c, (0, 1))
     units = None if hidden.dims is None else static(hidden.dims[1])
-    if gates.dims is None or units is None or not units:
+    if gates.dims is None or not units or static(gates.dims[0]) == 0:
         return c
     steps, batch = own_sizes(gates.dims[:2], "n")
     lanes, attrs = min(_LANES, units), attrs_of(c, RecurrentAttrs)

@@ -85,7 +85,7 @@ class Recurrent:
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """One sequence at a time or several; with threads and without."""
         own = self.decide(axes, processor)
-        other = own if axes.batch == 1 else _decisions(axes, processor, not _is_single(axes))
+        other = own if axes.batch in (0, 1) else _decisions(axes, processor, not _is_single(axes))
         return distinct(
             [{**tile, "shared": shared} for tile in (own, other) for shared in (own["shared"], not own["shared"])]
         )
@@ -106,7 +106,7 @@ class Recurrent:
 
 
 def _is_single(axes: Axes) -> bool:
-    return axes.batch is None or axes.batch == 1
+    return axes.batch is None or axes.batch <= 1
 
 
 def _decisions(axes: Axes, processor: Processor, single: bool) -> Decisions:

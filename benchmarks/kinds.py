@@ -1,0 +1,129 @@
+"""Networks of kinds that packages of image networks have none of: sequences, graphs, tables, windows, signals.
+
+Small ones, by name, for `zoo.py` (`kinds:lstm`). Weights are random and seeded.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from eutectic.testing.models import Built
+
+
+class _Outputs(nn.Module):
+    """A recurrent layer that gives its outputs alone."""
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layer(x)[0]
+        return out
+
+
+class _Messages(nn.Module):
+    """Two layers of a graph network: each node gets the sum of what its neighbours send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(64, 64), nn.Linear(64, 16)])
+
+    def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
+        for layer in self.layers:
+            sent = layer(x)
+            x = torch.zeros_like(sent).index_add(0, target, sent[source]).relu()
+        return x
+
+
+class _Tables(nn.Module):
+    """A recommender: sums of rows of tables, products of all pairs of them, two perceptrons."""
+
+    def __init__(self, tables: int = 8, width: int = 32) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.EmbeddingBag(1000, width, mode="sum") for _ in range(tables))
+        self.numbers = nn.Sequential(nn.Linear(13, 128), nn.ReLU(), nn.Linear(128, width), nn.ReLU())
+        pairs = tables * (tables + 1) // 2
+        self.top = nn.Sequential(nn.Linear(pairs + width, 256), nn.ReLU(), nn.Linear(256, 1), nn.Sigmoid())
+        rows, columns = torch.tril_indices(tables + 1, tables + 1, -1)
+        self.rows, self.columns = nn.Buffer(rows), nn.Buffer(columns)
+
+    def forward(self, x: Tensor, items: Tensor) -> Tensor:
+        numbers = self.numbers(x)
+        rows = torch.stack([numbers, *(table(items[:, k]) for k, table in enumerate(self.tables))], 1)
+        pairs = torch.bmm(rows, rows.mT)[:, self.rows, self.columns]
+        out: Tensor = self.top(torch.cat([numbers, pairs], 1))
+        return out
+
+
+class _LocalAttention(nn.Module):
+    """Attention of each point of an image to the 7 x 7 around it."""
+
+    def __init__(self, channels: int = 64, heads: int = 4, side: int = 7) -> None:
+        super().__init__()
+        self.project, self.heads, self.side = nn.Conv2d(channels, 3 * channels, 1), heads, side
+
+    def _windows(self, x: Tensor) -> Tensor:
+        n, c, h, w = x.shape
+        columns = F.unfold(x, self.side, padding=self.side // 2)
+        return columns.view(n, self.heads, c // self.heads, self.side**2, h * w)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, c, h, w = x.shape
+        query, key, value = self.project(x).chunk(3, 1)
+        query = query.view(n, self.heads, c // self.heads, 1, h * w)
+        weights = ((query * self._windows(key)).sum(2) / 8).softmax(2)
+        out: Tensor = (weights[:, :, None] * self._windows(value)).sum(3)
+        return out.reshape(n, c, h, w)
+
+
+class _Dilated(nn.Module):
+    """A stack of gated convolutions over a signal, each with twice the dilation of the one before."""
+
+    def __init__(self, channels: int = 64, layers: int = 8) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(1, channels, 1)
+        self.gates = nn.ModuleList(nn.Conv1d(channels, 2 * channels, 3, dilation=2**k) for k in range(layers))
+        self.mixes = nn.ModuleList(nn.Conv1d(channels, 2 * channels, 1) for _ in range(layers))
+        self.last = nn.Sequential(nn.ReLU(), nn.Conv1d(channels, channels, 1), nn.ReLU(), nn.Conv1d(channels, 256, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        total = torch.zeros_like(x)
+        for k, (gate, mix) in enumerate(zip(self.gates, self.mixes, strict=True)):
+            value, factor = gate(F.pad(x, (2 * 2**k, 0))).chunk(2, 1)
+            through, out = mix(torch.tanh(value) * torch.sigmoid(factor)).chunk(2, 1)
+            x, total = x + through, total + out
+        result: Tensor = self.last(total)
+        return result
+
+
+def _graph() -> Built:
+    places = torch.randint(0, 500, (2, 3000))
+    return _Messages(), (torch.randn(500, 64), places[0], places[1])
+
+
+def _generator() -> Built:
+    channels, layers = (100, 512, 256, 128, 64, 3), list[nn.Module]()
+    for k, (a, b) in enumerate(itertools.pairwise(channels)):
+        layers.append(nn.ConvTranspose2d(a, b, 4, 1 if k == 0 else 2, 0 if k == 0 else 1, bias=False))
+        layers += [nn.BatchNorm2d(b), nn.ReLU()] if b != channels[-1] else [nn.Tanh()]
+    return nn.Sequential(*layers), (torch.randn(1, 100, 1, 1),)
+
+
+KINDS: Final[dict[str, Callable[[], Built]]] = {
+    "lstm": lambda: (_Outputs(nn.LSTM(64, 128, 2, batch_first=True)), (torch.randn(1, 50, 64),)),
+    "gru": lambda: (_Outputs(nn.GRU(64, 128, batch_first=True, bidirectional=True)), (torch.randn(1, 50, 64),)),
+    "graph": _graph,
+    "tables": lambda: (_Tables(), (torch.randn(64, 13), torch.randint(0, 1000, (64, 8, 4)))),
+    "local_attention": lambda: (_LocalAttention(), (torch.randn(1, 64, 28, 28),)),
+    "signal": lambda: (_Dilated(), (torch.randn(1, 1, 2000),)),
+    "generator": _generator,
+}
+"""Each makes a network and its inputs."""
