@@ -94,7 +94,7 @@ class _Layer:
         return self.steps - 1 - step if self.reverse else step
 
     def before(self, step: PrimExpr) -> PrimExpr:
-        """Where the step before is; inside of the sequence for the first step, too."""
+        """Where the hidden state of the step before is."""
         return self.place(step - 1)
 
     def given(self, at: _At, gate: int) -> PrimExpr:
@@ -123,14 +123,14 @@ class _Layer:
         def begin(step: Var, row: Var, gate: Var, unit: Var, _: Var) -> Stmt:
             return BufferStore(self.sums, as_prim(0, self.sums.dtype), (step, row, gate, unit))
 
-        def add(step: Var, row: Var, gate: Var, unit: Var, term: Var) -> Stmt:
+        def extend(step: Var, row: Var, gate: Var, unit: Var, term: Var) -> Stmt:
             at = (step, row, gate, unit)
             factor = widen(self.weight[floordiv(unit, self.lanes), term, gate, floormod(unit, self.lanes)])
             return BufferStore(self.sums, self.sums[at] + widen(self.previous[step, row, term]) * factor, at)
 
         gates = as_prim(count, self.units.dtype)
         sizes = {"row": self.batch, "gate": gates, "unit": self.units, "term": self.units}
-        return self._nest("sums", sizes, add, begin)
+        return self._nest("sums", sizes, extend, begin)
 
     def start(self) -> Stmt:
         """The hidden state before a step."""

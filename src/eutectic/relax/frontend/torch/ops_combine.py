@@ -38,6 +38,8 @@ from eutectic.relax.op import (
 
 _INDEX: Final = "int64"
 _REDUCTIONS: Final = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+_MEAN: Final = 1  # modes of bags; 0 are sums
+_MAX: Final = 2
 _MOST_PAIRS: Final = 1 << 24  # of a row and a bag
 
 
@@ -201,9 +203,6 @@ def embedding_bag(
         ctx.refuse("maxima of bags of different sizes")
     bags = cut(ctx, offsets, 0, 0, dims_of(offsets)[0] - 1) if with_end else offsets
     return [_of_bags(ctx, rows, counted, bags, mode), None, None, None]
-
-
-_MEAN, _MAX = 1, 2
 
 
 def _regular_step(ctx: Context, indices: Expr) -> int | None:
