@@ -35,6 +35,7 @@ from eutectic.relax.op import (
     where,
     zeros,
 )
+from eutectic.relax.op.shapes import product
 
 _INDEX: Final = "int64"
 _REDUCTIONS: Final = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
@@ -132,7 +133,7 @@ def combined_elements(ctx: Context, x: Expr, axis: int, indices: Expr, source: E
     """
     for k, size in enumerate(dims_of(indices)):
         source = source if dims_of(source)[k] == size else cut(ctx, source, k, 0, size)
-    count, flat = _product(dims_of(indices)), shaped(ctx, x, (_product(dims_of(x)),))
+    count, flat = product(dims_of(indices)), shaped(ctx, x, (product(dims_of(x)),))
     places = shaped(ctx, _flat_places(ctx, x, axis, indices), (count, as_prim(1)))
     return shaped(ctx, _scattered(ctx, flat, places, shaped(ctx, source, (count,)), reduction), dims_of(x))
 
@@ -152,24 +153,17 @@ def _places_of_rows(ctx: Context, x: Expr, dim: int, source: Expr) -> Expr | Non
     return shaped(ctx, column, dims_of(column)[:1])
 
 
-def _product(sizes: Any) -> PrimExpr:
-    total: PrimExpr = as_prim(1)
-    for size in sizes:
-        total = total * size
-    return total
-
-
 def _flat_places(ctx: Context, x: Expr, axis: int, indices: Expr) -> Expr:
     """Where in the flattened data each index writes: at its own position along the other axes."""
     sizes = dims_of(x)
     total: Expr = inside(ctx, ctx.cast(indices, _INDEX), size_along(ctx, x, axis))
-    total = ctx.call(multiply, total, ctx.tensor(_product(sizes[axis + 1 :]), _INDEX))
+    total = ctx.call(multiply, total, ctx.tensor(product(sizes[axis + 1 :]), _INDEX))
     for k, size in enumerate(dims_of(indices)):
         if k != axis and as_int(size) != 1:
             own = shaped(
                 ctx, ctx.call(arange, 0, size, 1, _INDEX), [size if i == k else as_prim(1) for i in range(len(sizes))]
             )
-            total = ctx.call(add, total, ctx.call(multiply, own, ctx.tensor(_product(sizes[k + 1 :]), _INDEX)))
+            total = ctx.call(add, total, ctx.call(multiply, own, ctx.tensor(product(sizes[k + 1 :]), _INDEX)))
     return total
 
 
