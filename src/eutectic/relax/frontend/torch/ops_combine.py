@@ -21,9 +21,9 @@ from eutectic.relax.op import (
     add,
     arange,
     astype,
+    bucketize,
     divide,
     expand_dims,
-    less_equal,
     max,
     maximum,
     multiply,
@@ -62,6 +62,13 @@ def inside(ctx: Context, places: Expr, size: int) -> Expr:
     return ctx.call(take, Constant(np.arange(size, dtype=np.int64)), places, 0)
 
 
+def combined_slices(ctx: Context, x: Expr, axis: int, places: Expr, slices: Expr, reduction: str) -> Expr:
+    """The same as `combined_rows` along any axis."""
+    order = [axis, *(k for k in range(ndim_of(x)) if k != axis)]
+    out = combined_rows(ctx, transposed(ctx, x, order), places, transposed(ctx, slices, order), reduction)
+    return transposed(ctx, out, [order.index(k) for k in range(len(order))])
+
+
 def combined_rows(ctx: Context, x: Expr, places: Expr, rows: Expr, reduction: str = "add") -> Expr:
     """`x` with rows combined with those at some places, one after the other.
 
@@ -91,10 +98,7 @@ def index_add(ctx: Context, x: Expr, dim: int, indices: Expr, source: Expr, *, a
     if any(as_int(size) == 0 for size in dims_of(source)):
         return shaped(ctx, x, shape)
     rows = source if alpha == 1 else ctx.call(multiply, source, ctx.tensor(alpha, dtype))
-    axis = axis_of(dim, ndim_of(x))
-    order = [axis, *(k for k in range(ndim_of(x)) if k != axis)]
-    out = combined_rows(ctx, transposed(ctx, x, order), places, transposed(ctx, rows, order))
-    return shaped(ctx, transposed(ctx, out, [order.index(k) for k in range(len(order))]), shape)
+    return shaped(ctx, combined_slices(ctx, x, axis_of(dim, ndim_of(x)), places, rows, "add"), shape)
 
 
 @converts("aten.scatter_add.default")
@@ -231,9 +235,8 @@ def _of_bags(ctx: Context, rows: Expr, counted: Expr | None, offsets: Expr, mode
     known = [as_int(size) for size in (count, number_of_bags)]
     if None in known or known[0] * known[1] > _MOST_PAIRS:  # type: ignore[operator]  # both are numbers
         ctx.refuse("bags whose number varies, or that are too many to be found by comparing")
-    positions = ctx.call(expand_dims, ctx.call(arange, 0, count, 1, _INDEX), 1)
-    begun = ctx.call(less_equal, ctx.call(expand_dims, ctx.cast(offsets, _INDEX), 0), positions)
-    bag = ctx.call(subtract, ctx.call(sum, ctx.call(astype, begun, _INDEX), 1), number(1, _INDEX))
+    begun = ctx.call(bucketize, ctx.call(arange, 0, count, 1, _INDEX), ctx.cast(offsets, _INDEX), right=True)
+    bag = ctx.call(subtract, begun, number(1, _INDEX))
     total = combined_rows(ctx, ctx.call(zeros, [number_of_bags, width], dtype_of(rows)), bag, rows)
     if mode != _MEAN:
         return total

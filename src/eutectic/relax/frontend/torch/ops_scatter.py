@@ -17,7 +17,14 @@ from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import Constant, as_int
 from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
-from eutectic.relax.frontend.torch.ops_combine import combined_elements, combined_rows, inside, size_along, with_axis
+from eutectic.relax.frontend.torch.ops_combine import (
+    combined_elements,
+    combined_rows,
+    combined_slices,
+    inside,
+    size_along,
+    with_axis,
+)
 from eutectic.relax.frontend.torch.ops_index import linear, wrapped
 from eutectic.relax.frontend.torch.ops_shape import cut, shaped, transposed
 from eutectic.relax.frontend.torch.table import Context, axis_of, converts
@@ -57,9 +64,7 @@ def _written(ctx: Context, x: Expr, axis: int, places: Expr, source: Expr) -> Ex
         return x
     size = size_along(ctx, x, axis)
     if _pairs(places, size) > _FEW_PAIRS:
-        order = [axis, *(k for k in range(ndim_of(x)) if k != axis)]
-        rows = combined_rows(ctx, transposed(ctx, x, order), places, transposed(ctx, source, order), "update")
-        return transposed(ctx, rows, [order.index(k) for k in range(len(order))])
+        return combined_slices(ctx, x, axis, places, source, "update")
     last = _last(ctx, inside(ctx, places, size), size)
     shape = [1] * ndim_of(x)
     shape[axis] = size

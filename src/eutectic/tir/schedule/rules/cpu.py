@@ -13,14 +13,14 @@ from eutectic.tir.block import BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.function_attributes import CHOSEN, SCHEDULED, TRACE, is_lowered
-from eutectic.tir.schedule.handles import BlockLike, BlockRV
+from eutectic.tir.schedule.handles import BlockLike
 from eutectic.tir.schedule.rules.choosing import ChoicePoint, Chooser, given_decisions
 from eutectic.tir.schedule.rules.dense_pack import DensePack
 from eutectic.tir.schedule.rules.elementwise import Elementwise
 from eutectic.tir.schedule.rules.epilogues import with_epilogues
 from eutectic.tir.schedule.rules.inverted_residual import InvertedResidual
 from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
-from eutectic.tir.schedule.rules.nest import Nest, block_name, run_by_threads, variable_of
+from eutectic.tir.schedule.rules.nest import Nest, block_name, blocks_in_root, run_by_threads, variable_of
 from eutectic.tir.schedule.rules.packing import pack
 from eutectic.tir.schedule.rules.padded_bands import PaddedBands
 from eutectic.tir.schedule.rules.padded_window import PaddedWindow
@@ -110,7 +110,7 @@ def schedule_by_rules(func: PrimFunc, processor: Processor, chooser: Chooser | N
     sch = Schedule(func, error_render_level="none", enable_check=False)
     staged = stages_of(func)
     if staged is None or len({stage.name for stage in staged[0]}) < len(staged[0]):
-        return _together(sch, chooser) or _outermost_by_threads(sch, _blocks(sch))
+        return _together(sch, chooser) or _outermost_by_threads(sch, blocks_in_root(sch))
     stages, intermediates = staged
     kept = [buffer for rule in _TOGETHER for buffer in rule.kept(sch, stages)]
     _inline(sch, inlined_order(stages, [buffer for buffer in intermediates if buffer not in kept]))
@@ -182,13 +182,6 @@ def _scheduled(sch: Schedule, group: Group, chooser: Chooser, numbers: Mapping[s
         names = [part.name for stage in group.stages for part in (stage, stage.epilogue) if part is not None]
         return _outermost_by_threads(sch, names)
     return done
-
-
-def _blocks(sch: Schedule) -> Sequence[BlockRV]:
-    """The blocks in the root of the function."""
-    root = sch.func.body
-    assert isinstance(root, BlockRealize)
-    return sch.get_child_blocks(sch.get_block(root.block.name_hint))
 
 
 def _outermost_by_threads(sch: Schedule, blocks: Sequence[BlockLike]) -> Schedule:
@@ -271,5 +264,5 @@ def _apply(sch: Schedule, group: Group, matches: Sequence[_Match]) -> None:
 def _merge(sch: Schedule, nests: Sequence[Nest]) -> None:
     """One nest of the loops over shared axes."""
     loops = {name: loop for nest in nests for name, loop in nest.innermost_shared.items()}
-    order = [block_name(sch, rv) for rv in _blocks(sch)]
+    order = [block_name(sch, rv) for rv in blocks_in_root(sch)]
     sch.merge(*(loops[name] for name in order if name in loops))

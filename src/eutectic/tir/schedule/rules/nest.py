@@ -55,6 +55,13 @@ class Nest:
         return [self.loops[span] for span in spans]
 
 
+def blocks_in_root(sch: Schedule) -> Sequence[BlockRV]:
+    """The blocks in the root of the function."""
+    root = sch.func.body
+    assert isinstance(root, BlockRealize)
+    return sch.get_child_blocks(sch.get_block(root.block.name_hint))
+
+
 def loops_by_variable(sch: Schedule, block: str) -> dict[Var, LoopRV]:
     """The loops around a block, outermost first."""
     loops: dict[Var, LoopRV] = {}

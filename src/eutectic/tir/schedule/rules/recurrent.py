@@ -14,6 +14,7 @@ from eutectic.ir.prim_expr import IntImm
 from eutectic.tir.block import RECURRENT
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.borders import vectors_along
 from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.nest import block_name, copies, in_registers, reorder
 from eutectic.tir.schedule.rules.processor import Processor
@@ -102,7 +103,7 @@ class Recurrent:
             _in_registers(sch, *blocks)
         for role in ("previous", *_AFTER):
             if role in axes.blocks:
-                _by_vectors(sch, axes.blocks[role], decisions["units"])
+                vectors_along(sch, axes.blocks[role], decisions["units"])
 
 
 def _is_single(axes: Axes) -> bool:
@@ -179,10 +180,3 @@ def _in_registers(sch: Schedule, sums: str, *others: str) -> None:
         in_registers(sch, block_name(sch, part), 3)
     for block in others:
         in_registers(sch, block, 2)
-
-
-def _by_vectors(sch: Schedule, block: str, units: int) -> None:
-    """A state that is copied for all sequences."""
-    unit = sch.get_loops(block)[-1]
-    _, lanes = sch.split(unit, [None, units])
-    sch.vectorize(lanes)

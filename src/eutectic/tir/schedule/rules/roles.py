@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eutectic.ir.prim_expr import Cast, PrimExpr, Var
-from eutectic.tir.block import Block, BlockRealize
+from eutectic.tir.block import Block
 from eutectic.tir.iter_var import IterVar, Range
+from eutectic.tir.schedule.rules.nest import blocks_in_root
 from eutectic.tir.schedule.rules.stage import Stage
 from eutectic.tir.schedule.schedule import Schedule
 
@@ -38,10 +39,7 @@ def blocks_of(sch: Schedule, key: str) -> dict[str, Block]:
         sch: The schedule.
         key: Annotation of the blocks of the operator.
     """
-    root = sch.func.body
-    assert isinstance(root, BlockRealize)
-    found = [sch.get(rv) for rv in sch.get_child_blocks(sch.get_block(root.block.name_hint))]
-    blocks = [block for block in found if isinstance(block, Block)]
+    blocks = [block for rv in blocks_in_root(sch) if isinstance(block := sch.get(rv), Block)]
     roles = {str(block.annotations[key]): block for block in blocks if key in block.annotations}
     return roles if len(roles) == len(blocks) else {}
 

@@ -33,14 +33,12 @@ class Axes:
     Attributes:
         copy: Name of the block that copies the data.
         write: Name of the block that writes the updates.
-        turns: Axes over updates, the outermost ones of `write`.
         row: Elements of a slice along its last axis; None when slices are single elements, 0 when it is not known.
         elements: All that are written, as far as they are known.
     """
 
     copy: str
     write: str
-    turns: int
     row: int | None
     elements: int
 
@@ -108,12 +106,11 @@ def _axes(blocks: dict[str, Block]) -> Axes | None:
     if set(blocks) != {"copy", "write"}:
         return None
     axes = blocks["write"].iter_vars
-    turns = sum(axis.iter_type == "opaque" for axis in axes)
     sizes = [extent_of(axis) for axis in axes]
     known = [size.value if isinstance(size, IntImm) else 0 for size in sizes]
     elements = prod(size or 1 for size in known)
-    row = known[-1] if turns < len(axes) else None
-    return Axes(blocks["copy"].name_hint, blocks["write"].name_hint, turns, row, elements)
+    row = None if axes[-1].iter_type == "opaque" else known[-1]
+    return Axes(blocks["copy"].name_hint, blocks["write"].name_hint, row, elements)
 
 
 def _by_vectors(sch: Schedule, block: str, lanes: int) -> None:
@@ -121,7 +118,7 @@ def _by_vectors(sch: Schedule, block: str, lanes: int) -> None:
     innermost = sch.get_loops(block)[-1]
     loop = sch.get(innermost)
     assert isinstance(loop, For)
-    if loop.kind != "serial" or loop.static_extent == 1:
+    if loop.static_extent == 1:
         return
     if loop.static_extent is not None and loop.static_extent < lanes:
         sch.vectorize(innermost)
