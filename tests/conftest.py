@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from difflib import unified_diff
 from functools import partial
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests import tiers
 
 from eutectic.ir import transform
 from eutectic.ir.module import IRModule
@@ -29,7 +29,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # read by OpenMP when the first kernel 
 # tests keep take a good part of the time of tests that use torch, 24 of 107 seconds in those of the driver.
 gc.set_threshold(50_000, 10, 10)
 
-BEGAN = time.monotonic()
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 
@@ -44,7 +43,7 @@ Golden = Callable[..., None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing")
-    parser.addoption("--within", type=float, metavar="SECONDS", help="skip tests that have not begun by then")
+    tiers.add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,9 +57,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["EUTECTIC_CACHE_DIR"] = folder
         os.environ["EUTECTIC_CACHE_MODELS"] = "0"  # tests look at passes, which a model that is read does not need
         os.environ["EUTECTIC_TUNING_FILE"] = ""  # choices are those of the rules
+    tiers.configure(config)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers.arrange(config, items)
     if not Path("/dev/nvidiactl").exists():
         skip = pytest.mark.skip(reason="no CUDA device (/dev/nvidiactl is missing)")
         for item in items:
@@ -69,10 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what does not begin within the time that was given: on slow machines the slow tests go as far as that."""
-    seconds = item.config.getoption("--within")
-    if seconds is not None and time.monotonic() - BEGAN > seconds:
-        pytest.skip(f"not begun within {seconds:.0f} s")
+    tiers.skip_if_late(item)
 
 
 def pytest_collection_finish() -> None:
