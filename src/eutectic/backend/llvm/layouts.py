@@ -13,6 +13,7 @@ from math import ceil, prod
 from typing import Final
 
 from eutectic.backend.llvm.machine import Machine, lane_speed
+from eutectic.ir.dtype import item_bytes
 from eutectic.ir.services import Speeds
 from eutectic.relax.expr import Call
 from eutectic.relax.op.nn.channel_norm import CHANNEL_NORMS
@@ -30,6 +31,8 @@ _GROUPS_IN_BLOCKS: Final = (0.38, 0.2)  # several of a few channels each, with s
 _GROUPED_ROWS: Final = 0.04  # with several groups of channels: of few of them each vector is read again and again
 _DEPTHWISE_ROWS: Final = (0.36, 0.12)  # with steps of one, and longer ones
 _NORMS: Final = (1.25, 0.85)  # nanoseconds for each element of a group norm, row-major and in blocks
+_SAME_SET: Final = 4096, 0.75  # bytes between channels of rows that keep each other out of a cache, and what is left
+_RESIZED_ROWS: Final = 0.3  # nanoseconds for each element that is interpolated, more than in blocks or channels last
 _WINOGRAD_ROWS: Final = 2.2  # nanoseconds for each element of data and result, as vectors lie across rows
 
 
@@ -87,7 +90,7 @@ def layout_offers(call: Call, machine: Machine, speeds: Speeds | None = None) ->
         return [*_convolutions(call, tensors, result, lanes, rate, shares)] if is_full else (ROW_MAJOR,)
     if call.op in CHANNEL_NORMS:
         return [*_norms(call, tensors[0], lanes)]
-    return [ROW_MAJOR, *_others(call, tensors, result, lanes)]
+    return [_rows(call, result), *_others(call, tensors, result, lanes)]
 
 
 def _is_known(info: object) -> bool:
@@ -142,7 +145,14 @@ def _convolutions(
             read = f"NCHW{data}c" if data else ""
             kernel = blocked_kernel(read or "NCHW", written, False)
             known = shares.to_blocks if data or prod(window) == 1 else shares.rows_to_blocks
-            yield LayoutOffer((read, kernel), (written,), best / (known[vectors] * filled))
+            reached = 1.0 if data or prod(window) > 1 else _left_of_cache(infos[0])
+            yield LayoutOffer((read, kernel), (written,), best / (known[vectors] * filled * reached))
+
+
+def _left_of_cache(data: TensorStructInfo) -> float:
+    """The share of the speed that is left where a point's channels, as rows have them, are in one set of a cache."""
+    step, left = _SAME_SET
+    return left if prod(likely_sizes(data)[2:]) * item_bytes(data.dtype or "float32") % step == 0 else 1.0
 
 
 def _rows_share(call: Call, result: TensorStructInfo, window: Sequence[int], lanes: int, is_depthwise: bool) -> float:
@@ -212,6 +222,12 @@ def _others(
         operands = _operands(call, infos, shape, size)
         if operands is not None:
             yield LayoutOffer(operands, (_in_blocks("NCHW", size),))
+
+
+def _rows(call: Call, result: TensorStructInfo) -> LayoutOffer:
+    """Row-major: neighbours of an image that is interpolated come from places of their own, one by one."""
+    is_linear = call.attrs is not None and dict(call.attrs.items()).get("method") == "linear"
+    return LayoutOffer(cost=_RESIZED_ROWS * prod(likely_sizes(result))) if is_linear else ROW_MAJOR
 
 
 def _in_blocks(names: str, size: int) -> str:

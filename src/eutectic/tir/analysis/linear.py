@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Final
 
+from eutectic.arith import Analyzer
 from eutectic.ir.prim_expr import Add, Cast, IntImm, Mul, PrimExpr, Sub, Var, add, mul
 from eutectic.ir.visit import post_order
 from eutectic.support.deep import deep
+from eutectic.tir.analysis.index_facts import looks_at_indices, reads_memory
 from eutectic.tir.buffer import Buffer
 
 _INDEX: Final = ("int32", "int64")
@@ -112,6 +115,14 @@ def flat_offset(buffer: Buffer, indices: Collection[PrimExpr], variables: Collec
     for index, stride in zip(indices, strides_of(buffer), strict=True):
         part = linear(index, variables)
         if part is None:
-            return None
+            return _put_together(buffer, indices, variables)
         total = _sum(total, _scaled(part, stride), 1)
     return total
+
+
+def _put_together(buffer: Buffer, indices: Collection[PrimExpr], variables: Collection[Var]) -> Linear | None:
+    """The same for indices that are parts of one number, as those of reshaped data: `x[i // 8, i % 8]`."""
+    if any(reads_memory(index) or looks_at_indices(index) for index in indices):
+        return None
+    places = [mul(index, stride) for index, stride in zip(indices, strides_of(buffer), strict=True)]
+    return linear(Analyzer().simplify(reduce(add, places)), variables)

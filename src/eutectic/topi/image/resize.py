@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import gcd
 from typing import Any, Final
 
 import numpy as np
@@ -62,8 +63,9 @@ def resize2d(
     Raises:
         ValueError: an unknown layout, method, mode or rounding.
 
-    Accuracy: interpolation and its coordinates in no less than float32, first over rows, then over columns; the nearest
-    element by coordinates in float32 whatever the dtype, as torch takes it.
+    Accuracy: interpolation in no less than float32, first over rows, then over columns; its coordinates are exact where
+    sizes are known, and of the same dtype otherwise. The nearest element by coordinates in float32 whatever the dtype,
+    as torch takes it.
     Reference: TVM topi.image.resize2d; torch.nn.functional.interpolate.
     """
     if method not in ("nearest_neighbor", "linear") or rounding_method not in _NEAREST:
@@ -111,10 +113,45 @@ class _Ends:
 def _ends(mode: str, i: PrimExpr, before: PrimExpr, after: PrimExpr, wide: str) -> _Ends:
     if same_size(before, after):  # each at its own place, in all modes
         return _Ends([i], as_prim(0.0, wide))
+    sizes = static(before), static(after)
+    if sizes[0] and sizes[1]:
+        return _exact_ends(_line(mode, sizes[0], sizes[1]), i, sizes[0], sizes[1], wide)
     at = _coordinate(mode, i, before, after, wide)
     at = op.max(op.min(at, (before - 1).astype(wide)), as_prim(0.0, wide))
     low = op.floor(at).astype(i.dtype)
     return _Ends([low, op.min(low + 1, before - 1)], at - low.astype(wide))
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Where new element i lies among old ones: at `(factor * i + first) / parts`, in whole numbers."""
+
+    factor: int
+    first: int
+    parts: int
+
+
+def _line(mode: str, before: int, after: int) -> _Line:
+    """Where each of `after` new elements lies among `before` old ones."""
+    if mode == "align_corners":
+        factor, first, parts = (before - 1, 0, after - 1) if after > 1 else (0, 0, 1)
+    elif mode == "asymmetric":
+        factor, first, parts = before, 0, after
+    else:
+        _check_mode(mode)
+        factor, first, parts = 2 * before, before - after, 2 * after
+    common = gcd(factor, first, parts)
+    return _Line(factor // common, first // common, parts // common)
+
+
+def _exact_ends(line: _Line, i: PrimExpr, before: int, after: int, wide: str) -> _Ends:
+    """By integers alone: floats are rounded, checked and converted at each point."""
+    most = (before - 1) * line.parts
+    fits = max(most, after * line.factor + abs(line.first)) < 1 << 31  # vectors of 64 bits take long to be multiplied
+    at = op.max(op.min(i.astype("int32" if fits else "int64") * line.factor + line.first, most), 0)
+    low = (at // line.parts).astype(i.dtype)
+    weight = (at % line.parts).astype(wide) * as_prim(1 / line.parts, wide)
+    return _Ends([low, op.min(low + 1, before - 1)], weight)
 
 
 def _between(values: list[PrimExpr], ends: _Ends) -> PrimExpr:
@@ -166,9 +203,14 @@ def _coordinate(mode: str, i: PrimExpr, before: PrimExpr, after: PrimExpr, dtype
     ratio = _ratio(before, after, dtype)
     if mode == "asymmetric":
         return place * ratio
+    _check_mode(mode)
+    return (place + 0.5) * ratio - 0.5
+
+
+def _check_mode(mode: str) -> None:
+    """Refuse coordinates that are neither `align_corners` nor `asymmetric`, which are known by then, nor others."""
     if mode != "half_pixel":
         raise ValueError(f"resize2d does not know the coordinates {mode!r}")
-    return (place + 0.5) * ratio - 0.5
 
 
 def _ratio(a: PrimExpr, b: PrimExpr, dtype: str) -> PrimExpr:

@@ -19,8 +19,9 @@ from eutectic.tir.schedule.rules.walk import Span, Walk
 from eutectic.tir.schedule.rules.work import has_functions, is_small, lanes_of, operations, points
 from eutectic.tir.schedule.schedule import Schedule
 
-_SAME_SET: Final = 4096  # bytes between lines that share the few places of one set of a first cache
+_FEW_SETS: Final = 2048  # bytes between lines for which a first cache, of 64 sets, has only two sets, or one
 _FEWEST: Final = 8  # iterations that threads share
+_MANY: Final = 64  # of which each thread gets as many as any other, nearly
 _COSTLY: Final = 20  # operations from which on one vector at a time is enough to be busy
 
 
@@ -133,11 +134,15 @@ def _shared(axes: Axes, in_tiles: bool) -> list[Span]:
     """What threads share: all axes, that of the vectors if it is in tiles.
 
     They share several as one, and divide each of its iterations by the sizes of the inner ones. That takes as long as a
-    dozen vectors where these are not known, so the innermost is left to one thread if there are likely enough others.
+    dozen vectors where these are not known, so the innermost is left to one thread if there are likely enough others;
+    and where places in memory are computed, as what depends on the others is then computed once for all of it.
     """
     spans = [*axes.outer, *([axes.vector] if in_tiles and axes.vector is not None else [])]
-    if not spans or spans[-1].size is not None:
+    if not spans:
         return spans
+    if spans[-1].size is not None:
+        is_computed = any(access.form is None for access in axes.walk.reads)
+        return spans[:-1] if is_computed and (points(spans[:-1]) or 0) >= _MANY else spans
     images = axes.walk.stage.spatial[0]  # of which there may be one
     likely = [_FEWEST if span.size is None and span.axes[0] is not images else span.size or 1 for span in spans[:-1]]
     return spans[:-1] if prod(likely) >= _FEWEST else spans
@@ -202,7 +207,7 @@ def _contiguous(walk: Walk) -> Span | None:
 def _read_across(walk: Walk, vector: Span) -> tuple[Span | None, bool]:
     """The axis along which something is read contiguously that is not along `vector`: that of a transposition.
 
-    With it comes whether lanes of a vector of that are far apart, and farther than vectors of results along the axis.
+    With it comes whether lines of the lanes of a vector keep each other out of a cache.
     """
     for access in walk.reads:
         stride = access.coefficient(vector)
@@ -215,7 +220,7 @@ def _read_across(walk: Walk, vector: Span) -> tuple[Span | None, bool]:
 
 
 def _is_far(walk: Walk, read: Any, stored: Any) -> bool:
-    """Whether elements that are read lie so far apart, and farther than those that are stored one after another."""
+    """Whether lines that are read share few sets, and are farther apart than those that are stored in turn."""
     if not isinstance(read, int) or not isinstance(stored, int):
         return False
-    return abs(read) > abs(stored) and abs(read) * item_bytes(walk.store.buffer.dtype) >= _SAME_SET
+    return abs(read) > abs(stored) and read * item_bytes(walk.store.buffer.dtype) % _FEW_SETS == 0

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from eutectic.ir.node import Node, children
-from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
+from eutectic.ir.prim_expr import IntImm, Max, Min, PrimExpr, Var
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.analysis.index_facts import looks_at_indices
@@ -145,7 +145,7 @@ def _may_inline(stage: Stage, reader: Stage, readers: int, places: int, value: t
         again = len(reader.spatial) + len(reader.reduce) > len(stage.spatial)
         simple = work == 0 and not guarded and _plain_indices(stage.value)
         return simple if again else not guarded and readers == 1
-    if work > _MOST_CHEAP:
+    if work > _MOST_CHEAP or (work and places > 1 and _clipped_places(stage.value)):
         return readers == 1 and places == 1 and len(stage.spatial) >= len(reader.spatial)
     return readers <= 2 or work <= 1
 
@@ -169,6 +169,12 @@ def _has_guard(expr: PrimExpr) -> bool:
 def _plain_indices(expr: PrimExpr) -> bool:
     """Whether all loads are at variables and constants."""
     return all(isinstance(index, (Var, IntImm)) for load in loads(expr) for index in load.indices)
+
+
+def _clipped_places(expr: PrimExpr) -> bool:
+    """Whether elements are loaded from places that are clipped, so that vectors of them are put together one by one."""
+    parts = (part for load in loads(expr) for index in load.indices for part in post_order(index))
+    return any(isinstance(part, (Min, Max)) for part in parts)
 
 
 def _inlined(stages: Sequence[Stage], reader: Stage) -> Stage:
