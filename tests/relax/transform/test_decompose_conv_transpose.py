@@ -18,7 +18,7 @@ from eutectic.relax.analysis import get_var2val, problems_of
 from eutectic.relax.expr import Call
 from eutectic.relax.op import nn
 from eutectic.relax.transform import DecomposeConvTranspose
-from eutectic.relax.transform.conv_transpose.residues import Axis, plan_axis
+from eutectic.relax.transform.conv_transpose.residues import Axis, plan_apart, plan_axis
 from eutectic.testing.graphs import arrays, assert_same_results, evaluate, graph, weights
 from eutectic.tir import Var as SizeSymbol
 
@@ -149,14 +149,18 @@ def test_products_of_varying_weights_have_a_schedule_of_their_own():
 @given(
     st.builds(Axis, *(st.integers(1, 7), st.integers(1, 5), st.integers(1, 4)), *[st.integers(0, 6)] * 3),
     st.integers(1, 6),
+    st.sampled_from([plan_axis, plan_apart]),
 )
-def test_residues(axis: Axis, size: int):
+def test_residues(axis: Axis, size: int, planned: Any):
     """Each product of an element and a tap goes to one point of one window, or is cut off."""
-    plan = plan_axis(axis)
+    plan = planned(axis)
+    assume(plan is not None)
     length = (size - 1) * axis.stride + axis.dilation * (axis.taps - 1) + 1 + axis.extra - axis.before - axis.after
     assume(length > 0)
     assert min(plan.crops) >= 0
     assert (size + plan.longer) * axis.stride - sum(plan.crops) == length
+    if planned is plan_apart:
+        assert sum(plan.crops) < axis.stride
     pairs = []
     for residue, window in enumerate(plan.windows):
         assert min(window.padding) >= 0
@@ -184,6 +188,24 @@ def test_how_many_convolutions(kernel: int, options: dict[str, Any], names: list
     after = decomposed(mod)
     assert ops(after) == names
     assert_same_results(mod, after, exact=False)
+
+
+@pytest.mark.parametrize(
+    ("size", "filters", "points"),
+    [(4, 16, [(4, 4)] * 4), (40, 16, [(41, 41)]), (4, 8, [(5, 5)]), (SizeSymbol("h", "int64"), 16, None)],
+    ids=["few points", "many points", "few channels", "unknown"],
+)
+def test_points_that_not_all_need(size: Any, filters: int, points: list[tuple[int, int]] | None):
+    """Where they are many of all, each residue has a convolution, which computes what it needs."""
+    options = {"strides": 2, "padding": 1, "output_padding": 0}
+    mod = transposed(weights(4, filters, 4, 4), x=(1, 4, size, size), **options)
+    after = decomposed(mod)
+    calls = [value for value in get_var2val(after["main"]).values() if value.op.name == "relax.nn.conv2d"]
+    if points is None:
+        assert len(calls) == 1
+    else:
+        assert [call.struct_info.static_shape[2:] for call in calls] == points
+        assert_same_results(mod, after, exact=False)
 
 
 def test_no_more_products_than_the_definition_has():

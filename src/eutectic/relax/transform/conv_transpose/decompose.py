@@ -22,10 +22,12 @@ from eutectic.relax.op.layout import SPATIAL, arrange_dims, order
 from eutectic.relax.op.nn.conv_transpose import ConvTransposeAttrs
 from eutectic.relax.op.registry import attrs_of, has_trait
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.relax.transform.conv_transpose.residues import Axis, AxisPlan, Window, are_alike, plan_axis
+from eutectic.relax.transform.conv_transpose.residues import Axis, AxisPlan, Window, are_alike, plan_apart, plan_axis
 from eutectic.relax.transform.infra import FunctionPass
 
 _CONVOLUTIONS: Final[dict[int, Callable[..., Call]]] = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
+_MUCH_MORE: Final = 1.1  # points, for which several kernels are worth their start
+_VECTORS: Final = 16  # channels that fill the vectors of any processor
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,10 @@ class DecomposeConvTranspose(FunctionPass):
 
     The taps that meet at a point of the result depend on its residues only (`residues.py`), so that nothing is
     multiplied with the zeros that a dilated image has. Where the windows of all residues are alike, as with kernels
-    that are multiples of the strides, one convolution computes them as channels; else each has its own.
-    `nn.depth_to_space` interleaves the results and cuts off what is too much. With stride 1 there is one
-    residue, and what is left is a convolution with turned weights.
+    that are multiples of the strides, one convolution computes them as channels, over all points that any of them
+    needs; else, and where these are noticeably more than each needs, each has its own. `nn.depth_to_space` interleaves
+    the results and cuts off what is too much. With stride 1 there is one residue, and what is left is a convolution
+    with turned weights.
 
     Weights that are constants are cut at compile time. Others are cut at run time, and only where the windows stay
     within the data, as weights that are not finite would make NaN of the zeros around it. Sizes of images may vary.
@@ -109,8 +112,9 @@ class _Step:
         if len(sizes) != rank + 2 or 0 in sizes or not isinstance(_channels(data.dims, attrs), IntImm):
             return None
         options = (attrs.strides, attrs.dilation, attrs.padding[:rank], attrs.padding[rank:], attrs.output_padding)
-        plans = tuple(plan_axis(Axis(*numbers)) for numbers in zip(sizes[2:], *options, strict=True))
-        return _Step(call, attrs, sizes, plans)
+        axes = [Axis(*numbers) for numbers in zip(sizes[2:], *options, strict=True)]
+        space = arrange_dims(data.dims, attrs.data_layout, "NC" + SPATIAL[rank])[2:]
+        return _Step(call, attrs, sizes, _plans(axes, space, sizes[1] if attrs.groups == 1 else None))
 
     @property
     def rank(self) -> int:
@@ -195,6 +199,32 @@ class _Step:
         assert isinstance(info, TensorStructInfo) and info.dims is not None
         space = [size + plan.longer for size, plan in zip(info.dims[2:], self.plans, strict=True)]
         return (info.dims[0], self.sizes[1] * self.attrs.groups * residues, *space)
+
+
+def _plans(axes: Sequence[Axis], space: Sequence[PrimExpr], filters: int | None) -> tuple[AxisPlan, ...]:
+    """The residues of each axis: together where one convolution computes them with little more work, else apart.
+
+    Args:
+        axes: The axes.
+        space: Their sizes in the data.
+        filters: Channels of the result; None where there are groups, each of which has a convolution for each residue.
+    """
+    together = tuple(map(plan_axis, axes))
+    apart = [plan_apart(axis) for axis in axes]
+    each = tuple(plan for plan in apart if plan is not None)
+    if len(each) < len(axes):
+        return together
+    if filters is not None and are_alike(together):
+        sizes = [size.value for size in space if isinstance(size, IntImm)]
+        fill = filters % _VECTORS == 0 and len(sizes) == len(axes)
+        if not fill or _points(together, sizes) < _MUCH_MORE * _points(each, sizes):
+            return together
+    return each
+
+
+def _points(plans: Sequence[AxisPlan], sizes: Sequence[int]) -> int:
+    """Points of the grid of one residue."""
+    return prod(size + plan.longer for size, plan in zip(sizes, plans, strict=True))
 
 
 def _channels(dims: Sequence[PrimExpr], attrs: ConvTransposeAttrs) -> PrimExpr:

@@ -84,6 +84,27 @@ def plan_axis(axis: Axis) -> AxisPlan:
     return AxisPlan(windows, longer, (crop, (first + longer + 1) * axis.stride - reach - 1))
 
 
+def plan_apart(axis: Axis) -> AxisPlan | None:
+    """The windows of an axis, each over the points of the data that it needs: points of the result from the first on.
+
+    Args:
+        axis: Its options.
+
+    Returns:
+        A plan of as few points as there are; None where the windows of a residue do not reach the first or last one.
+    """
+    reach = axis.dilation * (axis.taps - 1) + axis.extra - axis.after
+    length = 1 + reach - axis.before  # of the result, beyond `stride` times the data but one
+    longer = -(-length // axis.stride) - 1
+    windows = []
+    for place in range(axis.before, axis.before + axis.stride):
+        begun, residue = divmod(place, axis.stride)
+        windows.append(_window(_offsets(axis, residue), begun, longer))
+    if any(min(window.padding) < 0 for window in windows):
+        return None
+    return AxisPlan(tuple(windows), longer, (0, (longer + 1) * axis.stride - length))
+
+
 def _offsets(axis: Axis, residue: int) -> dict[int, int]:
     """How far before a point the data lies that each tap of a residue takes, by tap."""
     places = {tap: tap * axis.dilation - residue for tap in range(axis.taps)}
