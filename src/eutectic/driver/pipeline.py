@@ -18,6 +18,7 @@ from eutectic.relax.transform import (
     BatchnormToScaleShift,
     CanonicalizeBindings,
     CombinePermuteDims,
+    ConvertConv1DToConv2D,
     ConvertConv2DToWinograd,
     ConvertMatmulToDensePack,
     DeadCodeElimination,
@@ -117,7 +118,8 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     faster: tuple[Pass, ...] = (FuseInvertedResidual(str(chosen)), ConvertMatmulToDensePack(str(chosen)))
     if precision != "strict":
         faster = (*faster, ConvertConv2DToWinograd(str(chosen)))
-    layouts = (DecomposeConvTranspose(), AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
+    images = (DecomposeConvTranspose(), ConvertConv1DToConv2D())
+    layouts = (*images, AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
     graph = (*prepare(), *narrow, *faster, *hand_over, *layouts)
     return Pipeline((*graph, *kernels(), TakeDecisions(), *loops(chosen)), "compile")
 

@@ -12,6 +12,7 @@ from eutectic.relax.transform.call_tir_rewrite import CallTIRRewrite
 from eutectic.relax.transform.canonicalize_bindings import CanonicalizeBindings
 from eutectic.relax.transform.combine_permute_dims import CombinePermuteDims
 from eutectic.relax.transform.conv_transpose.decompose import DecomposeConvTranspose
+from eutectic.relax.transform.convert_conv1d_to_conv2d import ConvertConv1DToConv2D
 from eutectic.relax.transform.dead_code_elimination import DeadCodeElimination
 from eutectic.relax.transform.decompose_ops import DecomposeOpsForInference, DecomposeOpsForTraining
 from eutectic.relax.transform.dense_pack.convert import ConvertMatmulToDensePack
@@ -64,6 +65,7 @@ __all__ = [
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "CombinePermuteDims",
+    "ConvertConv1DToConv2D",
     "ConvertConv2DToWinograd",
     "ConvertDensePackToMatmul",
     "ConvertMatmulToDensePack",

@@ -1,0 +1,202 @@
+"""ConvertConv1DToConv2D: signals as images of one row, so that there is one kind of convolution to be fast at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from eutectic.ir.module import IRModule
+from eutectic.ir.node import replace
+from eutectic.ir.op import Op
+from eutectic.ir.transform import PassContext
+from eutectic.relax.base import Expr
+from eutectic.relax.expr import BindingBlock, Call, Constant, Function, Tuple, Var, VarBinding
+from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.op import concat, expand_dims, nn, squeeze
+from eutectic.relax.op.registry import has_trait, infer_call
+from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.transform.infra import FunctionPass, mutated
+
+_Lifted: TypeAlias = "Callable[[Call, Sequence[Expr]], Call]"
+_ROW: Final = 2  # the axis of an image that signals do not have
+
+
+@dataclass(frozen=True)
+class ConvertConv1DToConv2D(FunctionPass):
+    """Compute what is made of convolutions of signals on images of one row.
+
+    Convolutions of images choose the layouts of their data and weights, signals gain that, too: read with steps of two
+    and more, or from far apart channels, they are otherwise read element by element. What lies between convolutions
+    and is the same for images (`_LIFTED`, and whatever is pointwise) follows them, so that no row comes and goes in
+    between. Functions for a library, and composites, keep theirs.
+
+    before:                                    after:
+        lv = nn.conv1d(x, w, strides=2)            lv = nn.conv2d(expand_dims(x, 2), expand_dims(w, 2), strides=(1, 2))
+        gv = nn.relu(lv)                           lv1 = nn.relu(lv)
+                                                   gv = squeeze(lv1, 2)
+
+    Accuracy: sums of products may run in another order.
+    Cost: linear in the size of the function and of the weights.
+    """
+
+    def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
+        """Rewrite one function."""
+        if any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
+            return function
+        return mutated(function, _Lifter())
+
+
+class _Lifter(PyExprMutator):
+    """Writes signals as images.
+
+    Attributes:
+        images: What a variable of the function is as an image, within one block.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.images: dict[Var, Expr] = {}
+
+    def visit_binding_block(self, block: BindingBlock) -> BindingBlock:
+        """Images are visible in the block that they are made in."""
+        outside, self.images = self.images, {}
+        rewritten = super().visit_binding_block(block)
+        self.images = outside
+        return rewritten
+
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        """Compute a signal as an image, of which the row then goes away for those who want a signal."""
+        call = binding.value
+        lift = self._way(call) if isinstance(call, Call) else None
+        if lift is None:
+            super().visit_var_binding_(binding)
+            return
+        assert isinstance(call, Call)
+        image = self.builder_.emit(lift(call, [self._image(arg) for arg in call.args]), binding.var.name_hint)
+        super().visit_var_binding_(VarBinding(binding.var, squeeze(image, [_ROW])))
+        self.images[binding.var] = image
+
+    def _way(self, call: Call) -> _Lifted | None:
+        """How a call is computed on images; None where it is not."""
+        if not isinstance(call.op, Op) or not _is_signal(call.struct_info):
+            return None
+        is_begin = call.op.name == "relax.nn.conv1d"
+        if not is_begin and not any(tensor in self.images for tensor in _tensors(call)):
+            return None
+        if has_trait(call, "pointwise"):
+            return None if "axis" in _options(call) else _pointwise
+        lift = _LIFTED.get(call.op.name)
+        return lift if lift is not None and _is_plain(call) else None
+
+    def _image(self, arg: Expr) -> Expr:
+        """An operand with the axis of rows, before the last of its own; what has one axis or none is for each row."""
+        if isinstance(arg, Tuple):
+            fields: Expr = self.builder_.normalize(Tuple(tuple(map(self._image, arg.fields))))
+            return fields
+        info = arg.struct_info
+        if not isinstance(info, TensorStructInfo) or info.ndim < _ROW:
+            same: Expr = self.visit_expr(arg)
+            return same
+        if isinstance(arg, Constant):
+            return Constant(np.expand_dims(arg.data, info.ndim - 1), span=arg.span)
+        if arg in self.images:
+            return self.images[arg]
+        image = self.builder_.emit(expand_dims(self.visit_expr(arg), info.ndim - 1))
+        if isinstance(arg, Var):
+            self.images[arg] = image
+        return image
+
+
+def _is_signal(info: Any) -> bool:
+    return isinstance(info, TensorStructInfo) and info.ndim == _ROW + 1
+
+
+def _tensors(call: Call) -> list[Expr]:
+    return [field for arg in call.args for field in (arg.fields if isinstance(arg, Tuple) else (arg,))]
+
+
+def _options(call: Call) -> dict[str, Any]:
+    return {} if call.attrs is None else dict(call.attrs.items())
+
+
+def _is_plain(call: Call) -> bool:
+    """Whether batch, channels and space follow each other in all that has a layout, or axes."""
+    options = _options(call)
+    names = {"layout": "NCW", "data_layout": "NCW", "kernel_layout": "OIW", "out_layout": "NCW"}
+    if any(options.get(name) not in (None, "", plain) for name, plain in names.items()):
+        return False
+    if "channel_axis" in options:
+        return [axis % (_ROW + 1) for axis in (options["channel_axis"], *options["axes"])] == [1, _ROW]
+    return options.get("axis", 0) is not None
+
+
+def _pointwise(call: Call, args: Sequence[Expr]) -> Call:
+    return infer_call(replace(call, args=tuple(args), struct_info=None))
+
+
+def _both(numbers: Sequence[int], row: int) -> tuple[int, ...]:
+    """Numbers of an axis, or before and after it, for rows and columns."""
+    return tuple(number for column in numbers for number in (row, column))
+
+
+def _conv(call: Call, args: Sequence[Expr]) -> Call:
+    options, (data, weight) = _options(call), args
+    return nn.conv2d(
+        data,
+        weight,
+        strides=_both(options["strides"], 1),
+        padding=_both(options["padding"], 0),
+        dilation=_both(options["dilation"], 1),
+        groups=options["groups"],
+        out_dtype=None if options["out_dtype"] == "void" else options["out_dtype"],
+        span=call.span,
+    )
+
+
+def _pool(constructor: Callable[..., Call]) -> _Lifted:
+    def lift(call: Call, args: Sequence[Expr]) -> Call:
+        options = _options(call)
+        return constructor(
+            args[0],
+            pool_size=_both(options["pool_size"], 1),
+            strides=_both(options["strides"], 1),
+            padding=_both(options["padding"], 0),
+            dilation=_both(options["dilation"], 1),
+            ceil_mode=options["ceil_mode"],
+            count_include_pad=options["count_include_pad"],
+            span=call.span,
+        )
+
+    return lift
+
+
+def _depth_to_space(call: Call, args: Sequence[Expr]) -> Call:
+    options = _options(call)
+    sides, crops = _both(options["block_shape"], 1), _both(options["crops"], 0)
+    return nn.depth_to_space(args[0], sides, crops, "NCHW", span=call.span)
+
+
+def _concat(call: Call, args: Sequence[Expr]) -> Call:
+    axis = _options(call)["axis"] % (_ROW + 1)
+    return concat(args[0], axis=axis + (axis == _ROW), span=call.span)
+
+
+def _channel_norm(call: Call, args: Sequence[Expr]) -> Call:
+    assert call.attrs is not None
+    attrs = replace(call.attrs, channel_axis=1, axes=(_ROW, _ROW + 1))
+    return infer_call(replace(call, args=tuple(args), attrs=attrs, struct_info=None))
+
+
+_LIFTED: Final[Mapping[str, _Lifted]] = {
+    "relax.nn.conv1d": _conv,
+    "relax.nn.max_pool1d": _pool(nn.max_pool2d),
+    "relax.nn.avg_pool1d": _pool(nn.avg_pool2d),
+    "relax.nn.depth_to_space": _depth_to_space,
+    "relax.nn.group_norm": _channel_norm,
+    "relax.nn.instance_norm": _channel_norm,
+    "relax.concat": _concat,
+}
+"""What is the same for images, by the name of the operator."""
