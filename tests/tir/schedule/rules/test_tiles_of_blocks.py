@@ -122,6 +122,42 @@ def test_every_candidate_gives_the_same():
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("run_of", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("image", [(7, 7), (6, 8)], ids=["odd", "even"])
+def test_runs_of_tiles_give_the_same(run_of: int, image: tuple[int, int]):
+    """The last run may have fewer tiles, none that is whole, or one that is not."""
+    func = convolution(2, 5, image, 1)
+    *inputs, want = values_of(func)
+    run(func, *inputs, want)
+    (point,) = [point for name, point in choice_points(func, AVX2).items() if name.startswith("register_tile")]
+    assert "run" not in point.chosen
+    plain = {**point.chosen, "stream_rows": False}
+    scheduled = schedule_for_cpu(with_decisions(func, {point.name: {**plain, "run": run_of}}), AVX2)
+    assert not any("refused" in str(line) for line in scheduled.attrs["tir.chosen"])
+    check_round_trip(scheduled)
+    got = np.full_like(want, np.nan)
+    NativePrimFunc(scheduled, NATIVE, 2)(*inputs, got)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "processor", "run_of"),
+    [
+        ((64, 64, (56, 56)), AVX2, 13),  # 160 kB of 6.4 MB
+        ((64, 64, (56, 56)), AVX512, None),
+        ((64, 64, (7, 7)), AVX2, None),  # the data stays near
+        ((32, 8, (56, 56)), AVX2, None),  # the weights do
+    ],
+)
+def test_what_stays_near_is_walked_through_in_one_run(
+    sizes: tuple[int, int, tuple[int, int]], processor: Vectors, run_of: int | None
+):
+    points = choice_points(convolution(*sizes, 1), processor)
+    (point,) = [point for name, point in points.items() if name.startswith("register_tile")]
+    assert point.chosen.get("run") == run_of
+    assert all("run" not in choice or not choice["stream_rows"] for choice in point.alternatives())
+
+
 STEMS = {
     "7x7 by twos": (3, 16, 7, 2),
     "3x3 by twos": (3, 8, 3, 2),

@@ -16,7 +16,7 @@ from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.accumulators import Accumulators
 from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.partial_sums import terms_decided, terms_of_block
-from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.tile_nest import TileNest
 from eutectic.tir.schedule.rules.tile_size import Tile, TileAxes, choose_tile, near_tiles, rows_kept
@@ -27,6 +27,9 @@ _CACHE_BYTES: Final = 384 * 1024  # of a matrix that is better kept near and rea
 _NEAR_BYTES: Final = 768 * 1024  # of what a processor keeps near for all tiles that a thread works on
 _STRIP_BYTES: Final = 256 * 1024  # of a part of an operand that is copied at once and read by all rows
 _MOST_STRIP: Final = 4  # tiles in such a part
+_RUN_BYTES: Final = 160 * 1024  # of what the rows select of which all vectors are worked on
+_AGAIN_BYTES: Final = 4 * 1024 * 1024  # of weights that a shared cache has for each run
+_FEWEST_RUNS: Final = 4  # that threads share
 _LINES: Final = 6  # of what rows select in one place of a nearest cache that has 8 for each, beside those of vectors
 _EACH_BYTES: Final = 256 * 1024  # of weights that every thread may read for itself
 _EACH_BYTES_OF_MANY: Final = 320 * 1024  # the same where tiles have many rows, and so read them less often
@@ -152,7 +155,8 @@ class RegisterTile:
         order = {"stream_rows": stream and not panels, "panels_first": panels and bool(axes.images)}
         strip = {} if axes.panel is None else {"strip": 1 if stream or panels else _strip(axes, tile.width)}
         copied = axes.panel is not None and not order["stream_rows"]  # each tile of few rows would have one of its own
-        placed = {**_sizes(axes, tile), **order, "panel": copied, **strip}
+        run = {} if order["stream_rows"] or strip else _run(axes, tile, processor)
+        placed = {**_sizes(axes, tile), **order, **run, "panel": copied, **strip}
         ahead = {"ahead": True} if processor.waits_for_memory and _by_panels(axes, placed) else {}
         block = terms_of_block(axes.walk.stage, axes.walk.reduce, 1 if axes.rows is None else axes.rows.size)
         return {**placed, **ahead, **terms_decided(block), "unroll": _unrolled(axes)}
@@ -167,7 +171,8 @@ class RegisterTile:
             others = [*({**other, "strip": _strip(axes, other["width"])} for other in others), {**own, **one_by_one}]
         if axes.shares and axes.rows is not None:
             orders = _ORDERS if axes.images else _ORDERS[:2]  # else the last two are one
-            others += [{**own, "stream_rows": rows, "panels_first": panels, **one_by_one} for rows, panels in orders]
+            plain = {name: value for name, value in own.items() if name != "run"}
+            others += [{**plain, "stream_rows": rows, "panels_first": panels, **one_by_one} for rows, panels in orders]
         if own["panel"]:
             others.append({**own, "panel": False, **one_by_one})
         if any(own["unroll"]):
@@ -189,7 +194,8 @@ class RegisterTile:
             (axes.vector, decisions["width"]),
         ]
         sizes = {span: size for span, size in tile if span is not None}
-        work = TileNest(nest, outer, inner, sizes, _copied(axes, decisions), decisions.get("strip", 1))
+        runs = None if axes.rows is None or "run" not in decisions else (axes.rows, decisions["run"])
+        work = TileNest(nest, outer, inner, sizes, _copied(axes, decisions), decisions.get("strip", 1), runs)
         work.place_panel()
         work.keep_accumulators()
         work.cut_remainders()
@@ -215,6 +221,21 @@ def _strip(axes: Axes, width: int) -> int:
     near = _STRIP_BYTES * count // axes.panel_bytes
     fits = (strip for strip in range(_MOST_STRIP, 1, -1) if strip <= near and count % strip == 0)
     return next((strip for strip in fits if count // strip >= _FEWEST_PANELS), 1)
+
+
+def _run(axes: Axes, tile: Tile, processor: Processor) -> Decisions:
+    """Of how many tiles along the rows all vectors are worked on before the next ones, where neither stays near.
+
+    What the rows select is then read from far once, and what the vectors select once for each run.
+    """
+    rows, data, weights = axes.rows, axes.row_bytes, axes.vector_bytes
+    if rows is None or rows.size is None or axes.images or axes.panel is not None or data is None or weights is None:
+        return {}
+    if processor.registers > FEW_REGISTERS or data <= _CACHE_BYTES or not _EACH_BYTES < weights <= _AGAIN_BYTES:
+        return {}
+    tiles = _tiles(rows, tile.rows) or 1
+    run = max(1, tiles * _RUN_BYTES // data)
+    return {"run": run} if tiles // run >= _FEWEST_RUNS else {}
 
 
 def _pieces(spans: Sequence[Span], tile: Mapping[Span, int]) -> int | None:
@@ -303,6 +324,8 @@ def _order(axes: Axes, decisions: Decisions) -> tuple[list[Span], list[Span]]:
     rows, vector = [axes.rows] if axes.rows else [], [axes.vector] if axes.vector else []
     if decisions["stream_rows"] and rows:
         return [*axes.batch, *rows], [*axes.others, *vector]
+    if decisions.get("run"):
+        return [*axes.batch], [*axes.others, *vector, *rows]
     if decisions["panels_first"]:
         return [*axes.batches, *axes.others, *vector], [*axes.images, *rows]
     outer = [*axes.batch, *axes.others]

@@ -49,6 +49,25 @@ class _Sums:
 
 
 @dataclass(frozen=True)
+class _Level:
+    """A loop outside of the reduction.
+
+    Attributes:
+        span: What it runs along.
+        width: Iterations of the span in one of its own.
+    """
+
+    span: Span
+    width: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the last iteration may have less to do than others, which is known to be no iteration for itself."""
+        size = self.span.size
+        return self.width > 1 and (size is None or (size > self.width and size % self.width > 0))
+
+
+@dataclass(frozen=True)
 class _Part:
     """Tiles of one form.
 
@@ -75,6 +94,7 @@ class TileNest:
         tile: The spans of which a tile has several iterations, in their order in it, each with how many.
         panel: An operand that is copied for all tiles of one outer iteration, and the span that its vectors lie along.
         strip: Tiles along that span, the last of the outer ones, that an outer iteration has; it is whole strips then.
+        run: One of the inner spans, and of how many tiles along it a run is; runs are outside, behind the other spans.
 
     Attributes:
         outside: Loops outside of the reduction.
@@ -90,24 +110,33 @@ class TileNest:
         tile: Mapping[Span, int],
         panel: tuple[Buffer, Span] | None = None,
         strip: int = 1,
+        run: tuple[Span, int] | None = None,
     ) -> None:
         self.nest, self.sch, self.tile, self.strip = nest, nest.sch, tile, strip
         self.panel = None if panel is None else self._copy_panel(*panel)
-        self.spans = [*outer, *inner]
-        self.threads = len(outer)
+        runs = [] if run is None else [_Level(run[0], self._width(run[0]) * run[1])]
+        self.levels = [*map(self._tiles_of, outer), *runs, *map(self._tiles_of, inner)]
+        self.threads = len(outer) + len(runs)
         parts = {span: nest.sch.split(nest.loops[span], [None, self._width(span)]) for span in self.tile}
         tiles = {span: loops[0] for span, loops in parts.items()}
         within: list[LoopRV] = []
         if panel is not None and strip > 1:
             tiles[panel[1]], one = nest.sch.split(tiles[panel[1]], [None, strip])
             within.append(one)
-        around = [tiles.get(span, nest.loops[span]) for span in self.spans]
+        around = [tiles.get(span, nest.loops[span]) for span in (*outer, *inner)]
+        if run is not None:
+            place = len(outer) + list(inner).index(run[0])
+            in_runs, around[place] = nest.sch.split(around[place], [None, run[1]])
+            around.insert(len(outer), in_runs)
         self.outside = [*around, *within]
         self.inside = [parts[span][1] for span in self.tile]
         self.terms = nest.of(nest.walk.reduce)
         self.blocks = [_Part(nest.block, nest.store)]
-        self.split = {span: [loop] for span, loop in zip(self.spans, around, strict=True)}
+        self.split = {level: [loop] for level, loop in zip(self.levels, around, strict=True)}
         reorder(self.sch, [*self.outside, *nest.reduce_units, *self.terms, *self.inside])
+
+    def _tiles_of(self, span: Span) -> _Level:
+        return _Level(span, self.tile.get(span, 1))
 
     def _width(self, span: Span) -> int:
         return self.tile[span] if span.size is None else min(self.tile[span], span.size)
@@ -155,23 +184,22 @@ class TileNest:
 
     def cut_remainders(self) -> None:
         """Tiles that are not whole are loops of their own."""
-        for span in self.spans:
-            size, width = span.size, self.tile.get(span)
-            if width in (None, 1) or (size is not None and (size <= width or not size % width)):
+        for place, level in enumerate(self.levels, self.depth - len(self.outside)):
+            if not level.is_cut:
                 continue
-            place = self.depth - len(self.outside) + self.spans.index(span)
             blocks: list[_Part] = []
             for part in self.blocks:
-                if not has_no_remainder(self.sch, part.block):
-                    loop = self.sch.get_loops(part.block)[place]
-                    blocks += self._whole_and_rest(part, span, loop)
-            self.blocks = blocks or self.blocks
+                if has_no_remainder(self.sch, part.block):
+                    blocks.append(part)
+                else:
+                    blocks += self._whole_and_rest(part, level, self.sch.get_loops(part.block)[place])
+            self.blocks = blocks
 
-    def _whole_and_rest(self, part: _Part, span: Span, loop: LoopRV) -> list[_Part]:
+    def _whole_and_rest(self, part: _Part, level: _Level, loop: LoopRV) -> list[_Part]:
         parts = self.sch.loop_partition(loop, ["whole", None])
         if len(self.blocks) == 1:
-            self.split[span] = parts
-        ragged = (*part.ragged, span) if span.size is None else part.ragged
+            self.split[level] = parts
+        ragged = (*part.ragged, level.span) if level.span.size is None else part.ragged
         whole, rest = self._copies(part, parts)
         return [whole, replace(rest, ragged=ragged)]
 
@@ -307,12 +335,12 @@ class TileNest:
                 self.sch.unroll(loop)
 
     def share(self, within: bool = False) -> None:
-        """Let threads share the outermost tiles, down to the first span that was cut: what follows is in two loops.
+        """Let threads share the outermost tiles, down to the first loop that was cut: what follows is in two loops.
 
         Args:
             within: Whether they share the tiles that follow within, too.
         """
-        outer = [self.split[span] for span in self.spans[: None if within else self.threads]]
+        outer = [self.split[level] for level in self.levels[: None if within else self.threads]]
         if not outer:
             return
         last = next((k for k, parts in enumerate(outer) if len(parts) > 1), len(outer) - 1)
