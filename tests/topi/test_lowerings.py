@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,27 @@ def test_nearest_elements_without_floats_are_those_of_floats(mode: str, rounding
         x = values(1, 1, 1, before)
         got = evaluate(lambda t, n=after: topi.image.resize2d(t, (1, n), "NCHW", "nearest_neighbor", mode, rounding), x)
         np.testing.assert_array_equal(got, reference("image.resize2d", attrs, x, (1, after)))
+
+
+@pytest.mark.parametrize("mode", COORDINATES)
+@pytest.mark.parametrize(("before", "after"), [(2, 5), (5, 2), (7, 7), (4, 8), (9, 3), (1, 4), (3, 1), (16, 37)])
+def test_places_of_a_linear_resize_are_exact(mode: str, before: int, after: int):
+    """An element that is its own place gives back the place at which it is looked for."""
+    sizes = {"half_pixel": (before, after), "asymmetric": (before, after), "align_corners": (before - 1, after - 1)}
+    ratio = Fraction(*sizes[mode]) if sizes[mode][1] else Fraction(0)
+    half = Fraction(1, 2) if mode == "half_pixel" else 0
+    places = [min(max((i + half) * ratio - half, Fraction(0)), Fraction(before - 1)) for i in range(after)]
+    x = np.arange(before, dtype="float64").reshape(1, 1, 1, before)
+    got = evaluate(lambda t: topi.image.resize2d(t, (1, after), "NCHW", "linear", mode), x, text=True)
+    np.testing.assert_allclose(got[0, 0, 0], np.array(places, "float64"), rtol=1e-15, atol=1e-15)
+
+
+def test_places_of_a_linear_resize_of_long_axes():
+    """Beyond whole numbers of 32 bits."""
+    before, after = 3, 1 << 30
+    x = te.placeholder((1, 1, 1, before), "float64")
+    func = te.create_prim_func([x, topi.image.resize2d(x, (1, after))])
+    assert "% T.int64(2147483648)" in func.script()
 
 
 def test_sizes_that_stay_are_not_looked_at():

@@ -109,6 +109,22 @@ def test_what_is_offered(call: Call, blocks: list[str]):
     assert offers(call)[0].result == ""
 
 
+def cost(call: Call, operand: str, result: str) -> float:
+    return next(offer.cost for offer in offers(call) if (offer.operand(0), offer.result) == (operand, result))
+
+
+@pytest.mark.parametrize(("size", "is_far"), [(32, True), (28, False), (64, True), (16, False)])
+def test_channels_that_share_a_set_of_a_cache_cost_more(size: int, is_far: bool):
+    """Windows of one point read all channels of it, which rows have at distances of 4096 bytes."""
+    call = nn.conv2d(t(1, 64, size, size), t(64, 64, 1, 1))
+    assert (cost(call, "", "NCHW16c") > cost(call, "NCHW16c", "NCHW16c")) == is_far
+
+
+def test_rows_that_are_interpolated_cost_more_than_blocks():
+    linear, nearest = (op.image.resize2d(t(1, 32, 6, 6), (12, 12), method=m) for m in ("linear", "nearest_neighbor"))
+    assert cost(linear, "", "") > cost(linear, "NCHW16c", "NCHW16c") == cost(nearest, "", "")
+
+
 def test_operands_are_laid_out_as_they_broadcast():
     of = {
         offer.result: offer.operands

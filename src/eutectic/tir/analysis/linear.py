@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final
@@ -13,6 +13,7 @@ from eutectic.ir.visit import post_order
 from eutectic.support.deep import deep
 from eutectic.tir.analysis.index_facts import looks_at_indices, reads_memory
 from eutectic.tir.buffer import Buffer
+from eutectic.tir.iter_var import Range
 
 _INDEX: Final = ("int32", "int64")
 
@@ -109,20 +110,29 @@ def strides_of(buffer: Buffer) -> list[PrimExpr]:
     return out[::-1]
 
 
-def flat_offset(buffer: Buffer, indices: Collection[PrimExpr], variables: Collection[Var]) -> Linear | None:
-    """The distance of an element from the buffer's first as a linear function; None when it is not one."""
+def flat_offset(buffer: Buffer, indices: Collection[PrimExpr], extents: Mapping[Var, PrimExpr]) -> Linear | None:
+    """The distance of an element from the buffer's first as a linear function; None when it is not one.
+
+    Args:
+        buffer: The buffer.
+        indices: Of the element.
+        extents: Of the variables how many values each has, from 0 on.
+    """
     total = Linear()
     for index, stride in zip(indices, strides_of(buffer), strict=True):
-        part = linear(index, variables)
+        part = linear(index, extents)
         if part is None:
-            return _put_together(buffer, indices, variables)
+            return _put_together(buffer, indices, extents)
         total = _sum(total, _scaled(part, stride), 1)
     return total
 
 
-def _put_together(buffer: Buffer, indices: Collection[PrimExpr], variables: Collection[Var]) -> Linear | None:
+def _put_together(buffer: Buffer, indices: Collection[PrimExpr], extents: Mapping[Var, PrimExpr]) -> Linear | None:
     """The same for indices that are parts of one number, as those of reshaped data: `x[i // 8, i % 8]`."""
     if any(reads_memory(index) or looks_at_indices(index) for index in indices):
         return None
+    analyzer = Analyzer()
+    for var, extent in extents.items():
+        analyzer.bind(var, Range(extent))
     places = [mul(index, stride) for index, stride in zip(indices, strides_of(buffer), strict=True)]
-    return linear(Analyzer().simplify(reduce(add, places)), variables)
+    return linear(analyzer.simplify(reduce(add, places)), extents)

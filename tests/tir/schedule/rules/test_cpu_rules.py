@@ -9,7 +9,7 @@ import pytest
 from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te, tir, topi
-from eutectic.ir.prim_expr import Var
+from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.ir.structural import structural_equal
 from eutectic.ir.visit import post_order
 from eutectic.script import tir as T
@@ -243,11 +243,47 @@ def test_parts_of_a_transposition_reuse_lines():
     assert _vectors([x, y, joined]) == [(3, 70), (5, 70), (16, 70), (16, 70)]
 
 
-@pytest.mark.parametrize(("rows", "columns", "lanes"), [(32, 4096, 8), (4096, 32, 16), (32, 100, 16), (1024, 1024, 16)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "lanes"), [(32, 4096, 8), (4096, 32, 16), (32, 100, 16), (1024, 1024, 16), (32, 3136, 16)]
+)
 def test_far_lanes_are_few(rows: int, columns: int, lanes: int):
-    """Rows that are far apart in what is read, and near in what is written."""
+    """Rows of which lines share a set of a cache in what is read, and fewer do in what is written."""
     x = te.placeholder((rows, columns), "float32")
     assert {width for width, _ in _vectors([x, topi.transpose(x)])} == {lanes}
+
+
+@pytest.mark.parametrize("shape", [(24, 8, 20), (24, 160), (2, 12, 4, 40)])
+def test_rows_of_reshaped_data_are_read_along_their_lines(shape: tuple[int, ...]):
+    """Its places are quotients and remainders, and follow each other all the same."""
+    x, wide = (te.placeholder([IntImm("int64", n) for n in sizes], "float32") for sizes in (shape, (24, 160)))
+    assert _vectors([x, topi.transpose(topi.reshape(x, wide.shape))]) == [(8, 160), (16, 160)]
+
+
+def _around(func: tir.PrimFunc, block: str) -> list[tuple[str, int]]:
+    """Kind and extent of the loops around a block."""
+    sch = tir.Schedule(func)
+    return [(sch.get(loop).kind, sch.get(loop).extent.value) for loop in sch.get_loops(block)]
+
+
+def test_columns_of_an_image_are_interpolated_apart_from_rows():
+    """They come from places one by one; in the rows that are made of them all would be put together twice."""
+    x = te.placeholder((1, 64, 16, 16), "float32", "x")
+    columns = topi.image.resize2d(x, (16, 32))
+    func = te.create_prim_func([x, topi.image.resize2d(columns, (32, 32))])
+    assert {"resize", "resize_1"} <= set(_names(schedule_for_cpu(func, WIDE)))
+
+
+def _names(func: tir.PrimFunc) -> list[str]:
+    return [part.name_hint for part in post_order(func.body) if isinstance(part, tir.Block)]
+
+
+def test_what_a_row_of_an_image_has_in_common_is_computed_once():
+    """A thread gets whole rows, where these are many and places are computed."""
+    x = te.placeholder((1, 4, 16, 16, 16), "float32", "x")
+    many = schedule_for_cpu(te.create_prim_func([x, topi.image.resize2d(x, (32, 32), "NCHW16c")]), WIDE)
+    assert _around(many, "resize") == [("parallel", 128), ("serial", 32), ("vectorized", 16)]
+    few = schedule_for_cpu(te.create_prim_func([x, topi.image.resize2d(x, (8, 128), "NCHW16c")]), WIDE)
+    assert _around(few, "resize") == [("parallel", 4096), ("vectorized", 16)]
 
 
 def test_of_two_equal_axes_the_inner_one_gives_the_rows_of_a_tile():

@@ -96,19 +96,19 @@ def walk_of(stage: Stage, depth: int = 0) -> Walk:
     nothing but the places of accesses depends on them.
     """
     axes = (*stage.spatial, *stage.reduce)
-    variables = {axis.var for axis in axes}
+    extents = {axis.var: axis.extent for axis in axes}
     last = stage.epilogue or stage
 
     def access(load: BufferLoad) -> Access:
-        form = flat_offset(load.buffer, load.indices, variables)
+        form = flat_offset(load.buffer, load.indices, extents)
         if form is None:
-            form = flat_offset(load.buffer, [_without_groups(index) for index in load.indices], variables)
+            form = flat_offset(load.buffer, [_without_groups(index) for index in load.indices], extents)
         return Access(load.buffer, form, load)
 
     terms = [stage.value] if stage.init is None else [stage.value, stage.init]
     reads = [access(load) for load in _loads(terms) if stage.init is None or load.buffer is not stage.output]
     after = [] if last is stage else [access(load) for load in _loads([last.value]) if load.buffer is not stage.output]
-    store = Access(last.output, flat_offset(last.output, last.indices, variables))
+    store = Access(last.output, flat_offset(last.output, last.indices, extents))
     values = [*terms, *([] if last is stage else [last.value])]
     fixed = _mentioned(values) | {var for item in reads + after if item.form is None for var in _variables(item)}
     known = [item for item in (*reads, *after, store) if item.form is not None]
