@@ -104,6 +104,37 @@ class _Dilated(nn.Module):
         return result
 
 
+class _Mapped(nn.Module):
+    """A head that makes a map of a value per point from tokens at three depths of a transformer."""
+
+    def __init__(self, width: int = 192, channels: int = 64, side: int = 16) -> None:
+        super().__init__()
+        self.projects = nn.ModuleList(nn.Conv2d(width, channels, 1) for _ in range(3))
+        self.mixes = nn.ModuleList(nn.Conv2d(channels, channels, 3, padding=1) for _ in range(3))
+        self.last = nn.Sequential(nn.Conv2d(channels, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 1, 1))
+        self.side = side
+
+    def forward(self, *tokens: Tensor) -> Tensor:
+        images = [x.mT.reshape(1, -1, self.side, self.side) for x in tokens]
+        first, *others = (project(image) for project, image in zip(self.projects, images, strict=True))
+        x = first
+        for mix in self.mixes:
+            x = F.relu(mix(F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True)))
+            if others:
+                x = x + F.interpolate(others.pop(0), size=x.shape[-2:], mode="bilinear", align_corners=True)
+        out: Tensor = self.last(x)
+        return out
+
+
+def _sound() -> Built:
+    """The convolutions that a transformer for speech begins with, over half a second."""
+    steps, layers = ((10, 5), *[(3, 2)] * 4, *[(2, 2)] * 2), list[nn.Module]()
+    for k, (taps, step) in enumerate(steps):
+        layers += [nn.Conv1d(512 if k else 1, 512, taps, step, bias=False)]
+        layers += [nn.GELU()] if k else [nn.GroupNorm(512, 512), nn.GELU()]
+    return nn.Sequential(*layers), (torch.randn(1, 1, 8000),)
+
+
 def _graph() -> Built:
     places = torch.randint(0, 500, (2, 3000))
     return _Messages(), (torch.randn(500, 64), places[0], places[1])
@@ -125,5 +156,7 @@ KINDS: Final[dict[str, Callable[[], Built]]] = {
     "local_attention": lambda: (_LocalAttention(), (torch.randn(1, 64, 28, 28),)),
     "signal": lambda: (_Dilated(), (torch.randn(1, 1, 2000),)),
     "generator": _generator,
+    "sound": _sound,
+    "map": lambda: (_Mapped(), tuple(torch.randn(1, 256, 192) for _ in range(3))),
 }
 """Each makes a network and its inputs."""

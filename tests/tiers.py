@@ -75,12 +75,13 @@ def as_text(seconds: Mapping[str, float], kept: Iterable[str] = ()) -> str:
 
     Args:
         seconds: How long each test took.
-        kept: Lines of the file as it was; those of functions that were measured are left out.
+        kept: Lines of the file as it was; those of what was measured are left out.
     """
     by_function = defaultdict(list)
     for test in seconds:
         by_function[function_of(test)].append(test)
-    lines = {line for line in kept if function_of(line.split(maxsplit=1)[1]) not in by_function}
+    known = seconds.keys() | by_function.keys()
+    lines = {line for line in kept if line.split(maxsplit=1)[1] not in known}
     for function, tests in by_function.items():
         long = [test for test in tests if seconds[test] >= LONG]
         if len(long) == len(tests):
