@@ -28,10 +28,10 @@ _ROW: Final = 2  # the axis of an image that signals do not have
 class ConvertConv1DToConv2D(FunctionPass):
     """Compute what is made of convolutions of signals on images of one row.
 
-    Convolutions of images choose the layouts of their data and weights, signals gain that, too: read with steps of two
-    and more, or from far apart channels, they are otherwise read element by element. What lies between convolutions
-    and is the same for images (`_LIFTED`, and whatever is pointwise) follows them, so that no row comes and goes in
-    between. Functions for a library, and composites, keep theirs.
+    Convolutions of images have layouts of data and weights to choose from, and those of signals have them so, too:
+    signals are otherwise read element by element, with steps of two and more or from channels that are far apart. What
+    is the same for images (`_LIFTED`, and whatever is pointwise) and reads what a convolution gave follows it, so that
+    no row comes and goes in between. Functions for a library, and composites, keep theirs.
 
     before:                                    after:
         lv = nn.conv1d(x, w, strides=2)            lv = nn.conv2d(expand_dims(x, 2), expand_dims(w, 2), strides=(1, 2))
@@ -54,17 +54,19 @@ class _Lifter(PyExprMutator):
 
     Attributes:
         images: What a variable of the function is as an image, within one block.
+        computed: Those of the variables that are computed as images.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.images: dict[Var, Expr] = {}
+        self.computed: set[Var] = set()
 
     def visit_binding_block(self, block: BindingBlock) -> BindingBlock:
         """Images are visible in the block that they are made in."""
-        outside, self.images = self.images, {}
+        outside, self.images, self.computed = (self.images, self.computed), {}, set()
         rewritten = super().visit_binding_block(block)
-        self.images = outside
+        self.images, self.computed = outside
         return rewritten
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
@@ -78,13 +80,14 @@ class _Lifter(PyExprMutator):
         image = self.builder_.emit(lift(call, [self._image(arg) for arg in call.args]), binding.var.name_hint)
         super().visit_var_binding_(VarBinding(binding.var, squeeze(image, [_ROW])))
         self.images[binding.var] = image
+        self.computed.add(binding.var)
 
     def _way(self, call: Call) -> _Lifted | None:
         """How a call is computed on images; None where it is not."""
         if not isinstance(call.op, Op) or not _is_signal(call.struct_info):
             return None
         is_begin = call.op.name == "relax.nn.conv1d"
-        if not is_begin and not any(tensor in self.images for tensor in _tensors(call)):
+        if not is_begin and self.computed.isdisjoint(_tensors(call)):
             return None
         if has_trait(call, "pointwise"):
             return None if "axis" in _options(call) else _pointwise

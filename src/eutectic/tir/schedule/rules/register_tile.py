@@ -194,8 +194,8 @@ class RegisterTile:
             (axes.vector, decisions["width"]),
         ]
         sizes = {span: size for span, size in tile if span is not None}
-        runs = None if axes.rows is None or "run" not in decisions else (axes.rows, decisions["run"])
-        work = TileNest(nest, outer, inner, sizes, _copied(axes, decisions), decisions.get("strip", 1), runs)
+        strip, run = decisions.get("strip", 1), _run_of(axes, decisions)
+        work = TileNest(nest, outer, inner, sizes, _copied(axes, decisions), strip, run)
         work.place_panel()
         work.keep_accumulators()
         work.cut_remainders()
@@ -319,12 +319,18 @@ def _asked_for(axes: Axes, decisions: Decisions) -> tuple[Buffer, int] | None:
     return axes.weights, decisions.get("blocks", 1)
 
 
+def _run_of(axes: Axes, decisions: Decisions) -> tuple[Span, int] | None:
+    """The rows, and how many tiles along them are a run; None where there are no runs."""
+    run = decisions.get("run")
+    return None if axes.rows is None or decisions["stream_rows"] or run is None else (axes.rows, run)
+
+
 def _order(axes: Axes, decisions: Decisions) -> tuple[list[Span], list[Span]]:
     """Spans of which threads share the tiles, and spans whose tiles follow each other within."""
     rows, vector = [axes.rows] if axes.rows else [], [axes.vector] if axes.vector else []
     if decisions["stream_rows"] and rows:
         return [*axes.batch, *rows], [*axes.others, *vector]
-    if decisions.get("run"):
+    if _run_of(axes, decisions) is not None:
         return [*axes.batch], [*axes.others, *vector, *rows]
     if decisions["panels_first"]:
         return [*axes.batches, *axes.others, *vector], [*axes.images, *rows]

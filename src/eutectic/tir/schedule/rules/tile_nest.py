@@ -62,7 +62,7 @@ class _Level:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the last iteration may have less to do than others, which is known to be no iteration for itself."""
+        """Whether the last one of several iterations may have less to do than the others."""
         size = self.span.size
         return self.width > 1 and (size is None or (size > self.width and size % self.width > 0))
 
