@@ -16,6 +16,7 @@ from eutectic.relax.base import Expr
 from eutectic.relax.expr import BindingBlock, Call, Constant, Function, Tuple, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op import concat, expand_dims, nn, squeeze
+from eutectic.relax.op.nn.channel_norm import CHANNEL_NORMS
 from eutectic.relax.op.registry import has_trait, infer_call
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass, mutated
@@ -30,8 +31,8 @@ class ConvertConv1DToConv2D(FunctionPass):
 
     Convolutions of images have layouts of data and weights to choose from, and those of signals have them so, too:
     signals are otherwise read element by element, with steps of two and more or from channels that are far apart. What
-    is the same for images (`_LIFTED`, and whatever is pointwise) and reads what a convolution gave follows it, so that
-    no row comes and goes in between. Functions for a library, and composites, keep theirs.
+    is the same for images (`_LIFTED`, norms of channels, whatever is pointwise) follows a convolution that it reads, so
+    that no row comes and goes in between. Functions for a library, and composites, keep theirs.
 
     before:                                    after:
         lv = nn.conv1d(x, w, strides=2)            lv = nn.conv2d(expand_dims(x, 2), expand_dims(w, 2), strides=(1, 2))
@@ -91,7 +92,7 @@ class _Lifter(PyExprMutator):
             return None
         if has_trait(call, "pointwise"):
             return None if "axis" in _options(call) else _pointwise
-        lift = _LIFTED.get(call.op.name)
+        lift = _channel_norm if call.op in CHANNEL_NORMS else _LIFTED.get(call.op.name)
         return lift if lift is not None and _is_plain(call) else None
 
     def _image(self, arg: Expr) -> Expr:
@@ -198,8 +199,6 @@ _LIFTED: Final[Mapping[str, _Lifted]] = {
     "relax.nn.max_pool1d": _pool(nn.max_pool2d),
     "relax.nn.avg_pool1d": _pool(nn.avg_pool2d),
     "relax.nn.depth_to_space": _depth_to_space,
-    "relax.nn.group_norm": _channel_norm,
-    "relax.nn.instance_norm": _channel_norm,
     "relax.concat": _concat,
 }
 """What is the same for images, by the name of the operator."""

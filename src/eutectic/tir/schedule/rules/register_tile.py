@@ -229,7 +229,7 @@ def _run(axes: Axes, tile: Tile, processor: Processor) -> Decisions:
     What the rows select is then read from far once, and what the vectors select once for each run.
     """
     rows, data, weights = axes.rows, axes.row_bytes, axes.vector_bytes
-    if rows is None or rows.size is None or axes.images or axes.panel is not None or data is None or weights is None:
+    if rows is None or rows.size is None or axes.batch or axes.panel is not None or data is None or weights is None:
         return {}
     if processor.registers > FEW_REGISTERS or data <= _CACHE_BYTES or not _EACH_BYTES < weights <= _AGAIN_BYTES:
         return {}

@@ -132,7 +132,7 @@ class TileNest:
         self.inside = [parts[span][1] for span in self.tile]
         self.terms = nest.of(nest.walk.reduce)
         self.blocks = [_Part(nest.block, nest.store)]
-        self.split = {level: [loop] for level, loop in zip(self.levels, around, strict=True)}
+        self.split = [[loop] for loop in around]  # of each level
         reorder(self.sch, [*self.outside, *nest.reduce_units, *self.terms, *self.inside])
 
     def _tiles_of(self, span: Span) -> _Level:
@@ -184,7 +184,8 @@ class TileNest:
 
     def cut_remainders(self) -> None:
         """Tiles that are not whole are loops of their own."""
-        for place, level in enumerate(self.levels, self.depth - len(self.outside)):
+        first = self.depth - len(self.outside)
+        for number, level in enumerate(self.levels):
             if not level.is_cut:
                 continue
             blocks: list[_Part] = []
@@ -192,14 +193,16 @@ class TileNest:
                 if has_no_remainder(self.sch, part.block):
                     blocks.append(part)
                 else:
-                    blocks += self._whole_and_rest(part, level, self.sch.get_loops(part.block)[place])
+                    loop = self.sch.get_loops(part.block)[first + number]
+                    blocks += self._whole_and_rest(part, number, loop)
             self.blocks = blocks
 
-    def _whole_and_rest(self, part: _Part, level: _Level, loop: LoopRV) -> list[_Part]:
-        parts = self.sch.loop_partition(loop, ["whole", None])
+    def _whole_and_rest(self, part: _Part, number: int, loop: LoopRV) -> list[_Part]:
+        """The tiles of a level in its loop, which is cut into iterations that are whole and what remains."""
+        parts, span = self.sch.loop_partition(loop, ["whole", None]), self.levels[number].span
         if len(self.blocks) == 1:
-            self.split[level] = parts
-        ragged = (*part.ragged, level.span) if level.span.size is None else part.ragged
+            self.split[number] = parts
+        ragged = (*part.ragged, span) if span.size is None else part.ragged
         whole, rest = self._copies(part, parts)
         return [whole, replace(rest, ragged=ragged)]
 
@@ -340,7 +343,7 @@ class TileNest:
         Args:
             within: Whether they share the tiles that follow within, too.
         """
-        outer = [self.split[level] for level in self.levels[: None if within else self.threads]]
+        outer = self.split[: None if within else self.threads]
         if not outer:
             return
         last = next((k for k, parts in enumerate(outer) if len(parts) > 1), len(outer) - 1)
