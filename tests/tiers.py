@@ -21,6 +21,8 @@ import pytest
 DURATIONS: Final = Path(__file__).with_name("durations.txt")
 LONG: Final = 1.0
 """Seconds from which on a test that was measured is a slow one."""
+_ALWAYS: Final = "tests/house/"
+"""Tests of what no change may break: run with the fast ones however long they take, unless they are marked."""
 _BEGAN: Final = time.monotonic()
 _FIRST: Final = "EUTECTIC_TESTS_FIRST"  # parallel workers must collect in one order, also around midnight
 _GOLDEN_RATIO: Final = 0.6180339887  # of its multiples, each lies in one of the largest gaps between those before
@@ -79,7 +81,8 @@ def as_text(seconds: Mapping[str, float], kept: Iterable[str] = ()) -> str:
     """
     by_function = defaultdict(list)
     for test in seconds:
-        by_function[function_of(test)].append(test)
+        if not test.startswith(_ALWAYS):
+            by_function[function_of(test)].append(test)
     known = seconds.keys() | by_function.keys()
     lines = {line for line in kept if line.split(maxsplit=1)[1] not in known}
     for function, tests in by_function.items():

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 pytest_plugins = ["pytester"]
 
-CONFTEST = (Path(__file__).parents[1] / "conftest.py").read_text(encoding="utf-8")
+TESTS = Path(__file__).parents[1]
+CONFTEST = (TESTS / "conftest.py").read_text(encoding="utf-8")
 TEST = "def test_it(golden):\n    golden({!r})\n"
 
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     pytester.makeconftest(CONFTEST)
+    pytester.mkdir("tests")  # what it imports
+    for name in ("tiers.py", "durations.txt"):
+        shutil.copy(TESTS / name, pytester.path / "tests" / name)
     return pytester
 
 

@@ -16,6 +16,12 @@ def test_functions_stand_for_all_their_tests():
     assert "3.0 a.py::all\n" in text
 
 
+def test_these_tests_are_never_slow():
+    assert tiers.long_ones(tiers.as_text({**SECONDS, "tests/house/test_a.py::b": 9.0})) == tiers.long_ones(
+        tiers.as_text(SECONDS)
+    )
+
+
 def test_what_was_not_measured_stays():
     kept = ["4.0 a.py::some", "5.0 a.py::some[z]", "5.0 a.py::some[x]", "6.0 c.py::other[x]"]
     names = {"a.py::all", "a.py::some[y [1]]", "a.py::some[z]", "c.py::other[x]"}

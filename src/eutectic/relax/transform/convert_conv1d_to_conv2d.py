@@ -78,7 +78,7 @@ class _Lifter(PyExprMutator):
             super().visit_var_binding_(binding)
             return
         assert isinstance(call, Call)
-        image = self.builder_.emit(lift(call, [self._image(arg) for arg in call.args]), binding.var.name_hint)
+        image = self.builder_.emit(lift(call, [self._operand(arg) for arg in call.args]), binding.var.name_hint)
         super().visit_var_binding_(VarBinding(binding.var, squeeze(image, [_ROW])))
         self.images[binding.var] = image
         self.computed.add(binding.var)
@@ -95,11 +95,15 @@ class _Lifter(PyExprMutator):
         lift = _channel_norm if call.op in CHANNEL_NORMS else _LIFTED.get(call.op.name)
         return lift if lift is not None and _is_plain(call) else None
 
+    def _operand(self, arg: Expr) -> Expr:
+        """An argument as images: a tensor, or a tuple of tensors."""
+        if not isinstance(arg, Tuple):
+            return self._image(arg)
+        fields: Expr = self.builder_.normalize(Tuple(tuple(map(self._image, arg.fields))))
+        return fields
+
     def _image(self, arg: Expr) -> Expr:
-        """An operand with the axis of rows, before the last of its own; what has one axis or none is for each row."""
-        if isinstance(arg, Tuple):
-            fields: Expr = self.builder_.normalize(Tuple(tuple(map(self._image, arg.fields))))
-            return fields
+        """A tensor with the axis of rows, before the last of its own; what has one axis or none is for each row."""
         info = arg.struct_info
         if not isinstance(info, TensorStructInfo) or info.ndim < _ROW:
             same: Expr = self.visit_expr(arg)
