@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -63,8 +63,13 @@ def skip_if_late(item: pytest.Item) -> None:
 
 def long_ones(text: str) -> frozenset[str]:
     """Tests of a file of durations, and functions all of whose tests are long."""
+    return frozenset(name for name, seconds in durations_in(text).items() if seconds >= LONG)
+
+
+def durations_in(text: str) -> dict[str, float]:
+    """The seconds that a file of durations says, by test or function."""
     lines = (line.split(maxsplit=1) for line in text.splitlines() if not line.startswith("#"))
-    return frozenset(name for seconds, name in lines if float(seconds) >= LONG)
+    return {name: float(seconds) for seconds, name in lines}
 
 
 def function_of(test: str) -> str:
@@ -72,27 +77,27 @@ def function_of(test: str) -> str:
     return re.sub(r"\[.*", "", test, flags=re.DOTALL)
 
 
-def as_text(seconds: Mapping[str, float], kept: Iterable[str] = ()) -> str:
+def as_text(seconds: Mapping[str, float], before: str = "") -> str:
     """A file of durations.
 
     Args:
         seconds: How long each test took.
-        kept: Lines of the file as it was; those of what was measured are left out.
+        before: The file as it was, of which stays what was not measured.
     """
     by_function = defaultdict(list)
     for test in seconds:
         if not test.startswith(_ALWAYS):
             by_function[function_of(test)].append(test)
     known = seconds.keys() | by_function.keys()
-    lines = {line for line in kept if line.split(maxsplit=1)[1] not in known}
+    found = {name: each for name, each in durations_in(before).items() if name not in known}
     for function, tests in by_function.items():
         long = [test for test in tests if seconds[test] >= LONG]
         if len(long) == len(tests):
-            lines.add(f"{max(map(seconds.__getitem__, tests)):.1f} {function}")
+            found[function] = max(map(seconds.__getitem__, tests))
         else:
-            lines.update(f"{seconds[test]:.1f} {test}" for test in long)
+            found.update((test, seconds[test]) for test in long)
     head = f"# Seconds of tests that take {LONG} s or more; written by pytest --write-durations."
-    return "\n".join([head, *sorted(lines, key=lambda line: line.split(maxsplit=1)[1]), ""])
+    return "\n".join([head, *(f"{found[name]:.1f} {name}" for name in sorted(found)), ""])
 
 
 class Stopwatch:
@@ -108,5 +113,4 @@ class Stopwatch:
 
     def pytest_sessionfinish(self) -> None:
         """Write the file; what was not measured stays as it is."""
-        kept = [line for line in DURATIONS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-        DURATIONS.write_text(as_text(self.seconds, kept), encoding="utf-8")
+        DURATIONS.write_text(as_text(self.seconds, DURATIONS.read_text(encoding="utf-8")), encoding="utf-8")

@@ -23,9 +23,9 @@ def test_these_tests_are_never_slow():
 
 
 def test_what_was_not_measured_stays():
-    kept = ["4.0 a.py::some", "5.0 a.py::some[z]", "5.0 a.py::some[x]", "6.0 c.py::other[x]"]
+    before = "4.0 a.py::some\n5.0 a.py::some[z]\n5.0 a.py::some[x]\n6.0 c.py::other[x]\n"
     names = {"a.py::all", "a.py::some[y [1]]", "a.py::some[z]", "c.py::other[x]"}
-    assert tiers.long_ones(tiers.as_text(SECONDS, kept)) == names
+    assert tiers.long_ones(tiers.as_text(SECONDS, before)) == names
 
 
 def test_tests_that_were_measured_exist():

@@ -15,6 +15,7 @@ from typing import Final
 from eutectic.backend.llvm.machine import Machine, lane_speed
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.services import Speeds
+from eutectic.relax.analysis.uses import operands_of
 from eutectic.relax.expr import Call
 from eutectic.relax.op.nn.channel_norm import CHANNEL_NORMS
 from eutectic.relax.op.nn.conv_blocks import blocked_kernel, is_plain
@@ -22,7 +23,6 @@ from eutectic.relax.op.nn.conv_winograd import WINOGRAD
 from eutectic.relax.op.nn.inverted_residual import INVERTED_RESIDUAL
 from eutectic.relax.op.registry import has_trait, op_def
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.relax.transform.layouts.choice import operands_of
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer, likely_sizes
 
 _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
@@ -226,7 +226,7 @@ def _others(
 
 def _rows(call: Call, result: TensorStructInfo) -> LayoutOffer:
     """Row-major: neighbours of an image that is interpolated come from places of their own, one by one."""
-    is_linear = call.attrs is not None and dict(call.attrs.items()).get("method") == "linear"
+    is_linear = call.attrs is not None and call.attrs.get("method") == "linear"
     return LayoutOffer(cost=_RESIZED_ROWS * prod(likely_sizes(result))) if is_linear else ROW_MAJOR
 
 

@@ -8,7 +8,8 @@ from eutectic.ir.module import GlobalVar
 from eutectic.ir.node import Node
 from eutectic.ir.visit import post_order
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Binding, BindingBlock, Call, DataflowBlock, Function, If, SeqExpr, Var
+from eutectic.relax.expr import Binding, BindingBlock, Call, DataflowBlock, Function, If, SeqExpr, Tuple, Var
+from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.deep import deep
 
 
@@ -48,6 +49,13 @@ def walk_bindings(function: Function) -> Iterator[Binding]:
 def walk_calls(function: Function) -> Iterator[Call]:
     """All calls that something is bound to, in the order of `walk_bindings`."""
     return (binding.value for binding in walk_bindings(function) if isinstance(binding.value, Call))
+
+
+def operands_of(call: Call) -> Iterator[Expr]:
+    """The tensors among the arguments of a call, fields of tuples one by one."""
+    for arg in call.args:
+        fields = arg.fields if isinstance(arg, Tuple) else (arg,)
+        yield from (item for item in fields if isinstance(item.struct_info, TensorStructInfo))
 
 
 def used_vars(expr: Node) -> list[Var]:

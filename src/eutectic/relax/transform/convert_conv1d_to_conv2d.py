@@ -12,12 +12,16 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.op import Op
 from eutectic.ir.transform import PassContext
+from eutectic.relax.analysis.uses import operands_of
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import BindingBlock, Call, Constant, Function, Tuple, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op import concat, expand_dims, nn, squeeze
 from eutectic.relax.op.nn.channel_norm import CHANNEL_NORMS
-from eutectic.relax.op.registry import has_trait, infer_call
+from eutectic.relax.op.nn.conv import ConvAttrs
+from eutectic.relax.op.nn.depth_to_space import DepthToSpaceAttrs
+from eutectic.relax.op.nn.pool import PoolAttrs
+from eutectic.relax.op.registry import attrs_of, has_trait, infer_call
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass, mutated
 
@@ -88,10 +92,10 @@ class _Lifter(PyExprMutator):
         if not isinstance(call.op, Op) or not _is_signal(call.struct_info):
             return None
         is_begin = call.op.name == "relax.nn.conv1d"
-        if not is_begin and self.computed.isdisjoint(_tensors(call)):
+        if not is_begin and self.computed.isdisjoint(operands_of(call)):
             return None
         if has_trait(call, "pointwise"):
-            return None if "axis" in _options(call) else _pointwise
+            return _pointwise
         lift = _channel_norm if call.op in CHANNEL_NORMS else _LIFTED.get(call.op.name)
         return lift if lift is not None and _is_plain(call) else None
 
@@ -122,23 +126,16 @@ def _is_signal(info: Any) -> bool:
     return isinstance(info, TensorStructInfo) and info.ndim == _ROW + 1
 
 
-def _tensors(call: Call) -> list[Expr]:
-    return [field for arg in call.args for field in (arg.fields if isinstance(arg, Tuple) else (arg,))]
-
-
-def _options(call: Call) -> dict[str, Any]:
-    return {} if call.attrs is None else dict(call.attrs.items())
-
-
 def _is_plain(call: Call) -> bool:
     """Whether batch, channels and space follow each other in all that has a layout, or axes."""
-    options = _options(call)
+    attrs = call.attrs
+    assert attrs is not None
     names = {"layout": "NCW", "data_layout": "NCW", "kernel_layout": "OIW", "out_layout": "NCW"}
-    if any(options.get(name) not in (None, "", plain) for name, plain in names.items()):
+    if any(attrs.get(name) not in (None, "", plain) for name, plain in names.items()):
         return False
-    if "channel_axis" in options:
-        return [axis % (_ROW + 1) for axis in (options["channel_axis"], *options["axes"])] == [1, _ROW]
-    return options.get("axis", 0) is not None
+    if "channel_axis" in attrs:
+        return [axis % (_ROW + 1) for axis in (attrs["channel_axis"], *attrs["axes"])] == [1, _ROW]
+    return attrs.get("axis", 0) is not None
 
 
 def _pointwise(call: Call, args: Sequence[Expr]) -> Call:
@@ -151,30 +148,30 @@ def _both(numbers: Sequence[int], row: int) -> tuple[int, ...]:
 
 
 def _conv(call: Call, args: Sequence[Expr]) -> Call:
-    options, (data, weight) = _options(call), args
+    attrs, (data, weight) = attrs_of(call, ConvAttrs), args
     return nn.conv2d(
         data,
         weight,
-        strides=_both(options["strides"], 1),
-        padding=_both(options["padding"], 0),
-        dilation=_both(options["dilation"], 1),
-        groups=options["groups"],
-        out_dtype=None if options["out_dtype"] == "void" else options["out_dtype"],
+        strides=_both(attrs.strides, 1),
+        padding=_both(attrs.padding, 0),
+        dilation=_both(attrs.dilation, 1),
+        groups=attrs.groups,
+        out_dtype=None if attrs.out_dtype == "void" else attrs.out_dtype,
         span=call.span,
     )
 
 
 def _pool(constructor: Callable[..., Call]) -> _Lifted:
     def lift(call: Call, args: Sequence[Expr]) -> Call:
-        options = _options(call)
+        attrs = attrs_of(call, PoolAttrs)
         return constructor(
             args[0],
-            pool_size=_both(options["pool_size"], 1),
-            strides=_both(options["strides"], 1),
-            padding=_both(options["padding"], 0),
-            dilation=_both(options["dilation"], 1),
-            ceil_mode=options["ceil_mode"],
-            count_include_pad=options["count_include_pad"],
+            pool_size=_both(attrs.pool_size, 1),
+            strides=_both(attrs.strides, 1),
+            padding=_both(attrs.padding, 0),
+            dilation=_both(attrs.dilation, 1),
+            ceil_mode=attrs.ceil_mode,
+            count_include_pad=attrs.count_include_pad,
             span=call.span,
         )
 
@@ -182,13 +179,14 @@ def _pool(constructor: Callable[..., Call]) -> _Lifted:
 
 
 def _depth_to_space(call: Call, args: Sequence[Expr]) -> Call:
-    options = _options(call)
-    sides, crops = _both(options["block_shape"], 1), _both(options["crops"], 0)
+    attrs = attrs_of(call, DepthToSpaceAttrs)
+    sides, crops = _both(attrs.block_shape, 1), _both(attrs.crops, 0)
     return nn.depth_to_space(args[0], sides, crops, "NCHW", span=call.span)
 
 
 def _concat(call: Call, args: Sequence[Expr]) -> Call:
-    axis = _options(call)["axis"] % (_ROW + 1)
+    assert call.attrs is not None
+    axis = call.attrs["axis"] % (_ROW + 1)
     return concat(args[0], axis=axis + (axis == _ROW), span=call.span)
 
 

@@ -33,6 +33,7 @@ ROUNDINGS: Final[dict[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
+COORDINATES: Final = ("half_pixel", "align_corners", "asymmetric")
 _MOST_TRIED: Final = 4096  # elements of an axis whose places are looked at one by one
 
 
@@ -70,6 +71,8 @@ def resize2d(
     """
     if method not in ("nearest_neighbor", "linear") or rounding_method not in _NEAREST:
         raise ValueError(f"resize2d does not know {method!r} with {rounding_method!r}")
+    if coordinate_transformation_mode not in COORDINATES:
+        raise ValueError(f"resize2d does not know the coordinates {coordinate_transformation_mode!r}")
     axes = Axes.of(layout)
     if axes.rank != 2 or len(data.shape) != len(axes.names):
         raise ValueError(f"an image {sizes_text(data.shape)} is not in layout {layout}")
@@ -138,7 +141,6 @@ def _line(mode: str, before: int, after: int) -> _Line:
     elif mode == "asymmetric":
         factor, first, parts = before, 0, after
     else:
-        _check_mode(mode)
         factor, first, parts = 2 * before, before - after, 2 * after
     common = gcd(factor, first, parts)
     return _Line(factor // common, first // common, parts // common)
@@ -203,14 +205,7 @@ def _coordinate(mode: str, i: PrimExpr, before: PrimExpr, after: PrimExpr, dtype
     ratio = _ratio(before, after, dtype)
     if mode == "asymmetric":
         return place * ratio
-    _check_mode(mode)
     return (place + 0.5) * ratio - 0.5
-
-
-def _check_mode(mode: str) -> None:
-    """Refuse coordinates that are neither `align_corners` nor `asymmetric`, which are known by then, nor others."""
-    if mode != "half_pixel":
-        raise ValueError(f"resize2d does not know the coordinates {mode!r}")
 
 
 def _ratio(a: PrimExpr, b: PrimExpr, dtype: str) -> PrimExpr:

@@ -22,13 +22,12 @@ from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, infer_call, refuse, tensor_args
 from eutectic.relax.op.shapes import dims_text, dtype_option, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.topi.image.resize import ROUNDINGS, coordinates
+from eutectic.topi.image.resize import COORDINATES, ROUNDINGS, coordinates
 
 _resize = define_op("relax.image.resize2d", arity=2, fusion="injective")
 
 _WIDE_BYTES: Final = 4  # of a float that interpolation is done in
 METHODS: Final = ("nearest_neighbor", "linear")
-COORDINATES: Final = ("half_pixel", "align_corners", "asymmetric")
 
 
 @node("relax.attrs.Resize2DAttrs")

@@ -13,8 +13,9 @@ import numpy as np
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.ir.transform import PassContext
+from eutectic.relax.analysis.uses import operands_of
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Call, Constant, Function, Tuple
+from eutectic.relax.expr import Call, Constant, Function
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.interpret import Interpreter
 from eutectic.relax.op import concat, flip, nn, permute_dims, reshape, strided_slice, zeros
@@ -249,12 +250,7 @@ def _computed(value: Expr) -> Expr:
     while leaves:
         leaf = leaves.pop()
         if isinstance(leaf, Call):
-            leaves += _tensors(leaf)
+            leaves += operands_of(leaf)
         elif not isinstance(leaf, Constant):
             return value
     return Constant(np.ascontiguousarray(Interpreter(IRModule()).evaluate(value, {}, {})), span=value.span)
-
-
-def _tensors(call: Call) -> list[Expr]:
-    fields = [field for arg in call.args for field in (arg.fields if isinstance(arg, Tuple) else (arg,))]
-    return [field for field in fields if isinstance(field.struct_info, TensorStructInfo)]

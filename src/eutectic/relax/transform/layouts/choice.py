@@ -13,8 +13,7 @@ import numpy as np
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.module import GlobalVar
 from eutectic.ir.op import Op
-from eutectic.relax.analysis.uses import used_vars
-from eutectic.relax.base import Expr
+from eutectic.relax.analysis.uses import operands_of, used_vars
 from eutectic.relax.expr import Binding, Call, DataflowVar, Function, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.op.layout import row_major
 from eutectic.relax.op.registry import has_trait
@@ -26,13 +25,6 @@ from eutectic.tir.data_layout import layout, rearrangement
 BYTES_PER_NANOSECOND: Final = 10.0  # of a copy that changes the layout, by one thread
 _STARTED: Final = 500.0  # nanoseconds, of one more kernel
 _MOST_COPIES: Final = 2  # of one value
-
-
-def operands_of(call: Call) -> Iterator[Expr]:
-    """The tensors among the arguments of a call, fields of tuples one by one."""
-    for arg in call.args:
-        fields = arg.fields if isinstance(arg, Tuple) else (arg,)
-        yield from (item for item in fields if isinstance(item.struct_info, TensorStructInfo))
 
 
 def chosen_offers(function: Function, ask: Callable[[Call], Sequence[LayoutOffer]]) -> dict[Var, LayoutOffer]:

@@ -102,7 +102,9 @@ def walk_of(stage: Stage, depth: int = 0) -> Walk:
     def access(load: BufferLoad) -> Access:
         form = flat_offset(load.buffer, load.indices, extents)
         if form is None:
-            form = flat_offset(load.buffer, [_without_groups(index) for index in load.indices], extents)
+            whole = [_without_groups(index) for index in load.indices]
+            if any(index is not before for index, before in zip(whole, load.indices, strict=True)):
+                form = flat_offset(load.buffer, whole, extents)
         return Access(load.buffer, form, load)
 
     terms = [stage.value] if stage.init is None else [stage.value, stage.init]
