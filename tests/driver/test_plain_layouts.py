@@ -24,7 +24,7 @@ from eutectic.testing.graphs import arrays, graph, weights
 
 
 class Net(nn.Module):
-    """Blocks of channels through sums, clips, pools and a concatenation, and a flattening that needs none."""
+    """Blocks of channels through all that keeps them: sums, clips, pools, what is cut, joined, mirrored; flattened."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,9 @@ class Net(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = nn.functional.max_pool2d(nn.functional.relu6(self.first(x)), 2)
         y = torch.relu(self.second(y) + y) * self.scale
-        y = torch.cat([self.depth(y), self.norm(y)], 1)
+        a, b = self.depth(y).chunk(2, 1)
+        a = nn.functional.pad(a * torch.sigmoid(b), (1, 1, 1, 1), mode="reflect")[:, :, 1:-1, 1:-1]
+        y = torch.cat([a, self.norm(y), b], 1)
         return self.last(y).flatten(1)
 
 

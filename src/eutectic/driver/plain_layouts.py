@@ -15,14 +15,15 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.op import Op
 from eutectic.ir.transform import with_functions
-from eutectic.relax.analysis.uses import walk_calls
+from eutectic.relax.analysis.uses import operands_of, walk_calls
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Call, Function, Tuple, Var, VarBinding
+from eutectic.relax.expr import Call, Function, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.op.along_axes import AxisPlaces
 from eutectic.relax.op.layout import row_major
 from eutectic.relax.op.layout_transform import LayoutTransformAttrs, layout_transform
 from eutectic.relax.op.registry import has_trait, infer_call, op_def
-from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.tir.data_layout import layout as parsed
 
 _OF_OPERANDS: Final = {"data_layout": 0, "kernel_layout": 1, "layout": 0}  # options that say the layout of an operand
@@ -74,7 +75,7 @@ def _without_blocks(name: str) -> str:
 
 @dataclass(frozen=True)
 class _Value:
-    """A row-major value in place of one in a layout."""
+    """A row-major value, or a tuple of such, in place of one in a layout."""
 
     plain: Expr
     layout: str
@@ -91,27 +92,39 @@ class _Plain(PyExprMutator):
         """The value as it was, for what is not known here."""
         if var not in self._values:
             return super().visit_var_(var)
-        value = self._values[var]
-        return self.builder_.emit(_transform(value.plain, _usual(value.layout), value.layout))
+        return self._as_it_was(self._values[var])
 
     visit_dataflow_var_ = visit_var_
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
         """Compute a value row-major where that is known."""
-        rewritten = self._rewritten(binding.value) if isinstance(binding.value, Call) else None
+        rewritten = self._rewritten(binding.value)
         if rewritten is None:
             super().visit_var_binding_(binding)
             return
-        call, name = rewritten
-        plain = self.builder_.emit(call, binding.var.name_hint) if isinstance(call, Call) else call
+        value, name = rewritten
+        plain = value if isinstance(value, Var) else self.builder_.emit(value, binding.var.name_hint)
         self._values[binding.var] = _Value(plain, name)
         if not name or not _is_inner(binding.var):
-            value = self._values.pop(binding.var)
-            literal = _transform(value.plain, _usual(name), name) if name else value.plain
-            super().visit_var_binding_(VarBinding(binding.var, literal))
+            super().visit_var_binding_(VarBinding(binding.var, self._as_it_was(self._values.pop(binding.var))))
 
-    def _rewritten(self, call: Call) -> tuple[Expr, str] | None:
-        """A call on row-major values, and the layout in which its result was; None for a call that stays."""
+    def _as_it_was(self, value: _Value) -> Expr:
+        """A value in the layout that it was in."""
+        if not value.layout:
+            return value.plain
+        info = value.plain.struct_info
+        if not isinstance(info, TupleStructInfo):
+            return self.builder_.emit(_transform(value.plain, _usual(value.layout), value.layout))
+        fields = (self.builder_.emit(TupleGetItem(value.plain, i)) for i in range(len(info.fields)))
+        return self.builder_.normalize(Tuple(tuple(self._as_it_was(_Value(field, value.layout)) for field in fields)))
+
+    def _rewritten(self, call: Expr) -> tuple[Expr, str] | None:
+        """A value computed of row-major ones, and the layout in which it was; None for one that stays."""
+        if isinstance(call, TupleGetItem) and isinstance(call.tuple_value, Var) and call.tuple_value in self._values:
+            pieces = self._values[call.tuple_value]
+            return TupleGetItem(pieces.plain, call.index), pieces.layout
+        if not isinstance(call, Call):
+            return None
         if isinstance(call.attrs, LayoutTransformAttrs):
             return self._moved(call.args[0], call.attrs)
         if _lies(call):
@@ -121,7 +134,7 @@ class _Plain(PyExprMutator):
             return None
         if has_trait(call, "pointwise"):
             return self._pointwise(call, known[0])
-        return self._concatenated(call, known[0]) if _name(call) == "relax.concat" else None
+        return self._along_axes(call, known[0])
 
     def _moved(self, value: Expr, attrs: LayoutTransformAttrs) -> tuple[Expr, str] | None:
         source, wanted = attrs.src_layout, attrs.dst_layout
@@ -178,27 +191,27 @@ class _Plain(PyExprMutator):
         is_cut = name.endswith(f"{block}c") and names.startswith(("C", "NC")) and shape[-1] in (1, block)
         return f"{names}{shape[-1]}c" if is_cut else None
 
-    def _concatenated(self, call: Call, name: str) -> tuple[Expr, str] | None:
-        args = _flat(call.args)
-        axis = None if call.attrs is None else call.attrs["axis"]
-        layouts = [self._layout_of(arg, name) for arg in args]
-        if axis is None or layouts != [name] * len(args):
+    def _along_axes(self, call: Call, name: str) -> tuple[Expr, str] | None:
+        """A call that speaks of axes of values that were all in one layout."""
+        definition = op_def(call.op) if isinstance(call.op, Op) else None
+        if definition is None or definition.along_axes_fn is None:
             return None
-        letter = [letter for letter, _ in parsed(name).axes][axis]
-        if letter not in _usual(name):  # inside of blocks
+        if any(self._layout_of(operand, name) != name for operand in operands_of(call)):
             return None
-        fields = self.builder_.normalize(Tuple(tuple(self._row_major(arg, name) for arg in args)))
-        assert call.attrs is not None
-        attrs = replace(call.attrs, axis=_usual(name).index(letter))
-        return infer_call(replace(call, args=(fields,), attrs=attrs, struct_info=None)), name
+        moved = definition.along_axes_fn(call, AxisPlaces(parsed(name), parsed(_usual(name))))
+        if moved is None:
+            return None
+        args = [self._all_row_major(arg, name) if _has_tensors(arg) else arg for arg in moved.args]
+        return infer_call(replace(moved, args=tuple(args), struct_info=None)), name
+
+
+def _has_tensors(arg: Expr) -> bool:
+    fields = arg.fields if isinstance(arg, Tuple) else (arg,)
+    return any(isinstance(field.struct_info, TensorStructInfo) for field in fields)
 
 
 def _flat(args: Sequence[Any]) -> list[Expr]:
     return [field for arg in args for field in (arg.fields if isinstance(arg, Tuple) else (arg,))]
-
-
-def _name(call: Call) -> str:
-    return str(getattr(call.op, "name", ""))
 
 
 def _is_inner(var: Var) -> bool:

@@ -18,7 +18,7 @@ from eutectic.driver.pipeline_text import Pipeline
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import Var as SizeVar
 from eutectic.relax import op
-from eutectic.relax.expr import Call, Constant, Var
+from eutectic.relax.expr import Call, Constant, TupleGetItem, Var
 from eutectic.relax.op import nn
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.transform import AssignLayouts, ConvertConv2DToWinograd
@@ -87,6 +87,17 @@ def test_blocks_are_vectors_of_the_machine(target: str, blocks: list[str]):
         (nn.max_pool2d(t(1, 32, 6, 6), 2, layout="NHWC"), [""]),
         (op.concat([t(1, 32, 6, 6), t(1, 16, 6, 6)], axis=1), ["", "NCHW16c", "NHWC"]),
         (op.concat([t(1, 24, 6, 6), t(1, 24, 6, 6)], axis=1), ["", "NHWC"]),
+        (op.split(t(1, 48, 6, 6), 3, 1), ["", "NCHW16c", "NHWC"]),
+        (op.split(t(1, 64, 6, 6), [24], 1), ["", "NCHW8c", "NHWC"]),
+        (op.split(t(1, 64, 6, 6), [20], 1), ["", "NHWC"]),
+        (op.split(t(1, 32, 6, 6), 2, 2), ["", "NCHW32c", "NCHW16c", "NHWC"]),
+        (op.strided_slice(t(1, 48, 6, 6), [1], [16], [48]), ["", "NCHW16c", "NHWC"]),
+        (op.strided_slice(t(1, 64, 6, 6), [1], [8], [40]), ["", "NHWC"]),
+        (op.strided_slice(t(1, 32, 6, 6), [2, -1], [0, 1], [6, 5], [2, 1]), ["", "NCHW32c", "NCHW16c", "NHWC"]),
+        (nn.pad(t(1, 32, 6, 6), [0] * 4 + [1] * 4, pad_mode="reflect"), ["", "NCHW32c", "NCHW16c", "NHWC"]),
+        (nn.pad(t(1, 32, 6, 6), [0, 0, 0, 16] + [0] * 4), ["", "NCHW16c", "NHWC"]),
+        (nn.pad(t(1, 32, 6, 6), [0, 0, 0, 8] + [0] * 4), ["", "NCHW8c", "NHWC"]),
+        (nn.pad(t(1, 32, 6, 6), [0, 0, 0, 4] + [0] * 4), ["", "NHWC"]),
         (op.add(t(1, 32, 6, 6), t(32, 1, 1)), ["", "NCHW32c", "NCHW16c", "NHWC"]),
         (op.add(t(1, 32, 6, 6), t(6)), [""]),
         (op.image.resize2d(t(1, 32, 6, 6), (12, 12)), ["", "NCHW32c", "NCHW16c", "NHWC"]),
@@ -277,6 +288,29 @@ def test_norms_between_convolutions_stay_in_their_layout(width: int):
     (x,) = arrays(mod["main"])
     text = AssignLayouts(WIDE)(mod).script()
     assert len(re.findall(r'_norm\(.* layout="NCHW\d+c"', text)) == 2
+    made = eutectic.compile(mod, target="llvm", verify=True)
+    assert_close(made(x), evaluate(mod, x), 5e-5)
+
+
+@pytest.mark.parametrize("width", [16, 24, 64])
+def test_what_is_cut_between_convolutions_stays_in_its_layout(width: int):
+    """Pieces of channels, of rows, and ends that are mirrored."""
+
+    def body(bb: Any, x: Any) -> Any:
+        x = bb.emit(nn.conv2d(x, weights(2 * width, 3, 3, 3), padding=1))
+        parts = bb.emit(op.split(x, 2, 1))
+        a, b = (bb.emit(TupleGetItem(parts, k)) for k in range(2))
+        x = bb.emit(op.multiply(bb.emit(op.tanh(a)), bb.emit(op.sigmoid(b))))
+        x = bb.emit(nn.pad(x, [0] * 4 + [1, 2, 2, 1], pad_mode="reflect"))
+        y = bb.emit(nn.conv2d(x, weights(width, width, 3, 3)))
+        x = bb.emit(op.add(y, bb.emit(op.strided_slice(x, [2, 3], [0, 0], [-2, -2]))))
+        return nn.conv2d(x, weights(8, width, 1, 1))
+
+    mod = graph({"x": (2, 3, 20, 18)}, body)
+    (x,) = arrays(mod["main"])
+    text = AssignLayouts(WIDE)(mod).script()
+    at_end = int(width % 16 == 0)  # else vectors of channels are cut, and all is in rows
+    assert (text.count('src_layout="NCHW"'), text.count('dst_layout="NCHW"')) == (0, at_end)
     made = eutectic.compile(mod, target="llvm", verify=True)
     assert_close(made(x), evaluate(mod, x), 5e-5)
 

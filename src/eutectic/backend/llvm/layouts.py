@@ -17,13 +17,15 @@ from eutectic.ir.dtype import item_bytes
 from eutectic.ir.services import Speeds
 from eutectic.relax.analysis.uses import operands_of
 from eutectic.relax.expr import Call
+from eutectic.relax.op.along_axes import AxisPlaces
 from eutectic.relax.op.nn.channel_norm import CHANNEL_NORMS
 from eutectic.relax.op.nn.conv_blocks import blocked_kernel, is_plain
 from eutectic.relax.op.nn.conv_winograd import WINOGRAD
 from eutectic.relax.op.nn.inverted_residual import INVERTED_RESIDUAL
 from eutectic.relax.op.registry import has_trait, op_def
-from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer, likely_sizes
+from eutectic.tir.data_layout import layout
 
 _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
 _FROM_LONG_ROWS: Final = (0.7, 0.02)  # of that with steps of two, by which vectors are taken apart, and longer ones
@@ -73,11 +75,10 @@ def layout_offers(call: Call, machine: Machine, speeds: Speeds | None = None) ->
         machine: What the code is for.
         speeds: What it was measured to do, if it was.
     """
-    infos = [value.struct_info for value in operands_of(call)]
-    result = call.struct_info
-    if not infos or not isinstance(result, TensorStructInfo) or not all(map(_is_known, (*infos, result))):
+    infos, results = [value.struct_info for value in operands_of(call)], _results(call)
+    if not infos or not results or not all(map(_is_known, (*infos, *results))):
         return (ROW_MAJOR,)
-    tensors = [info for info in infos if isinstance(info, TensorStructInfo)]
+    tensors, result = [info for info in infos if isinstance(info, TensorStructInfo)], results[0]
     lanes = machine.lanes()
     if call.op is WINOGRAD:
         return [*_by_winograd(tensors, result)]
@@ -90,7 +91,15 @@ def layout_offers(call: Call, machine: Machine, speeds: Speeds | None = None) ->
         return [*_convolutions(call, tensors, result, lanes, rate, shares)] if is_full else (ROW_MAJOR,)
     if call.op in CHANNEL_NORMS:
         return [*_norms(call, tensors[0], lanes)]
-    return [_rows(call, result), *_others(call, tensors, result, lanes)]
+    return [_rows(call, result), *_others(call, tensors, results, lanes)]
+
+
+def _results(call: Call) -> list[TensorStructInfo]:
+    """The types of all results; none where one of them is no tensor."""
+    info = call.struct_info
+    infos = info.fields if isinstance(info, TupleStructInfo) else (info,)
+    tensors = [item for item in infos if isinstance(item, TensorStructInfo)]
+    return tensors if len(tensors) == len(infos) else []
 
 
 def _is_known(info: object) -> bool:
@@ -212,16 +221,16 @@ def _norms(call: Call, data: TensorStructInfo, lanes: int) -> Iterator[LayoutOff
 
 
 def _others(
-    call: Call, infos: Sequence[TensorStructInfo], result: TensorStructInfo, lanes: int
+    call: Call, infos: Sequence[TensorStructInfo], results: Sequence[TensorStructInfo], lanes: int
 ) -> Iterator[LayoutOffer]:
     """Blocks of channels, and channels last, for what costs as much in any layout: one for all tensors."""
-    shape = likely_sizes(result)
+    shape = likely_sizes(results[0])
     if len(shape) != 4:
         return
     for size in (*_blocks(shape[1], lanes), 0):
         operands = _operands(call, infos, shape, size)
         if operands is not None:
-            yield LayoutOffer(operands, (_in_blocks("NCHW", size),))
+            yield LayoutOffer(operands, (_in_blocks("NCHW", size),) * len(results))
 
 
 def _rows(call: Call, result: TensorStructInfo) -> LayoutOffer:
@@ -240,16 +249,19 @@ def _operands(call: Call, infos: Sequence[TensorStructInfo], shape: Sequence[int
     if has_trait(call, "pointwise"):
         layouts = [_spread(likely_sizes(info), shape, size) for info in infos]
         return None if None in layouts else tuple(name for name in layouts if name is not None)
-    names, definition = [_in_blocks("NCHW", size)] * len(infos), op_def(call.op)
-    if definition is None or definition.in_layouts_fn is None or call.attrs is None:
+    name, definition = _in_blocks("NCHW", size), op_def(call.op)
+    if definition is None or call.attrs is None:
         return None
     if any(len(_sizes(info)) != 4 or (size and likely_sizes(info)[1] % size) for info in infos):
         return None
-    fields = dict(call.attrs.items())
+    names = (name,) * len(infos)
+    if definition.along_axes_fn is not None:
+        moved = definition.along_axes_fn(call, AxisPlaces(layout("NCHW"), layout(name)))
+        return None if moved is None else names
+    fields = dict(call.attrs.items()) if definition.in_layouts_fn is not None else {}
     is_pool = fields.get("layout") == fields.get("out_layout") == "NCHW"
-    is_concat = fields.get("axis") in (0, 1, 2, 3, -1, -2, -3, -4) and "layout" not in fields
     is_image = fields.get("layout") == "NCHW" and "out_layout" not in fields
-    return tuple(names) if is_pool or is_concat or is_image else None
+    return names if is_pool or is_image else None
 
 
 def _spread(sizes: Sequence[int], shape: Sequence[int], size: int) -> str | None:

@@ -11,10 +11,11 @@ from eutectic import topi
 from eutectic.arith import simplify
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float, is_integer
-from eutectic.ir.node import node
+from eutectic.ir.node import node, replace
 from eutectic.ir.prim_expr import IntImm, Max, Min, PrimExpr, as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, PrimValue, Tuple, convert
+from eutectic.relax.op.along_axes import AxisPlaces
 from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import lower, result_shape
 from eutectic.relax.op.numerics import Array, check_indices
@@ -275,6 +276,39 @@ def _clipped(size: PrimExpr, position: PrimExpr) -> PrimExpr | None:
     if known >= 2**31 - 1:
         return size
     return Max(size + known, as_prim(0)) if known < 0 else Min(as_prim(known), size)
+
+
+@_slice.along_axes
+def _slice_along_axes(c: Call, places: AxisPlaces) -> Call | None:
+    (info,) = tensor_args(c, (0,))
+    axes, begin, end = _values(c, 1, "axes"), _values(c, 2, "begin"), _values(c, 3, "end")
+    strides = _values(c, 4, "strides") if len(c.args) > 4 else [as_prim(1)] * len(axes or ())
+    if info.dims is None or axes is None or begin is None or end is None or strides is None:
+        return None
+    moved: list[tuple[int, PrimExpr, PrimExpr]] = []
+    for number, first, last, stride in zip(axes, begin, end, strides, strict=True):
+        axis = static(number)
+        place = None if axis is None else places.place(axis)
+        if axis is None or place is None:
+            return None
+        ends = (first, last) if places.keeps(axis) else _in_steps(places, axis, info.dims[axis], first, last, stride)
+        if ends is None:
+            return None
+        moved.append((place, *ends))
+    scalars = (_scalars([row[part] for row in moved]) for part in range(3))
+    return replace(c, args=(c.args[0], *scalars, *c.args[4:]))
+
+
+def _in_steps(
+    places: AxisPlaces, axis: int, size: PrimExpr, first: PrimExpr, last: PrimExpr, stride: PrimExpr
+) -> tuple[PrimExpr, PrimExpr] | None:
+    """Begin and end of a slice of neighbours, in steps along an axis of another layout."""
+    known, begin, end = static(size), static(first), static(last)
+    if known is None or begin is None or end is None or static(stride) != 1:
+        return None
+    low, high, _ = slice(begin, end).indices(known)
+    ends = places.steps(axis, low), places.steps(axis, high)
+    return None if ends[0] is None or ends[1] is None else (as_prim(ends[0]), as_prim(ends[1]))
 
 
 @_slice.reference

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -16,11 +16,11 @@ from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call
 from eutectic.relax.expr import Tuple as TupleExpr
+from eutectic.relax.op.along_axes import AxisPlaces
 from eutectic.relax.op.builder import Builder
-from eutectic.relax.op.layout import row_major
 from eutectic.relax.op.lowering import lower, of_sizes, result_shape
 from eutectic.relax.op.numerics import Array
-from eutectic.relax.op.registry import always, attrs_of, call, define_op, infer_call, refuse, short_name, tensor_args
+from eutectic.relax.op.registry import always, attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import (
     axes_of,
     axis_of,
@@ -38,7 +38,6 @@ from eutectic.relax.op.shapes import (
 )
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.te import Tensor
-from eutectic.tir.data_layout import layout
 
 _permute_dims = define_op("relax.permute_dims", arity=1, fusion="injective")
 _broadcast_to = define_op("relax.broadcast_to", arity=2, fusion="broadcast")
@@ -275,15 +274,11 @@ def _infer_concat(c: Call) -> TensorStructInfo:
     return tensor_info(sizes, dtype)
 
 
-@_concat.in_layouts
-def _concat_in_layouts(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:
-    """Along the same axis, or the blocks of it, wherever that is now."""
-    axis, attrs = attrs_of(c, ConcatAttrs).axis, c.attrs
-    if result and axis is not None:
-        names = row_major(result)
-        place = [letter for letter, _ in layout(result).axes].index(names[axis % len(names)])
-        attrs = ConcatAttrs(place)
-    return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))
+@_concat.along_axes
+def _concat_along_axes(c: Call, places: AxisPlaces) -> Call | None:
+    axis = attrs_of(c, ConcatAttrs).axis
+    place = None if axis is None else places.place(axis)
+    return None if place is None else replace(c, attrs=ConcatAttrs(place))
 
 
 @_concat.reference
@@ -412,6 +407,26 @@ def _pieces(c: Call, size: PrimExpr, cuts: int | tuple[int, ...]) -> list[PrimEx
         return None if cuts else [size]
     places = [0, *(min(cut, known) for cut in cuts), known]
     return [as_prim(b - a) for a, b in pairwise(places)]
+
+
+@_split.along_axes
+def _split_along_axes(c: Call, places: AxisPlaces) -> Call | None:
+    attrs = attrs_of(c, SplitAttrs)
+    place = places.place(attrs.axis)
+    if place is None or places.keeps(attrs.axis):
+        return None if place is None else replace(c, attrs=replace(attrs, axis=place))
+    cuts = [None if cut is None else places.steps(attrs.axis, cut) for cut in _cuts(c)]
+    inside = tuple(cut for cut in cuts if cut is not None)
+    return replace(c, attrs=SplitAttrs(inside, place)) if len(inside) == len(cuts) else None
+
+
+def _cuts(c: Call) -> list[int | None]:
+    """Where the pieces but the first begin; None where that is not known."""
+    (info,), attrs = tensor_args(c), attrs_of(c, SplitAttrs)
+    pieces = None if info.dims is None else _pieces(c, info.dims[attrs.axis], attrs.indices_or_sections)
+    if pieces is None:
+        return [None]
+    return [static(simplify(place)) for place in accumulate(pieces[:-1])]
 
 
 @_split.reference

@@ -20,6 +20,7 @@ from eutectic.ir.op import Op, register_op
 from eutectic.ir.span import Span, caller_span
 from eutectic.relax.base import Expr, StructInfo
 from eutectic.relax.expr import Call, const, convert, describe_info
+from eutectic.relax.op.along_axes import AxisPlaces
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.support.deep import deep
 from eutectic.support.errors import TypeInferenceError
@@ -41,6 +42,7 @@ Trait = Literal[
 Infer = Callable[[Call], StructInfo]
 Reference = Callable[..., Any]
 InLayouts = Callable[[Call, Sequence[Expr], Sequence[str], str], Call]
+AlongAxes = Callable[[Call, AxisPlaces], "Call | None"]
 A = TypeVar("A", bound=Attrs)
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,6 +71,7 @@ class OpDef:
         self.work_fn: Callable[[Call], float] | None = None
         self.identity_fn: Callable[[Call], bool] | None = None
         self.in_layouts_fn: InLayouts | None = None
+        self.along_axes_fn: AlongAxes | None = None
         self.infer_fn: Infer | None = None
         self.reference_fn: Reference | None = None
         self.legalize_fn: Callable[..., Any] | None = None
@@ -107,6 +110,15 @@ class OpDef:
         it is the same in all layouts.
         """
         self.in_layouts_fn = function
+        return function
+
+    def along_axes(self, function: F) -> F:
+        """Decorator: `function(call, places)` is a call whose options speak of axes, with those of another layout.
+
+        All tensors, also those of the result, are in one layout. The tensors among the arguments stay as they are, and
+        nothing is said of the result. None where the other layout has no such call, as where blocks would be cut.
+        """
+        self.along_axes_fn = function
         return function
 
     def work(self, function: F) -> F:

@@ -16,7 +16,7 @@ from eutectic.relax import op
 from eutectic.relax.analysis import problems_of
 from eutectic.relax.analysis.uses import walk_bindings
 from eutectic.relax.block_builder import BlockBuilder
-from eutectic.relax.expr import Tuple, Var
+from eutectic.relax.expr import Tuple, TupleGetItem, Var
 from eutectic.relax.op import nn
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform import AssignLayouts, FoldConstant
@@ -66,9 +66,20 @@ def residual(bb: Any, x: Any) -> Any:
     return x
 
 
+def gated(bb: Any, x: Any) -> Any:
+    """Channels that are cut and joined, rows that are mirrored at the ends and cut off."""
+    both = bb.emit(op.split(conv(bb, x, 64), 2, axis=1))
+    x, gate = (bb.emit(TupleGetItem(both, k)) for k in range(2))
+    x = bb.emit(op.multiply(x, bb.emit(op.sigmoid(gate))))
+    x = bb.emit(nn.pad(x, [0, 0, 0, 0, 1, 1, 1, 1], pad_mode="reflect"))
+    x = bb.emit(op.strided_slice(conv(bb, x, 64), [1, 2], [32, 1], [64, -1]))
+    return conv(bb, x, 32, 1)
+
+
 GRAPHS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "chain": (chain, (1, 3, 16, 16)),
     "diamond": (diamond, (2, 32, 7, 7)),
+    "gated": (gated, (1, 16, 7, 7)),
     "residual": (residual, (1, 16, 7, 7)),
 }
 
@@ -101,7 +112,7 @@ def test_again_changes_nothing(before: IRModule):
     assert AssignLayouts(WIDE)(after) is after
 
 
-@pytest.mark.parametrize("before", ["chain", "residual"], indirect=True)
+@pytest.mark.parametrize("before", ["chain", "gated", "residual"], indirect=True)
 def test_copies_are_left_at_the_ends_only(before: IRModule):
     after = FoldConstant()(AssignLayouts(WIDE)(before))
     assert names_of(after).count("layout_transform") <= 1

@@ -9,10 +9,11 @@ import numpy as np
 
 from eutectic import topi
 from eutectic.ir.attrs import Attrs
-from eutectic.ir.node import node
+from eutectic.ir.node import node, replace
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
+from eutectic.relax.op.along_axes import AxisPlaces
 from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array, cast, dtype_of
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
@@ -111,6 +112,24 @@ def _check_source(c: Call, size: PrimExpr, width: int, mode: str) -> None:
             f"{short_name(c)} with mode {mode} cannot make {width} elements from an axis of size {known}",
             help="pad less, or with mode constant or replicate",
         )
+
+
+@_pad.along_axes
+def _along_axes(c: Call, places: AxisPlaces) -> Call | None:
+    attrs = attrs_of(c, PadAttrs)
+    widths = [0] * (2 * places.target.ndim)
+    for axis in range(places.source.ndim):
+        pair = attrs.pad_width[2 * axis : 2 * axis + 2]
+        if not any(pair):
+            continue
+        place = places.place(axis)
+        if place is None or (attrs.pad_mode != "constant" and not places.keeps(axis)):
+            return None
+        before, after = (places.steps(axis, width) for width in pair)
+        if before is None or after is None:
+            return None
+        widths[2 * place : 2 * place + 2] = before, after
+    return replace(c, attrs=replace(attrs, pad_width=tuple(widths)))
 
 
 @_pad.reference

@@ -134,23 +134,31 @@ _Way: TypeAlias = "tuple[str, ...]"  # the layout in which a value is computed, 
 
 
 def _is_step(value: Any) -> bool:
-    """Whether it is a call of an operator that gives a tensor, or of a function, whose operands can be seen."""
+    """Whether it is a call of an operator that gives tensors, or of a function, whose operands can be seen."""
     if not isinstance(value, Call) or not isinstance(value.op, (Op, GlobalVar)):
         return False
     seen = all(isinstance(arg, Tuple) or not isinstance(arg.struct_info, TupleStructInfo) for arg in value.args)
-    return seen and (isinstance(value.op, GlobalVar) or isinstance(value.struct_info, TensorStructInfo))
+    gives_tensors = isinstance(value.struct_info, (TensorStructInfo, TupleStructInfo))
+    return seen and (isinstance(value.op, GlobalVar) or gives_tensors)
 
 
 def _ways(computed: str, names: Sequence[str]) -> Iterator[_Way]:
     """What a value may be copied into that is computed in some layout, by one copy each."""
-    others = [name for name in names if name != computed and _have_equal_axes(computed, name)]
+    others = [name for name in names if name != computed and _can_be_copied(computed, name)]
     for count in range(_MOST_COPIES + 1):
         yield from ((computed, *copies) for copies in combinations(others, count))
 
 
-def _have_equal_axes(one: str, other: str) -> bool:
-    """Whether both are layouts of images, say, or of weights, as a value is that an operator computes from weights."""
-    return not one or not other or set(layout(one).names) == set(layout(other).names)
+def _can_be_copied(one: str, other: str) -> bool:
+    """Whether one copy goes from a layout to another: blocks fit into each other, and both are of images, say.
+
+    Others are layouts of weights, as a value is that an operator computes from weights.
+    """
+    if not one or not other:
+        return True
+    names = set(layout(one).names)
+    cuts = (sorted(layout(text).factor_of(name) for text in (one, other)) for name in names)
+    return names == set(layout(other).names) and all(large % small == 0 for small, large in cuts)
 
 
 def _lacks(name: str, way: _Way) -> float:
