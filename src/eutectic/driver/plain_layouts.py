@@ -15,7 +15,7 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.op import Op
 from eutectic.ir.transform import with_functions
-from eutectic.relax.analysis.uses import operands_of, walk_calls
+from eutectic.relax.analysis.uses import holds_tensors, operands_of, walk_calls
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Function, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
@@ -201,13 +201,8 @@ class _Plain(PyExprMutator):
         moved = definition.along_axes_fn(call, AxisPlaces(parsed(name), parsed(_usual(name))))
         if moved is None:
             return None
-        args = [self._all_row_major(arg, name) if _has_tensors(arg) else arg for arg in moved.args]
+        args = [self._all_row_major(arg, name) if holds_tensors(arg) else arg for arg in moved.args]
         return infer_call(replace(moved, args=tuple(args), struct_info=None)), name
-
-
-def _has_tensors(arg: Expr) -> bool:
-    fields = arg.fields if isinstance(arg, Tuple) else (arg,)
-    return any(isinstance(field.struct_info, TensorStructInfo) for field in fields)
 
 
 def _flat(args: Sequence[Any]) -> list[Expr]:

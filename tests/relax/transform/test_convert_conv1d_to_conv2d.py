@@ -17,7 +17,7 @@ import eutectic
 from eutectic.ir.module import IRModule
 from eutectic.relax import op
 from eutectic.relax.analysis import get_var2val, problems_of
-from eutectic.relax.expr import Call
+from eutectic.relax.expr import Call, TupleGetItem
 from eutectic.relax.op import nn
 from eutectic.relax.transform import ConvertConv1DToConv2D
 from eutectic.testing.graphs import assert_same_results, graph, weights
@@ -42,7 +42,17 @@ def conv(channels: int = 4, taps: int = 3, **options: Any) -> Step:
     return lambda bb, x: nn.conv1d(x, weights(channels, 4, taps), **options)
 
 
+def gate(bb: Any, x: Any) -> Any:
+    both = bb.emit(op.split(bb.emit(nn.conv1d(x, weights(8, 4, 1))), 2, axis=-2))
+    value, share = (bb.emit(TupleGetItem(both, k)) for k in range(2))
+    return op.multiply(bb.emit(op.tanh(value)), bb.emit(op.sigmoid(share)))
+
+
 STEPS: dict[str, Step] = {
+    "gate": gate,
+    "as a tuple": lambda bb, x: op.concat(bb.emit(op.split(x, [1], axis=1)), 1),
+    "mirrored": lambda bb, x: nn.pad(x, [0, 0, 0, 0, 2, 1], pad_mode="reflect"),
+    "cut off": lambda bb, x: op.strided_slice(x, [-1], [1], [-1]),
     "conv": conv(padding=1),
     "strided": conv(taps=2, strides=2),
     "uneven": conv(padding=[2, 0], dilation=2),
@@ -97,6 +107,10 @@ def test_any_network(chosen: list[str], length: int, is_known: bool):
         (["relu", "bias"], ["relu", "add"]),
         (["conv", "softmax"], ["expand_dims", "conv2d", "squeeze", "softmax"]),
         (["conv", "groups of channels", "largest"], ["expand_dims", "conv2d", "group_norm", "max_pool2d", "squeeze"]),
+        (
+            ["gate", "mirrored", "cut off"],
+            ["expand_dims", "conv2d", "split", "tanh", "sigmoid", "multiply", "pad", "strided_slice", "squeeze"],
+        ),
         (["conv", "over channels"], ["expand_dims", "conv2d", "squeeze", "group_norm"]),
         (["taken apart", "one behind the other"], ["expand_dims", "conv2d", "depth_to_space", "concat", "squeeze"]),
     ],
@@ -133,7 +147,9 @@ def encoder() -> layers.Module:
         layers.GELU(),
         layers.Conv1d(32, 48, 2, 2),
         layers.GELU(),
-        layers.ConvTranspose1d(48, 16, 4, 2, 1),
+        layers.GLU(1),
+        layers.ReflectionPad1d(1),
+        layers.ConvTranspose1d(24, 16, 4, 2, 1),
     ).eval()
 
 

@@ -58,6 +58,12 @@ def operands_of(call: Call) -> Iterator[Expr]:
         yield from (item for item in fields if isinstance(item.struct_info, TensorStructInfo))
 
 
+def holds_tensors(arg: Expr) -> bool:
+    """Whether an argument of a call is a tensor, or a tuple with one; others say numbers, as where a slice begins."""
+    fields = arg.fields if isinstance(arg, Tuple) else (arg,)
+    return any(isinstance(field.struct_info, TensorStructInfo) for field in fields)
+
+
 def used_vars(expr: Node) -> list[Var]:
     """Variables read by `expr`, each once, nested functions and branches included."""
     return [item for item in post_order(expr) if isinstance(item, Var)]

@@ -12,21 +12,24 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.op import Op
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.uses import operands_of
+from eutectic.relax.analysis.uses import holds_tensors, operands_of
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import BindingBlock, Call, Constant, Function, Tuple, Var, VarBinding
+from eutectic.relax.expr import BindingBlock, Call, Constant, Function, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
-from eutectic.relax.op import concat, expand_dims, nn, squeeze
+from eutectic.relax.op import expand_dims, nn, squeeze
+from eutectic.relax.op.along_axes import AxisPlaces
 from eutectic.relax.op.nn.channel_norm import CHANNEL_NORMS
 from eutectic.relax.op.nn.conv import ConvAttrs
 from eutectic.relax.op.nn.depth_to_space import DepthToSpaceAttrs
 from eutectic.relax.op.nn.pool import PoolAttrs
-from eutectic.relax.op.registry import attrs_of, has_trait, infer_call
-from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.relax.op.registry import attrs_of, has_trait, infer_call, op_def
+from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.transform.infra import FunctionPass, mutated
+from eutectic.tir.data_layout import layout
 
 _Lifted: TypeAlias = "Callable[[Call, Sequence[Expr]], Call]"
 _ROW: Final = 2  # the axis of an image that signals do not have
+_PLACES: Final = AxisPlaces(layout("NCW"), layout("NCHW"))
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,9 @@ class ConvertConv1DToConv2D(FunctionPass):
 
     Convolutions of images have layouts of data and weights to choose from, and those of signals have them so, too:
     signals are otherwise read element by element, with steps of two and more or from channels that are far apart. What
-    is the same for images (`_LIFTED`, norms of channels, whatever is pointwise) follows a convolution that it reads, so
-    that no row comes and goes in between. Functions for a library, and composites, keep theirs.
+    is the same for images (`_LIFTED`, norms of channels, what cuts or joins along an axis, whatever is pointwise)
+    follows a convolution that it reads, so that no row comes and goes in between. Functions for a library, and
+    composites, keep theirs.
 
     before:                                    after:
         lv = nn.conv1d(x, w, strides=2)            lv = nn.conv2d(expand_dims(x, 2), expand_dims(w, 2), strides=(1, 2))
@@ -58,7 +62,7 @@ class _Lifter(PyExprMutator):
     """Writes signals as images.
 
     Attributes:
-        images: What a variable of the function is as an image, within one block.
+        images: What a variable of the function is as an image, or as a tuple of images, within one block.
         computed: Those of the variables that are computed as images.
     """
 
@@ -76,16 +80,32 @@ class _Lifter(PyExprMutator):
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
         """Compute a signal as an image, of which the row then goes away for those who want a signal."""
-        call = binding.value
-        lift = self._way(call) if isinstance(call, Call) else None
-        if lift is None:
+        lifted = self._lifted(binding.value)
+        if lifted is None:
             super().visit_var_binding_(binding)
             return
-        assert isinstance(call, Call)
-        image = self.builder_.emit(lift(call, [self._operand(arg) for arg in call.args]), binding.var.name_hint)
-        super().visit_var_binding_(VarBinding(binding.var, squeeze(image, [_ROW])))
+        image = self.builder_.emit(lifted, binding.var.name_hint)
+        super().visit_var_binding_(VarBinding(binding.var, self._signal(image)))
         self.images[binding.var] = image
         self.computed.add(binding.var)
+
+    def _lifted(self, value: Expr) -> Expr | None:
+        """What gives the images of a value; None where it is not computed as such."""
+        if isinstance(value, TupleGetItem) and value.tuple_value in self.computed:
+            return TupleGetItem(self.images[value.tuple_value], value.index)
+        lift = self._way(value) if isinstance(value, Call) else None
+        if lift is None:
+            return None
+        assert isinstance(value, Call)
+        return lift(value, [self._operand(arg) for arg in value.args])
+
+    def _signal(self, image: Expr) -> Expr:
+        """An image without its row, and so each of a tuple of images."""
+        if not isinstance(image.struct_info, TupleStructInfo):
+            return squeeze(image, [_ROW])
+        images = (self.builder_.emit(TupleGetItem(image, k)) for k in range(len(image.struct_info.fields)))
+        signals: Expr = self.builder_.normalize(Tuple(tuple(squeeze(each, [_ROW]) for each in images)))
+        return signals
 
     def _way(self, call: Call) -> _Lifted | None:
         """How a call is computed on images; None where it is not."""
@@ -96,6 +116,8 @@ class _Lifter(PyExprMutator):
             return None
         if has_trait(call, "pointwise"):
             return _pointwise
+        if (along := _along_axes(call)) is not None:
+            return along
         lift = _channel_norm if call.op in CHANNEL_NORMS else _LIFTED.get(call.op.name)
         return lift if lift is not None and _is_plain(call) else None
 
@@ -123,7 +145,9 @@ class _Lifter(PyExprMutator):
 
 
 def _is_signal(info: Any) -> bool:
-    return isinstance(info, TensorStructInfo) and info.ndim == _ROW + 1
+    """Whether a result is a signal, or all of several are."""
+    infos = info.fields if isinstance(info, TupleStructInfo) else (info,)
+    return all(isinstance(each, TensorStructInfo) and each.ndim == _ROW + 1 for each in infos)
 
 
 def _is_plain(call: Call) -> bool:
@@ -135,7 +159,7 @@ def _is_plain(call: Call) -> bool:
         return False
     if "channel_axis" in attrs:
         return [axis % (_ROW + 1) for axis in (attrs["channel_axis"], *attrs["axes"])] == [1, _ROW]
-    return attrs.get("axis", 0) is not None
+    return True
 
 
 def _pointwise(call: Call, args: Sequence[Expr]) -> Call:
@@ -184,10 +208,20 @@ def _depth_to_space(call: Call, args: Sequence[Expr]) -> Call:
     return nn.depth_to_space(args[0], sides, crops, "NCHW", span=call.span)
 
 
-def _concat(call: Call, args: Sequence[Expr]) -> Call:
-    assert call.attrs is not None
-    axis = call.attrs["axis"] % (_ROW + 1)
-    return concat(args[0], axis=axis + (axis == _ROW), span=call.span)
+def _along_axes(call: Call) -> _Lifted | None:
+    """How a call that speaks of axes is computed on images."""
+    definition = op_def(call.op)
+    if definition is None or definition.along_axes_fn is None:
+        return None
+    said = definition.along_axes_fn(call, _PLACES)
+    if said is None:
+        return None
+
+    def lift(_: Call, args: Sequence[Expr]) -> Call:
+        images = (arg if holds_tensors(arg) else number for arg, number in zip(args, said.args, strict=True))
+        return infer_call(replace(said, args=tuple(images), struct_info=None))
+
+    return lift
 
 
 def _channel_norm(call: Call, args: Sequence[Expr]) -> Call:
@@ -201,6 +235,5 @@ _LIFTED: Final[Mapping[str, _Lifted]] = {
     "relax.nn.max_pool1d": _pool(nn.max_pool2d),
     "relax.nn.avg_pool1d": _pool(nn.avg_pool2d),
     "relax.nn.depth_to_space": _depth_to_space,
-    "relax.concat": _concat,
 }
 """What is the same for images, by the name of the operator."""
