@@ -42,7 +42,8 @@ class ConvertConv1DToConv2D(FunctionPass):
     follows a convolution that it reads, so that no row comes and goes in between. Functions for a library, and
     composites, keep theirs.
 
-    before:                                    after:
+    Before, and after::
+
         lv = nn.conv1d(x, w, strides=2)            lv = nn.conv2d(expand_dims(x, 2), expand_dims(w, 2), strides=(1, 2))
         gv = nn.relu(lv)                           lv1 = nn.relu(lv)
                                                    gv = squeeze(lv1, 2)
