@@ -12,6 +12,7 @@ from eutectic.support.shown import shown
 FLOATS: Final = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2")
 SIGNED: Final = ("int8", "int16", "int32", "int64")
 UNSIGNED: Final = ("uint8", "uint16", "uint32", "uint64")
+NARROW_INTEGERS: Final = ("int8", "int16", "uint8", "uint16")  # floats become these through 32 bits, and wrap around
 KNOWN: Final = frozenset((*FLOATS, *SIGNED, *UNSIGNED, "bool"))
 _EXTRA: Final[dict[str, Any]] = {
     "bfloat16": ml_dtypes.bfloat16,

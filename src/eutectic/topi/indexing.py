@@ -64,7 +64,8 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     Args:
         data: Any shape and dtype.
         axis: The axis.
-        indices: As many axes as `data`; integers in `[0, size)`.
+        indices: As many axes as `data`; integers in `[0, size)`, which is checked for each: where only the whole
+            buffer is looked at, one too large is an element of the next row.
 
     Returns:
         The shape of `indices`, dtype of `data`; one stage `T_gather`.
@@ -75,12 +76,14 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     along = axis_of(axis, len(data.shape))
     if len(indices.shape) != len(data.shape):
         raise ValueError(f"gather from {len(data.shape)} axes with indices of {len(indices.shape)}")
-    return stage(
-        indices.shape,
-        lambda *at: data(*at[:along], indices(*at), *at[along + 1 :]),
-        "T_gather",
-        "injective",
-    )
+    size, said = data.shape[along], f"an index of gather is outside of axis {along}"
+
+    def element(*at: PrimExpr) -> PrimExpr:
+        place: PrimExpr = indices(*at)
+        inside = op.checked_index(place, size, said) if along else place  # rows outside are outside of the buffer
+        return data(*at[:along], inside, *at[along + 1 :])
+
+    return stage(indices.shape, element, "T_gather", "injective")
 
 
 def strided_slice(

@@ -163,3 +163,33 @@ def test_the_program_of_the_user_is_left_as_it_was():
     before = str(program.graph)
     decompose.decomposed(program)
     assert str(program.graph) == before
+
+
+VARYING: dict[str, Callable[[T], T]] = {
+    "where": lambda y: torch.where(y > 3, 0.0, -1.0),
+    "transposed convolution": lambda y: F.conv_transpose2d(y, torch.ones(3, 2, 3, 3)),
+    "same padding": lambda y: F.conv2d(y, torch.ones(2, 3, 3, 3), padding="same"),
+    "einsum": lambda y: torch.einsum("nchw,nchv->nhv", y, y),
+    "instance_norm": lambda y: F.instance_norm(y),
+    "a tensor of the program": lambda y: y * torch.tensor([0.5]),
+    "outer": lambda y: torch.outer(y[:, 0, 0, 0], y[:, 0, 0, 1]),
+    "selu": lambda y: F.selu(y),
+    "mse_loss": lambda y: F.mse_loss(y, y + 1),
+}
+
+
+@pytest.mark.parametrize("name", VARYING)
+def test_sizes_that_vary_still_do(name: str):
+    """Asking torch about an operator with the sizes of the example must not make them those of the program."""
+
+    def function(x: T) -> T:
+        return VARYING[name]((x + 1.0).relu_())
+
+    sizes = ({0: torch.export.Dim("n", min=1, max=9), 3: torch.export.Dim.DYNAMIC},)
+    model, x = Wrapped(function).eval(), torch.rand(3, 3, 4, 5)
+    program = torch.export.export(model, (x,), dynamic_shapes=(sizes,))
+    read = Imported(program)
+    *_, shape = (node.meta["val"].shape for node in program.graph.nodes if node.op == "placeholder")
+    assert [isinstance(size, int) for size in shape] == [False, True, True, False]
+    other = torch.rand(2, 3, 4, 7)
+    equal(read(other), model(other))

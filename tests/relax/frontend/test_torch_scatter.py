@@ -64,6 +64,27 @@ def test_index_copy_refuses_a_place_outside_as_eager_does(place: int):
         model(X, wrong, ROWS)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool])
+def test_index_fill_counts_from_the_end_too(dtype: torch.dtype):
+    x, ends = X.to(dtype), torch.tensor([-1, 0, -8])
+    compiled(lambda x: x.index_fill(2, torch.tensor([-1]), 9), x)
+    compiled(lambda x, i, v: x.index_fill(2, i, v), x, ends, torch.tensor(2.5))
+    compiled(lambda x, i: x.clone().index_fill_(-2, i, 2.5), x, ends)
+    compiled(lambda x, i: x.index_fill(0, i, 1), torch.tensor(3).to(dtype), torch.tensor(-1))
+    compiled(lambda x, i: x.index_fill(1, i, 1), x, torch.tensor([], dtype=torch.int64))
+    compiled(lambda x, i: x.index_fill(0, i, 1), torch.zeros(700, 3).to(dtype), torch.randint(-700, 700, (900,)))
+
+
+@pytest.mark.parametrize("place", [8, -9])
+def test_index_fill_refuses_a_place_outside_as_eager_does(place: int):
+    model = compiled(lambda x, i: x.index_fill(2, i, 9.0), X, PLACES)
+    wrong = torch.tensor([place, 0])
+    with pytest.raises((IndexError, RuntimeError)):
+        X.index_fill(2, wrong, 9.0)
+    with pytest.raises(CallError, match="outside"):
+        model(X, wrong)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.bool])
 def test_index_copy_of_other_dtypes_and_without_axes(dtype: torch.dtype):
     compiled(
@@ -202,7 +223,7 @@ def test_bags_of_rows(mode: str, padding: int | None):
 
 
 def test_bags_with_factors_with_an_end_and_of_maxima():
-    ends, factors = torch.tensor([0, 3, 3, 24]), torch.randn(24)
+    ends, factors = torch.tensor([0, 3, 3, 20]), torch.randn(24)
     for function, args in (
         (lambda i, w, f: F.embedding_bag(i, w, torch.tensor([0, 7]), mode="sum", per_sample_weights=f), (factors,)),
         (lambda i, w, o: F.embedding_bag(i, w, o, mode="sum", include_last_offset=True), (ends,)),

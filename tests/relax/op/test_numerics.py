@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.relax.op.oracle import FLOATS, as_torch, close, evaluate, symbolic, values
 
+import eutectic
 from eutectic.relax import op
 from eutectic.relax.expr import PrimValue
 from eutectic.relax.op import nn
@@ -20,7 +21,9 @@ from eutectic.relax.op.nn.conv_reference import convolve
 from eutectic.relax.op.numerics import erf
 from eutectic.relax.op.registry import all_ops, op_def
 from eutectic.relax.struct_info import TensorStructInfo
+from eutectic.testing.graphs import graph
 from eutectic.testing.truth import in_double
+from eutectic.tir.interpret.scalar import casting
 
 
 def apply(constructor: Any, *arrays: np.ndarray) -> Any:
@@ -181,3 +184,16 @@ def test_every_operator_has_a_fusion_kind():
     kinds = {definition.fusion for definition in all_ops().values()}
     assert kinds == {"elementwise", "broadcast", "injective", "reduction", "out_fusible", "opaque"}
     assert all(definition.legalize_fn is None or callable(definition.legalize_fn) for definition in all_ops().values())
+
+
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16"])
+@pytest.mark.parametrize("source", ["float16", "float32", "float64"])
+def test_floats_wrap_around_in_narrow_integers(source: str, target: str):
+    """The reference, the interpreter of tensor programs, and code; whole numbers of NumPy are the definition."""
+    numbers = [-1.0, -2.5, -127.0, -129.5, 255.9, 300.0, 32768.0, -40000.0, 65504.0, 12.7, -0.9, 0.0]
+    x = np.array([*numbers, np.nan], source)
+    want = np.array([*(int(number) for number in x[:-1]), 0]).astype(target)
+    program = graph({"x": (x.shape, source)}, lambda bb, x: op.astype(x, target))
+    np.testing.assert_array_equal(apply(lambda x: op.astype(x, target), x), want)
+    np.testing.assert_array_equal(eutectic.compile(program)(x), want)
+    assert [casting(source, target)(number) for number in x.tolist()] == want.tolist()

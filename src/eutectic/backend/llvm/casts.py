@@ -11,7 +11,7 @@ from typing import Final
 from eutectic.backend.llvm.arithmetic import overload
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.types import constant, register_type, splat, vector
-from eutectic.ir.dtype import is_float, item_bytes
+from eutectic.ir.dtype import NARROW_INTEGERS, is_float, item_bytes
 from eutectic.ir.prim_expr import element_dtype, lanes_of, with_lanes
 
 _NARROW: Final = ("float16", "bfloat16")
@@ -50,6 +50,9 @@ def _from_float(text: FunctionText, old: str, new: str, lanes: int, value: str) 
             return _from_float(
                 text, "float32", new, lanes, text.assign(f"fpext {have} {value} to {vector('float', lanes)}")
             )
+        if new in NARROW_INTEGERS:  # what does not fit wraps around, as between integers
+            whole = _from_float(text, old, "int32", lanes, value)
+            return text.assign(f"trunc {vector('i32', lanes)} {whole} to {want}")
         name = f"llvm.fpto{'u' if new.startswith('uint') else 's'}i.sat.{overload(want)}.{overload(have)}"
         return text.call(want, name, [(have, value)])
     if old == "float64" and new in _NARROW:

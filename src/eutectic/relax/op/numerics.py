@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from eutectic.ir.dtype import from_numpy, is_float, is_integer, to_numpy
+from eutectic.ir.dtype import NARROW_INTEGERS, from_numpy, is_float, is_integer, to_numpy
 from eutectic.support.errors import CallError
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -16,6 +16,7 @@ Array: TypeAlias = npt.NDArray[Any]
 _STEP: Final = 16  # nodes of the error function's table per unit
 _END: Final = 6.0  # beyond it erf is 1 in double precision
 _TERMS: Final = 10
+_LARGEST: Final = 2**31 - 1  # of 32 bits
 _BLOCK: Final = 1 << 14  # elements per round, so that temporaries stay in the cache
 
 
@@ -40,8 +41,15 @@ def exact(x: Array) -> Array:
 
 
 def cast(x: Any, dtype: str) -> Array:
-    """`x` in `dtype`; integers wrap around, floats round to nearest."""
-    return np.asarray(x).astype(to_numpy(dtype), copy=False)
+    """`x` in `dtype`; integers wrap around, floats round to nearest, and towards zero for integers.
+
+    What does not fit into an integer of 8 or 16 bits wraps around, as in torch; NumPy does as the processor does.
+    """
+    source, target = np.asarray(x), to_numpy(dtype)
+    if dtype in NARROW_INTEGERS and is_float(dtype_of(source)):
+        whole = np.nan_to_num(source.astype(np.float64), nan=0.0, posinf=_LARGEST, neginf=-_LARGEST - 1)
+        return np.clip(whole, -_LARGEST - 1, _LARGEST).astype(np.int32).astype(target)
+    return source.astype(target, copy=False)
 
 
 def integer_bounds(dtype: str) -> tuple[int, int]:

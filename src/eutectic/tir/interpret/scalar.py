@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from eutectic.ir.dtype import integer_bits, integer_limits, is_float, item_bytes, to_numpy
+from eutectic.ir.dtype import NARROW_INTEGERS, integer_bits, integer_limits, is_float, item_bytes, to_numpy
 from eutectic.ir.prim_expr import (
     EQ,
     GE,
@@ -108,6 +108,9 @@ def casting(source: str, target: str) -> Unary:
         return lambda value: make(float(value))
     if not is_float(source):
         return wrapping(target)
+    if target in NARROW_INTEGERS:  # as C does by its promotion, and torch: -1.0 is 255 in uint8
+        whole, wrap = casting(source, "int32"), wrapping(target)
+        return lambda value: wrap(whole(value))
     low, high = integer_limits(target)
 
     def saturate(value: Any) -> int:

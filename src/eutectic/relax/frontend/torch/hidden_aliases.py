@@ -68,6 +68,14 @@ def _writes(program: ExportedProgram) -> bool:
     return any(map(written, _calls(program)))
 
 
+def _example(size: int | torch.SymInt) -> int:
+    """What a size is in the example. `int` of one that varies would make the program one for that size alone."""
+    hint: Any = size.node.hint if isinstance(size, torch.SymInt) else size
+    if hint is None:
+        raise TypeError  # it depends on data
+    return int(hint)
+
+
 def _hides_alias(node: fx.Node) -> bool:
     """Whether a composite operator gives back memory of an argument; asked of torch, without elements."""
     target: Any = node.target
@@ -83,7 +91,8 @@ def _hides_alias(node: fx.Node) -> bool:
         value = read.meta.get("val")
         if not isinstance(value, torch.Tensor):
             raise TypeError  # a number that varies
-        tensor = torch.empty_strided(tuple(map(int, value.shape)), value.stride(), dtype=value.dtype, device="meta")
+        sizes, steps = ([_example(number) for number in numbers] for numbers in (value.shape, value.stride()))
+        tensor = torch.empty_strided(sizes, steps, dtype=value.dtype, device="meta")
         arguments.append(tensor)
         return tensor
 

@@ -199,8 +199,10 @@ def embedding_bag(
         return [_of_equal_bags(ctx, rows, counted, step, mode), None, None, None]
     if mode == _MAX:
         ctx.refuse("maxima of bags of different sizes")
-    bags = cut(ctx, offsets, 0, 0, dims_of(offsets)[0] - 1) if with_end else offsets
-    return [_of_bags(ctx, rows, counted, bags, mode), None, None, None]
+    bags = _of_bags(ctx, rows, counted, offsets, mode)
+    if with_end:  # the last one begins where the others end: rows that are in none
+        bags = cut(ctx, bags, 0, 0, dims_of(offsets)[0] - 1)
+    return [bags, None, None, None]
 
 
 def _regular_step(ctx: Context, indices: Expr) -> int | None:
