@@ -21,7 +21,7 @@ from eutectic.relax.analysis.concat_pattern import JOINED, are_joined
 from eutectic.relax.base import ShapeExpr
 from eutectic.relax.expr import Call, Constant, ExternFunc, PrimValue, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.op.registry import has_trait
-from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.relax.struct_info_relations import free_symbolic_vars, leaf_infos, substitute
 from eutectic.runtime.library import NativeInterface
 from eutectic.support.deep import deep
@@ -37,6 +37,8 @@ def is_native(binding: Any, mod: IRModule, libraries: Mapping[str, NativeInterfa
     if not isinstance(binding, VarBinding):
         return False
     value = binding.value
+    if any(map(_is_kept, _read_as_they_are(value))):
+        return False
     match value:
         case Var() | Constant() | ShapeExpr() | PrimValue():
             return True
@@ -48,6 +50,23 @@ def is_native(binding: Any, mod: IRModule, libraries: Mapping[str, NativeInterfa
             return _is_native_call(value, mod, libraries)
         case _:
             return False
+
+
+def _read_as_they_are(value: Any) -> Sequence[Any]:
+    """What an expression gives another name or place, and does not compute with."""
+    match value:
+        case Tuple():
+            return value.fields
+        case TupleGetItem():
+            return (value.tuple_value,)
+        case _:
+            return (value,) if isinstance(value, Var) else ()
+
+
+def _is_kept(value: Any) -> bool:
+    """Whether a value is, or has, one that only the program around native code holds, such as one that torch made."""
+    infos = () if value.struct_info is None else leaf_infos((value.struct_info,))
+    return any(isinstance(info, ObjectStructInfo) for info in infos)
 
 
 def _is_native_call(call: Call, mod: IRModule, libraries: Mapping[str, NativeInterface]) -> bool:

@@ -24,6 +24,7 @@ from eutectic.runtime.program import Program
 from eutectic.runtime.sizes import Size, Sizes
 from eutectic.runtime.worker import elsewhere
 from eutectic.support.errors import OTHERWISE, CallError, EutecticAdvice, SpecialValues
+from eutectic.support.plain_memory import copied
 
 if TYPE_CHECKING:
     from eutectic.runtime.loading import Loading
@@ -267,7 +268,7 @@ class Executable:
         return slots, sizes
 
     def _finish(self, slots: Slots) -> list[Array]:
-        return [slots[i].copy() if i in self._copied else slots[i] for i in self.program.results]
+        return [copied(slots[i]) if i in self._copied else slots[i] for i in self.program.results]
 
 
 def _seconds(step: Run, slots: Slots, sizes: Sizes) -> float:

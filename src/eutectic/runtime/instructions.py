@@ -16,6 +16,7 @@ from eutectic.runtime.params import Param
 from eutectic.runtime.sizes import Size, Sizes, evaluate
 from eutectic.support.deep import deep
 from eutectic.support.errors import LoadError
+from eutectic.support.plain_memory import copied
 
 if TYPE_CHECKING:
     from eutectic.runtime.loading import Loading
@@ -313,7 +314,7 @@ class Take:
 
 @dataclass(frozen=True)
 class Put:
-    """Put a value into a slot: a literal, or a copy of an array.
+    """Put a value into a slot: a literal, or a copy of an array or tensor.
 
     Attributes:
         source: The value.
@@ -331,7 +332,7 @@ class Put:
 
         def run(slots: Slots, sizes: Sizes) -> None:
             value = fetch(self.source, slots, sizes)
-            slots[self.slot] = np.copy(value) if self.copies else value
+            slots[self.slot] = copied(value) if self.copies else value
 
         return run
 

@@ -14,7 +14,7 @@ from eutectic.runtime.formulas import Amount, amount
 from eutectic.runtime.sizes import Sizes
 from eutectic.runtime.trees import Leaf, Tree, built
 from eutectic.runtime.views import View
-from eutectic.support.plain_memory import as_array, as_tensor, torch_array
+from eutectic.support.plain_memory import as_array, as_tensor, copied, is_torch, torch_array
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -48,8 +48,10 @@ class Fresh:
     def __call__(self, call: Made) -> Any:
         """The result as the caller's kind of tensor."""
         array = call.results[self.index]
-        array = array.copy() if self.copies else array
-        return array if call.is_array else as_tensor(array)
+        array = copied(array) if self.copies else array
+        if not call.is_array:
+            return as_tensor(array)
+        return as_array(array, "a result") if is_torch(array) else array
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,8 @@ class Results:
 
 def _apart(result: Array, overwritten: Sequence[Array]) -> Array:
     """A result that is not the memory of an argument that is about to be written to."""
+    if not isinstance(result, np.ndarray):
+        return copied(result)
     return result.copy() if any(np.may_share_memory(result, memory) for memory in overwritten) else result
 
 

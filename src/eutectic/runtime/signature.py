@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,11 @@ from eutectic.runtime.short_call import short_call
 from eutectic.runtime.sized_call import is_more
 from eutectic.runtime.trees import Leaf, Tree, built
 from eutectic.support.errors import CallError
-from eutectic.support.plain_memory import as_array, as_tensor
+from eutectic.support.plain_memory import as_array, as_tensor, torch_array
 from eutectic.support.spelling import did_you_mean
 
 Array: TypeAlias = npt.NDArray[Any]
+_OVERLAP_WORK: Final = 1000  # solutions that NumPy tries for a pair of strided arrays: microseconds
 
 
 class Signature(Protocol):
@@ -90,7 +91,7 @@ class ModelSignature:
         arrays, sizes = self.arguments.arrays(values)
         arrays += [leaf.array(tensor, sizes) for leaf, tensor in zip(self.state, state, strict=True)]
         if self.results.changed:
-            _check_overlap(arrays)
+            _check_overlap(list(map(_memory, [*self._tensors(values), *state], arrays)))
         return arrays
 
     def unflatten(
@@ -112,9 +113,13 @@ class ModelSignature:
 
     def _is_array(self, values: Sequence[Any]) -> bool:
         """Whether the caller works with NumPy: arrays among the arguments and no tensor, or no torch at all."""
-        leaves = zip(self.arguments.leaves, values, strict=True)
-        tensors = [value for leaf, value in leaves if not isinstance(leaf, FixedArgument)]
+        tensors = self._tensors(values)
         return all(isinstance(value, np.ndarray) for value in tensors) if tensors else "torch" not in sys.modules
+
+    def _tensors(self, values: Sequence[Any]) -> list[Any]:
+        """The tensors and arrays among the arguments."""
+        leaves = zip(self.arguments.leaves, values, strict=True)
+        return [value for leaf, value in leaves if not isinstance(leaf, FixedArgument)]
 
     def quick(self, direct: Direct) -> Callable[..., Any] | None:
         """A short way for models that take plain tensors and return new ones.
@@ -134,9 +139,24 @@ def _fits(wanted: TensorArgument, array: Array) -> bool:
     return array.shape == wanted.shape and array.dtype == wanted.dtype and array.flags.c_contiguous
 
 
+def _memory(value: Any, array: Array) -> Array:
+    """The memory of an argument, of which `array` may be a contiguous copy."""
+    if isinstance(value, np.ndarray):
+        return value
+    if value.is_neg():
+        value = sys.modules["torch"]._neg_view(value)  # its memory as it is; the array is a copy
+    elif not array.flags.owndata:  # it belongs to torch: it was not copied
+        return array
+    return torch_array(value)
+
+
 def _check_overlap(arrays: Sequence[Array]) -> None:
-    """Refuse arguments that share memory when the model writes to one: the others would change too."""
-    if any(np.may_share_memory(a, b) for a, b in combinations(arrays, 2)):
+    """Refuse arguments that share memory when the model writes to one: the others would change too.
+
+    Strided ones may lie between each other. Where that takes long to find out, they are refused.
+    """
+    work: Any = _OVERLAP_WORK  # NumPy's annotations know only its two special values
+    if any(np.may_share_memory(a, b, work) for a, b in combinations(arrays, 2)):
         raise CallError(
             "the model changes an argument in place, and two of the arguments share memory",
             help="pass a clone of one of them",

@@ -81,8 +81,13 @@ def torch_array(tensor: Any) -> np.ndarray[Any, Any]:
     return np.asarray(plain_bits.view(getattr(sys.modules["torch"], bits)).numpy().view(str(tensor.dtype)[6:]))
 
 
-def as_tensor(array: np.ndarray[Any, Any]) -> Any:
-    """A tensor of torch that shares an array's memory; of one that cannot be written to, or is misaligned, a copy."""
+def as_tensor(array: Any) -> Any:
+    """A tensor of torch that shares an array's memory; of one that cannot be written to, or is misaligned, a copy.
+
+    A value that torch made, such as a tensor of complex numbers, is left as it is.
+    """
+    if not isinstance(array, np.ndarray):
+        return array
     torch = sys.modules["torch"]
     if not array.flags.behaved:
         array = array.copy()
@@ -90,6 +95,13 @@ def as_tensor(array: np.ndarray[Any, Any]) -> Any:
         return torch.from_numpy(array)
     bits = np.int16 if array.dtype.itemsize == 2 else np.uint8
     return torch.from_numpy(array.view(bits)).view(getattr(torch, array.dtype.name))
+
+
+def copied(value: Any) -> Any:
+    """A copy of an array, or of a tensor of torch; numbers are their own."""
+    if is_torch(value):
+        return value.clone()
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _plain_array(value: Any, what: str, error: type[EutecticError]) -> np.ndarray[Any, Any]:
