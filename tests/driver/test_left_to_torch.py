@@ -119,6 +119,60 @@ def test_the_warning_names_operator_line_reason_and_share():
     assert not compiled.report.host_operators
 
 
+LABELS = torch.tensor([[0, 1, -1, 2, 3, 4]] * 4)
+POOL = nn.functional
+WHOLE: dict[str, tuple[str, Callable[[torch.Tensor], Any]]] = {
+    "indices": ("max_pool2d_with_indices", lambda x: POOL.max_pool2d(x.sin()[None], 2, return_indices=True)),
+    "indices alone": ("max_pool1d_with_indices", lambda x: POOL.max_pool1d(x, 2, return_indices=True)[1] + 1),
+    "indices and unpooling": (
+        "max_pool2d_with_indices",
+        lambda x: POOL.max_unpool2d(*POOL.max_pool2d(x[None], 2, return_indices=True), 2),
+    ),
+    "indices of adaptive windows": ("adaptive_max_pool1d", lambda x: POOL.adaptive_max_pool1d(x, 4, True)),
+    "statistics of a layer": ("native_layer_norm", lambda x: torch.native_layer_norm(x, [6], None, None, 1e-5)),
+    "statistics of a batch": (
+        "_native_batch_norm_legit_no_training",
+        lambda x: torch.native_batch_norm(x, None, None, x[0], x[0].exp(), False, 0.1, 1e-5),
+    ),
+    "sizes of bags": ("embedding_bag", lambda x: torch.embedding_bag(x, LABELS[0, :5].abs(), LABELS[0, :2])),
+    "labels after a -1": ("multilabel_margin_loss", lambda x: POOL.multilabel_margin_loss(x, LABELS)),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_operators_that_torch_runs_as_a_whole(name: str):
+    """Those of whose results a converter lacks one that is read, and one that torch takes apart into a wrong result."""
+    operator, function = WHOLE[name]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compiled = eutectic.compile(Of(function).eval(), (X,))
+    (warning,) = [item for item in caught if issubclass(item.category, EutecticAdvice)]
+    assert f"  aten.{operator}." in str(warning.message)
+    assert [item.op.split(".")[1] for item in compiled.report.eager_operators] == [operator]
+    for x in (X, X.flip(0) * 1.5, -X):
+        torch.testing.assert_close(compiled(x), function(x), rtol=1e-4, atol=1e-5)
+
+
+def test_results_that_are_not_read_leave_nothing_to_torch():
+    compiled = eutectic.compile(Of(lambda x: POOL.max_pool1d(x, 2, return_indices=True)[0]).eval(), (X,))
+    assert not compiled.report.eager_operators
+
+
+@pytest.mark.parametrize("kind", ["avg", "max"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_adaptive_windows_of_an_axis_that_varies(rank: int, kind: str):
+    pool, varies = getattr(POOL, f"adaptive_{kind}_pool{rank}d"), {2: torch.export.Dim.DYNAMIC}
+    x = torch.randn(1, 2, *[8] * rank)
+    compiled = quietly(Of(lambda x: pool(x, 3)).eval(), (x,), dynamic_shapes=((varies,),))
+    for data in (x, x[:, :, :5], x[:, :, :3]):
+        torch.testing.assert_close(compiled(data), pool(data, 3))
+    sizes = [1] + [3] * (rank - 1)  # a window over the whole of the axis is compiled
+    compiled = eutectic.compile(
+        Of(lambda x: pool(x, sizes)).eval(), (x,), dynamic_shapes=((varies,),), fallback="error"
+    )
+    torch.testing.assert_close(compiled(x[:, :, :5]), pool(x[:, :, :5], sizes))
+
+
 def test_refused_on_request():
     with pytest.raises(UnsupportedOperatorError, match=r"aten\.i0"):
         eutectic.compile(Of(torch.special.i0).eval(), (X,), fallback="error")

@@ -162,6 +162,15 @@ def test_graphs_that_record_gradients_run_in_torch_with_one_warning():
         assert_equal(compiled(x), model(x))
 
 
+def test_a_group_norm_needs_no_torch():
+    """In these graphs it has another name than in exported ones."""
+    model = torch.nn.Sequential(torch.nn.GroupNorm(3, 6), torch.nn.ReLU()).eval()
+    x = torch.randn(2, 6, 5, 7)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", EutecticAdvice)
+        torch.testing.assert_close(torch.compile(model, backend="eutectic")(x), model(x))
+
+
 def test_operators_without_converter_run_in_torch():
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.fft.rfft(x.relu()).abs() * 2

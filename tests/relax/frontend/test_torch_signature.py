@@ -14,7 +14,7 @@ from tests.relax.frontend.torch_compare import Imported, check, equal, export_mo
 from torch import nn
 from torch.export import Dim
 
-from eutectic.support.errors import CallError
+from eutectic.support.errors import CallError, FrontendError
 
 Pair = namedtuple("Pair", ["left", "right"])
 
@@ -152,6 +152,21 @@ def test_dynamic_sizes_are_checked():
         model(rand(9, 3), rand(9, 3))
     with pytest.raises(CallError, match="argument y must have size 6 "):
         model(rand(6, 3), rand(5, 3))
+
+
+def test_dynamic_sizes_of_any_number_of_arguments_are_one_entry():
+    class Sum(nn.Module):
+        def forward(self, *args: torch.Tensor) -> torch.Tensor:
+            return args[0] + args[1]
+
+    args, varies = (rand(4, 3), rand(4, 3)), {0: Dim.AUTO}
+    shapes: Any
+    for shapes in (((varies, varies),), {"args": (varies, varies)}):
+        model = Imported(export_model(Sum(), args, dynamic_shapes=shapes))
+        equal(model(rand(5, 3), rand(5, 3)), rand(5, 3) * 2)
+    with pytest.raises(FrontendError, match="2 entries for 1 input") as error:
+        export_model(Sum(), args, dynamic_shapes=(varies, varies))
+    assert "that of *args is a tuple" in str(error.value)
 
 
 def test_arrays_in_arrays_out():

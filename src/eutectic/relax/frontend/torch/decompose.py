@@ -21,6 +21,8 @@ from eutectic.relax.frontend.torch.tracing import tracing
 from eutectic.support.errors import FrontendError
 
 ROUNDS: Final = 5  # of taking operators without converter apart
+# Operators that torch 2.13 takes apart into others that compute something else: labels after a -1 count in its loss.
+_WRONG_APART: Final = frozenset({"aten.multilabel_margin_loss.default", "aten.multilabel_margin_loss_forward.default"})
 _Done = dict[frozenset[str], FunctionalProgram | None]  # None is the program itself, which would keep its own key
 _DONE: Final[WeakKeyDictionary[ExportedProgram, _Done]] = WeakKeyDictionary()
 
@@ -87,7 +89,7 @@ def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedP
         unknown = {
             target
             for target in _operators(program) - whole
-            if str(target) not in TABLE and not key_of(str(target), custom)
+            if str(target) not in TABLE and str(target) not in _WRONG_APART and not key_of(str(target), custom)
         }
         if not unknown:
             break

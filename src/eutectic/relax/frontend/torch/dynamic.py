@@ -44,11 +44,13 @@ def check_dynamic_shapes(module: nn.Module, shapes: Any, args: Sequence[Any], kw
             raise FrontendError(
                 f"dynamic_shapes has no entry for input {missing[0]}", help=f"add {missing[0]!r}: None to fix its sizes"
             )
-    elif len(shapes) != len(args) + len(kwargs):
+        return
+    bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    if len(shapes) != len(bound.arguments):
         raise FrontendError(
             f"dynamic_shapes has {_count(len(shapes), 'entry', 'entries')} for "
-            f"{_count(len(args) + len(kwargs), 'input', 'inputs')}",
-            help="give one entry per input, None for an input of fixed sizes",
+            f"{_count(len(bound.arguments), 'input', 'inputs')}",
+            help=_help_of_count(bound),
         )
 
 
@@ -86,6 +88,15 @@ def _names(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
         return []
     return list(bound.arguments)
+
+
+def _help_of_count(bound: inspect.BoundArguments) -> str:
+    """How many entries torch wants, to which `*args` is one input."""
+    kinds = {parameter.kind: name for name, parameter in bound.signature.parameters.items()}
+    name = kinds.get(inspect.Parameter.VAR_POSITIONAL)
+    if name not in bound.arguments:
+        return "give one entry per input, None for an input of fixed sizes"
+    return f"give one entry per parameter of forward; that of *{name} is a tuple with an entry per input"
 
 
 def _place(module: nn.Module) -> Any:

@@ -128,7 +128,7 @@ class Importer:
             converted = self._dispatch(node, context)
             if node.target is getitem:
                 return self._checked(node, context.emit(converted) if not _is_leaf(converted) else converted)
-            return converted if isinstance(converted, list) else self._checked(node, converted)
+            return self._complete(node, converted) if isinstance(converted, list) else self._checked(node, converted)
         except _OfData as error:
             return self._left(node, context, error.node, _DATA)
         except Refused as refused:
@@ -239,10 +239,21 @@ class Importer:
         if not isinstance(fields, list):
             raise Refused(f"it takes result {index} of {source.target}")
         if fields[index] is None:
-            raise Refused(f"result {index} of {operator_name(source)} is used, which cannot be imported")
+            if not node.users:
+                return None
+            raise _missing(source, index)
         if not _is_leaf(fields[index]):
             fields[index] = context.emit(fields[index])
         return fields[index]
+
+    def _complete(self, node: fx.Node, results: list[Any]) -> list[Any]:
+        """The results of a node; where one is read that its converter cannot give, torch has to give them all."""
+        if self.eager is None:  # each place that reads such a result is refused by itself
+            return results
+        for user in node.users:
+            if user.target is getitem and user.users and results[user.args[1]] is None:  # type: ignore[index]  # an int
+                raise _missing(node, user.args[1])
+        return results
 
     def _checked(self, node: fx.Node, converted: Any) -> Any:
         """The value after comparing its struct info with what torch says; sizes only torch knows are cast in."""
@@ -324,6 +335,10 @@ def _arguments(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
         else:
             args.append(value)
     return args, kwargs
+
+
+def _missing(node: fx.Node, index: Any) -> Refused:
+    return Refused(f"result {index} of {operator_name(node)} is used, which cannot be imported")
 
 
 def _disagreement(node: fx.Node, info: StructInfo | None, wanted: StructInfo) -> InternalError:

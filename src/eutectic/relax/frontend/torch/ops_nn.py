@@ -262,6 +262,22 @@ def group_norm(
     return ctx.cast(normalized, dtype_of(x))
 
 
+@converts("aten.native_group_norm.default")
+def native_group_norm(
+    ctx: Context,
+    x: Expr,
+    weight: Expr | None,
+    bias: Expr | None,
+    batch: Any,
+    channels: Any,
+    points: Any,
+    groups: int,
+    epsilon: float,
+) -> list[Expr | None]:
+    """The form that graphs of `torch.compile` have; its statistics cannot be had."""
+    return [group_norm(ctx, x, groups, weight, bias, epsilon, False), None, None]
+
+
 @converts("aten.instance_norm.default")
 def instance_norm(
     ctx: Context,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Call
+from eutectic.relax.expr import Call, as_int
 from eutectic.relax.frontend.core import dims_of, ndim_of
 from eutectic.relax.frontend.torch.table import Context, converts
 from eutectic.relax.op import expand_dims, image, nn, squeeze
@@ -86,6 +86,9 @@ def avg_pool(
 def _adaptive(ctx: Context, x: Expr, size: Any, operators: dict[int, Callable[..., Call]]) -> Expr:
     rank = _rank(ctx)
     wanted = _spread(size, rank)
+    for old, new in zip(dims_of(x)[-rank:], wanted, strict=True):
+        if as_int(old) is None and new != 1:  # how many elements a window has would vary within one axis
+            ctx.refuse("it pools an axis whose size varies to more than one element")
     return _batched(ctx, x, rank, lambda data: ctx.call(operators[rank], data, wanted))
 
 

@@ -58,6 +58,18 @@ def index_copy(ctx: Context, x: Expr, dim: int, indices: Expr, source: Expr) -> 
     return shaped(ctx, _written(ctx, x, axis_of(dim, ndim_of(x)), ctx.cast(places, _INDEX), rows), shape)
 
 
+@converts("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
+def index_fill(ctx: Context, x: Expr, dim: int, indices: Expr, value: Any) -> Expr:
+    """`x` with one value in slices; unlike `index_copy`, by which torch expresses it, it counts from the end too."""
+    shape = dims_of(x)
+    x, places = with_axis(ctx, x), with_axis(ctx, indices)
+    axis = axis_of(dim, ndim_of(x))
+    places = ctx.cast(wrapped(ctx, places, as_prim(size_along(ctx, x, axis))), _INDEX)
+    sizes = [dims_of(places)[0] if i == axis else size for i, size in enumerate(dims_of(x))]
+    rows = ctx.call(broadcast_to, ctx.tensor(value, dtype_of(x)), ShapeExpr(tuple(sizes)))
+    return shaped(ctx, _written(ctx, x, axis, places, rows), shape)
+
+
 def _written(ctx: Context, x: Expr, axis: int, places: Expr, source: Expr) -> Expr:
     """`x` with slices of `source` at some places of an axis; places have one axis."""
     if as_int(dims_of(places)[0]) == 0:
