@@ -103,7 +103,8 @@ class _Plain(PyExprMutator):
             super().visit_var_binding_(binding)
             return
         value, name = rewritten
-        plain = value if isinstance(value, Var) else self.builder_.emit(value, binding.var.name_hint)
+        is_new = isinstance(value, (Call, TupleGetItem))
+        plain = self.builder_.emit(value, binding.var.name_hint) if is_new else value
         self._values[binding.var] = _Value(plain, name)
         if not name or not _is_inner(binding.var):
             super().visit_var_binding_(VarBinding(binding.var, self._as_it_was(self._values.pop(binding.var))))
@@ -118,13 +119,15 @@ class _Plain(PyExprMutator):
         fields = (self.builder_.emit(TupleGetItem(value.plain, i)) for i in range(len(info.fields)))
         return self.builder_.normalize(Tuple(tuple(self._as_it_was(_Value(field, value.layout)) for field in fields)))
 
-    def _rewritten(self, call: Expr) -> tuple[Expr, str] | None:
+    def _rewritten(self, value: Expr) -> tuple[Expr, str] | None:
         """A value computed of row-major ones, and the layout in which it was; None for one that stays."""
-        if isinstance(call, TupleGetItem) and isinstance(call.tuple_value, Var) and call.tuple_value in self._values:
-            pieces = self._values[call.tuple_value]
-            return TupleGetItem(pieces.plain, call.index), pieces.layout
-        if not isinstance(call, Call):
-            return None
+        if isinstance(value, TupleGetItem) and value.tuple_value in self._values:
+            pieces = self._values[value.tuple_value]
+            return TupleGetItem(pieces.plain, value.index), pieces.layout
+        return self._call(value) if isinstance(value, Call) else None
+
+    def _call(self, call: Call) -> tuple[Expr, str] | None:
+        """The same of a call."""
         if isinstance(call.attrs, LayoutTransformAttrs):
             return self._moved(call.args[0], call.attrs)
         if _lies(call):
