@@ -115,9 +115,13 @@ class _Plain(PyExprMutator):
             return value.plain
         info = value.plain.struct_info
         if not isinstance(info, TupleStructInfo):
-            return self.builder_.emit(_transform(value.plain, _usual(value.layout), value.layout))
+            return self._laid(value.plain, value.layout)
         fields = (self.builder_.emit(TupleGetItem(value.plain, i)) for i in range(len(info.fields)))
-        return self.builder_.normalize(Tuple(tuple(self._as_it_was(_Value(field, value.layout)) for field in fields)))
+        return self.builder_.normalize(Tuple(tuple(self._laid(field, value.layout) for field in fields)))
+
+    def _laid(self, tensor: Expr, name: str) -> Expr:
+        """A row-major tensor in a layout."""
+        return self.builder_.emit(_transform(tensor, _usual(name), name))
 
     def _rewritten(self, value: Expr) -> tuple[Expr, str] | None:
         """A value computed of row-major ones, and the layout in which it was; None for one that stays."""

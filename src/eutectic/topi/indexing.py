@@ -80,8 +80,11 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
 
     def element(*at: PrimExpr) -> PrimExpr:
         place: PrimExpr = indices(*at)
-        inside = op.checked_index(place, size, said) if along else place  # rows outside are outside of the buffer
-        return data(*at[:along], inside, *at[along + 1 :])
+        if along:  # rows outside are outside of the buffer, which is looked at in any case
+            place = place.astype("int64" if place.dtype == "int64" else index_dtype(data))
+            extent = IntImm(place.dtype, size.value) if isinstance(size, IntImm) else size
+            place = op.checked_index(place, extent, said)
+        return data(*at[:along], place, *at[along + 1 :])
 
     return stage(indices.shape, element, "T_gather", "injective")
 

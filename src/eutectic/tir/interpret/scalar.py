@@ -109,8 +109,13 @@ def casting(source: str, target: str) -> Unary:
     if not is_float(source):
         return wrapping(target)
     if target in NARROW_INTEGERS:  # as C does by its promotion, and torch: -1.0 is 255 in uint8
-        whole, wrap = casting(source, "int32"), wrapping(target)
+        whole, wrap = _saturating("int32"), wrapping(target)
         return lambda value: wrap(whole(value))
+    return _saturating(target)
+
+
+def _saturating(target: str) -> Unary:
+    """The conversion of a float into the nearest integer of a dtype towards zero; NaN is 0."""
     low, high = integer_limits(target)
 
     def saturate(value: Any) -> int:
