@@ -19,10 +19,9 @@ from eutectic.relax.analysis.uses import holds_tensors, operands_of, walk_calls
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Function, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
-from eutectic.relax.op.along_axes import AxisPlaces
 from eutectic.relax.op.layout import row_major
 from eutectic.relax.op.layout_transform import LayoutTransformAttrs, layout_transform
-from eutectic.relax.op.registry import has_trait, infer_call, op_def
+from eutectic.relax.op.registry import has_trait, infer_call, op_def, said_in_layout
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.tir.data_layout import layout as parsed
 
@@ -200,16 +199,11 @@ class _Plain(PyExprMutator):
 
     def _along_axes(self, call: Call, name: str) -> tuple[Expr, str] | None:
         """A call that speaks of axes of values that were all in one layout."""
-        definition = op_def(call.op) if isinstance(call.op, Op) else None
-        if definition is None or definition.along_axes_fn is None:
+        said = said_in_layout(call, name, _usual(name))
+        if said is None or any(self._layout_of(operand, name) != name for operand in operands_of(call)):
             return None
-        if any(self._layout_of(operand, name) != name for operand in operands_of(call)):
-            return None
-        moved = definition.along_axes_fn(call, AxisPlaces(parsed(name), parsed(_usual(name))))
-        if moved is None:
-            return None
-        args = [self._all_row_major(arg, name) if holds_tensors(arg) else arg for arg in moved.args]
-        return infer_call(replace(moved, args=tuple(args), struct_info=None)), name
+        args = [self._all_row_major(arg, name) if holds_tensors(arg) else arg for arg in said.args]
+        return infer_call(replace(said, args=tuple(args), struct_info=None)), name
 
 
 def _flat(args: Sequence[Any]) -> list[Expr]:

@@ -18,6 +18,7 @@ from eutectic.driver.left_to_torch import eager_records, operator_count, warn_of
 from eutectic.driver.settings import settings_of
 from eutectic.dynamo.options import Options
 from eutectic.relax.frontend.torch.graph_module import ImportedGraph, from_graph_module
+from eutectic.relax.frontend.torch.symbols import example_size
 from eutectic.support.eager_call import in_order, order_of
 from eutectic.support.errors import EutecticError
 
@@ -119,9 +120,5 @@ def _orders(graph: fx.Graph) -> list[tuple[int, tuple[int, ...]]]:
     for place, node in enumerate(output.args[0]):
         value = node.meta.get("val") if isinstance(node, fx.Node) else None
         if isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_contiguous():
-            orders.append((place, tuple(order_of(list(map(_hint, value.stride()))))))
+            orders.append((place, tuple(order_of(list(map(example_size, value.stride()))))))
     return orders
-
-
-def _hint(size: Any) -> int:
-    return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from eutectic.ir.node import replace
 from eutectic.relax import op
 from eutectic.relax.expr import Call, Tuple, Var
-from eutectic.relax.op.along_axes import AxisPlaces
 from eutectic.relax.op.layout import arrange
-from eutectic.relax.op.registry import infer_call, op_def
+from eutectic.relax.op.registry import infer_call
+from eutectic.relax.op.registry import said_in_layout as said_in
 from eutectic.relax.struct_info import tensor
 from eutectic.testing.graphs import evaluate, graph
 from eutectic.tir.data_layout import layout
@@ -27,13 +27,6 @@ LAYOUTS: Final = {(2, 16, 5, 6): ("NHWC", "CNHW", "NCHW4c", "NCHW8c"), (3, 24, 1
 
 def variables(shape: Sequence[int]) -> list[Var]:
     return [Var(f"x{k}", tensor(shape, "float32")) for k in range(2)]
-
-
-def said_in(call: Call, source: str, target: str) -> Call | None:
-    definition = op_def(call.op)
-    assert definition is not None
-    assert definition.along_axes_fn is not None
-    return definition.along_axes_fn(call, AxisPlaces(layout(source), layout(target)))
 
 
 def on(call: Call, tensors: Sequence[Any]) -> Call:

@@ -17,15 +17,13 @@ from eutectic.ir.dtype import item_bytes
 from eutectic.ir.services import Speeds
 from eutectic.relax.analysis.uses import operands_of
 from eutectic.relax.expr import Call
-from eutectic.relax.op.along_axes import AxisPlaces
 from eutectic.relax.op.nn.channel_norm import CHANNEL_NORMS
 from eutectic.relax.op.nn.conv_blocks import blocked_kernel, is_plain
 from eutectic.relax.op.nn.conv_winograd import WINOGRAD
 from eutectic.relax.op.nn.inverted_residual import INVERTED_RESIDUAL
-from eutectic.relax.op.registry import has_trait, op_def
+from eutectic.relax.op.registry import has_trait, op_def, said_in_layout
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer, likely_sizes
-from eutectic.tir.data_layout import layout
 
 _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
 _FROM_LONG_ROWS: Final = (0.7, 0.02)  # of that with steps of two, by which vectors are taken apart, and longer ones
@@ -255,9 +253,8 @@ def _operands(call: Call, infos: Sequence[TensorStructInfo], shape: Sequence[int
     if any(len(_sizes(info)) != 4 or (size and likely_sizes(info)[1] % size) for info in infos):
         return None
     names = (name,) * len(infos)
-    if definition.along_axes_fn is not None:
-        moved = definition.along_axes_fn(call, AxisPlaces(layout("NCHW"), layout(name)))
-        return None if moved is None else names
+    if said_in_layout(call, "NCHW", name) is not None:
+        return names
     fields = dict(call.attrs.items()) if definition.in_layouts_fn is not None else {}
     is_pool = fields.get("layout") == fields.get("out_layout") == "NCHW"
     is_image = fields.get("layout") == "NCHW" and "out_layout" not in fields

@@ -224,12 +224,18 @@ def _values(c: Call, place: int, name: str) -> list[PrimExpr] | None:
     return scalars
 
 
+def _slices(c: Call) -> tuple[list[PrimExpr] | None, ...]:
+    """Axes, begins, ends and strides of a slice; None for what is not literal."""
+    axes, begin, end = _values(c, 1, "axes"), _values(c, 2, "begin"), _values(c, 3, "end")
+    strides = _values(c, 4, "strides") if len(c.args) > 4 else [as_prim(1)] * len(axes or ())
+    return axes, begin, end, strides
+
+
 @_slice.infer
 def _infer_slice(c: Call) -> TensorStructInfo:
     (info,) = tensor_args(c, (0,))
     inbound = attrs_of(c, StridedSliceAttrs).assume_inbound
-    axes, begin, end = _values(c, 1, "axes"), _values(c, 2, "begin"), _values(c, 3, "end")
-    strides = _values(c, 4, "strides") if len(c.args) > 4 else [as_prim(1)] * len(axes or ())
+    axes, begin, end, strides = _slices(c)
     if axes is None or begin is None or end is None or strides is None:
         return tensor_info(None, info.dtype, info.ndim)
     if not len(axes) == len(begin) == len(end) == len(strides):
@@ -281,8 +287,7 @@ def _clipped(size: PrimExpr, position: PrimExpr) -> PrimExpr | None:
 @_slice.along_axes
 def _slice_along_axes(c: Call, places: AxisPlaces) -> Call | None:
     (info,) = tensor_args(c, (0,))
-    axes, begin, end = _values(c, 1, "axes"), _values(c, 2, "begin"), _values(c, 3, "end")
-    strides = _values(c, 4, "strides") if len(c.args) > 4 else [as_prim(1)] * len(axes or ())
+    axes, begin, end, strides = _slices(c)
     if info.dims is None or axes is None or begin is None or end is None or strides is None:
         return None
     moved: list[tuple[int, PrimExpr, PrimExpr]] = []
@@ -332,8 +337,7 @@ def _reference_slice(
 @_slice.legalize
 def _legalize_slice(builder: Builder, c: Call) -> Expr:
     (info,) = tensor_args(c, (0,))
-    axes, begin, end = (_values(c, i, "bounds") for i in (1, 2, 3))
-    strides = _values(c, 4, "strides") if len(c.args) > 4 else [as_prim(1)] * len(axes or ())
+    axes, begin, end, strides = _slices(c)
     steps = [static(step) for step in strides or ()]
     if info.dims is None or axes is None or begin is None or end is None or None in steps:
         return c

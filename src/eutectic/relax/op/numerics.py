@@ -16,7 +16,6 @@ Array: TypeAlias = npt.NDArray[Any]
 _STEP: Final = 16  # nodes of the error function's table per unit
 _END: Final = 6.0  # beyond it erf is 1 in double precision
 _TERMS: Final = 10
-_LARGEST: Final = 2**31 - 1  # of 32 bits
 _BLOCK: Final = 1 << 14  # elements per round, so that temporaries stay in the cache
 
 
@@ -47,8 +46,8 @@ def cast(x: Any, dtype: str) -> Array:
     """
     source, target = np.asarray(x), to_numpy(dtype)
     if dtype in NARROW_INTEGERS and is_float(dtype_of(source)):
-        whole = np.nan_to_num(source.astype(np.float64), nan=0.0, posinf=_LARGEST, neginf=-_LARGEST - 1)
-        return np.clip(whole, -_LARGEST - 1, _LARGEST).astype(np.int32).astype(target)
+        whole = np.clip(np.nan_to_num(source.astype(np.float64)), *integer_bounds("int32"))
+        return whole.astype(np.int32).astype(target)
     return source.astype(target, copy=False)
 
 

@@ -26,6 +26,7 @@ from eutectic.support.deep import deep
 from eutectic.support.errors import TypeInferenceError
 from eutectic.support.registry import note_addition
 from eutectic.support.shown import clipped
+from eutectic.tir.data_layout import layout
 
 Fusion = Literal["elementwise", "broadcast", "injective", "reduction", "out_fusible", "opaque"]
 Trait = Literal[
@@ -228,6 +229,23 @@ def call(definition: OpDef, *args: Any, attrs: Attrs | None = None, span: Span |
     if any(arg.struct_info is None for arg in untyped.args):
         return untyped
     return infer_call(untyped)
+
+
+def said_in_layout(call: Call, source: str, target: str) -> Call | None:
+    """A call that speaks of axes, with those of another layout; its tensors stay, and nothing is said of the result.
+
+    Args:
+        call: A call of anything.
+        source: The layout that it speaks of, such as `NCHW`.
+        target: The one that is wanted.
+
+    Returns:
+        The call; None for operators that are not `along_axes`, and where the other layout has no such call.
+    """
+    definition = op_def(call.op) if isinstance(call.op, Op) else None
+    if definition is None or definition.along_axes_fn is None:
+        return None
+    return definition.along_axes_fn(call, AxisPlaces(layout(source), layout(target)))
 
 
 def infer_call(c: Call) -> Call:

@@ -17,19 +17,16 @@ from eutectic.relax.base import Expr
 from eutectic.relax.expr import BindingBlock, Call, Constant, Function, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op import expand_dims, nn, squeeze
-from eutectic.relax.op.along_axes import AxisPlaces
 from eutectic.relax.op.nn.channel_norm import CHANNEL_NORMS
 from eutectic.relax.op.nn.conv import ConvAttrs
 from eutectic.relax.op.nn.depth_to_space import DepthToSpaceAttrs
 from eutectic.relax.op.nn.pool import PoolAttrs
-from eutectic.relax.op.registry import attrs_of, has_trait, infer_call, op_def
+from eutectic.relax.op.registry import attrs_of, has_trait, infer_call, said_in_layout
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.transform.infra import FunctionPass, mutated
-from eutectic.tir.data_layout import layout
 
 _Lifted: TypeAlias = "Callable[[Call, Sequence[Expr]], Call]"
 _ROW: Final = 2  # the axis of an image that signals do not have
-_PLACES: Final = AxisPlaces(layout("NCW"), layout("NCHW"))
 
 
 @dataclass(frozen=True)
@@ -211,10 +208,7 @@ def _depth_to_space(call: Call, args: Sequence[Expr]) -> Call:
 
 def _along_axes(call: Call) -> _Lifted | None:
     """How a call that speaks of axes is computed on images."""
-    definition = op_def(call.op)
-    if definition is None or definition.along_axes_fn is None:
-        return None
-    said = definition.along_axes_fn(call, _PLACES)
+    said = said_in_layout(call, "NCW", "NCHW")
     if said is None:
         return None
 

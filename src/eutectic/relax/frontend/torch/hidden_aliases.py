@@ -15,6 +15,7 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from eutectic.relax.frontend.torch.as_exported import is_composite, makes_new_memory, passed, written
+from eutectic.relax.frontend.torch.symbols import example_size
 from eutectic.support.errors import FrontendError
 
 _ALIAS: Final = torch.ops.aten.alias.default
@@ -68,14 +69,6 @@ def _writes(program: ExportedProgram) -> bool:
     return any(map(written, _calls(program)))
 
 
-def _example(size: int | torch.SymInt) -> int:
-    """What a size is in the example. `int` of one that varies would make the program one for that size alone."""
-    hint: Any = size.node.hint if isinstance(size, torch.SymInt) else size
-    if hint is None:
-        raise TypeError  # it depends on data
-    return int(hint)
-
-
 def _hides_alias(node: fx.Node) -> bool:
     """Whether a composite operator gives back memory of an argument; asked of torch, without elements."""
     target: Any = node.target
@@ -91,7 +84,7 @@ def _hides_alias(node: fx.Node) -> bool:
         value = read.meta.get("val")
         if not isinstance(value, torch.Tensor):
             raise TypeError  # a number that varies
-        sizes, steps = ([_example(number) for number in numbers] for numbers in (value.shape, value.stride()))
+        sizes, steps = ([*map(example_size, numbers)] for numbers in (value.shape, value.stride()))
         tensor = torch.empty_strided(sizes, steps, dtype=value.dtype, device="meta")
         arguments.append(tensor)
         return tensor

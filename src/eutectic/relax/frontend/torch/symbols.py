@@ -115,6 +115,15 @@ def free_symbols(values: Iterable[Any]) -> frozenset[Any]:
     return frozenset(symbols)
 
 
+def example_size(size: int | torch.SymInt) -> int:
+    """What a size is in the example. `int` of one that varies would make the program one for that size alone.
+
+    Raises:
+        TypeError: it depends on data, and has no example.
+    """
+    return int(size.node.hint) if isinstance(size, torch.SymInt) else size
+
+
 def example_sizes(graph: fx.Graph) -> dict[str, int]:
     """The symbols in the shapes of a graph's arguments, with their values in the example that it was traced with."""
     values = [node.meta.get("val") for node in graph.nodes if node.op == "placeholder"]

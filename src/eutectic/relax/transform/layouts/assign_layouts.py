@@ -15,16 +15,14 @@ from eutectic.relax.analysis.uses import used_vars, walk_bindings
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import BindingBlock, Call, DataflowVar, Function, Tuple, TupleGetItem, Var, VarBinding
 from eutectic.relax.expr_functor import PyExprMutator
-from eutectic.relax.op.along_axes import AxisPlaces
 from eutectic.relax.op.layout import row_major
 from eutectic.relax.op.layout_transform import layout_transform
-from eutectic.relax.op.registry import infer_call, op_def
+from eutectic.relax.op.registry import infer_call, op_def, said_in_layout
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.transform.layouts.borders import has_borders, region_with_borders
 from eutectic.relax.transform.layouts.choice import chosen_offers
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer, offers_of
 from eutectic.target import Target, target_or_current
-from eutectic.tir.data_layout import layout
 
 
 @dataclass(frozen=True)
@@ -175,10 +173,8 @@ class _Assigner(PyExprMutator):
     def _step(self, call: Any, offer: LayoutOffer) -> Call:
         """A call on arguments in the layouts of an offer."""
         operands: list[str] = []
-        definition = None if isinstance(call.op, GlobalVar) else op_def(call.op)
-        if definition is not None and definition.along_axes_fn is not None and offer.result:
-            places = AxisPlaces(layout(row_major(offer.result)), layout(offer.result))
-            call = definition.along_axes_fn(call, places)
+        if offer.result:
+            call = said_in_layout(call, row_major(offer.result), offer.result) or call
 
         def put(arg: Expr) -> Expr:
             if not isinstance(arg.struct_info, TensorStructInfo):
@@ -195,6 +191,7 @@ class _Assigner(PyExprMutator):
         if isinstance(call.op, GlobalVar):
             region = self._rewritten[call.op] = region_with_borders(self._regions[call.op], offer)
             return Call(call.op, args, call.attrs, call.sinfo_args, call.span, struct_info=region.ret_struct_info)
+        definition = op_def(call.op)
         if definition is not None and definition.in_layouts_fn is not None:
             return definition.in_layouts_fn(call, args, operands, offer.result)
         return infer_call(replace(call, args=tuple(args), struct_info=None))
