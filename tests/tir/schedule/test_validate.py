@@ -87,6 +87,18 @@ def test_sizes_of_zero_and_odd_ones():
         compare_programs(before, after, "a step")
 
 
+def test_a_refusal_is_a_result():
+    """Inputs that a program refuses are refused after a step, and no others."""
+    places = x(4, 5, dtype="int64", name="i")
+    before = of(lambda t, i: topi.gather(t, 1, i), x(4, 6), places)
+    careless = of(lambda t, i: topi.gather(t, 1, topi.clip(i, 0, 5)), x(4, 6), places)
+    compare_programs(before, before, "nothing")
+    for first, second in ((before, careless), (careless, before)):
+        with pytest.raises(ScheduleError, match="a step changes which inputs the program refuses") as e:
+            compare_programs(first, second, "a step")
+        assert "an index of gather is outside of axis 1" in str(e.value)
+
+
 def tir_from(text: str) -> PrimFunc:
     made = from_source(text)
     assert isinstance(made, PrimFunc)

@@ -12,7 +12,7 @@ from eutectic.ir.dtype import integer_limits, is_float, to_numpy
 from eutectic.ir.node import Node, fields_of, replace
 from eutectic.ir.prim_expr import Call, PrimExpr, Var, evaluate
 from eutectic.ir.visit import post_order, rewrite
-from eutectic.support.errors import InternalError, ScheduleError
+from eutectic.support.errors import CallError, InternalError, ScheduleError
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.interpret import run
@@ -45,8 +45,9 @@ def compare_programs(before: PrimFunc, after: PrimFunc, step: str) -> None:
         step: What the step is called in the message.
 
     Raises:
-        ScheduleError: an element differs, or the second version does something undefined which the first does not.
-            The message names a folder with a script that shows it again.
+        ScheduleError: an element differs, or the second version does something undefined which the first does not,
+            or only one of the two refuses the inputs by a check of its own (an index out of bounds). The message
+            names a folder with a script that shows it again.
     """
     _compare_on(before, after, step, _CASES if _has_sizes(before) else _CASES[:-1], _same_bits)
 
@@ -69,21 +70,35 @@ def _compare_on(
         arrays = inputs(before, kind, sizes=sizes)
         want = [np.copy(x) for x in arrays]
         try:
-            run(before, *want)
+            refused = _refusal(before, want)
         except InternalError:
             continue  # undefined for this input already
         for order in ("forward", "reverse"):
             got = [np.copy(x) for x in arrays]
             try:
-                run(after, *got, order=order)
+                refused_after = _refusal(after, got, order)
             except InternalError as error:
                 message = f"{step} makes the program do what is not defined"
                 _fail(before, after, arrays, kind, message, [error.message])
+            if bool(refused) != bool(refused_after):
+                message = f"{step} changes which inputs the program refuses"
+                _fail(before, after, arrays, kind, message, [refused or refused_after])
+            if refused:
+                continue  # what it had written by then is nobody's result
             for buffer, a, b in zip(after.buffers, want, got, strict=True):
                 difference = _difference(np.asarray(a), np.asarray(b), same)
                 if difference is not None:
                     message = f"{step} changes what the program computes: {buffer.name}{difference}"
                     _fail(before, after, arrays, kind, message, [])
+
+
+def _refusal(func: PrimFunc, arrays: Sequence[Any], order: str = "forward") -> str:
+    """Run a function; the message of its own check that refuses the arrays, empty where none does."""
+    try:
+        run(func, *arrays, order=order)
+    except CallError as error:
+        return error.message
+    return ""
 
 
 def _fail(
