@@ -16,7 +16,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from eutectic import te, tir
 from eutectic.arith import sets
+from eutectic.backend.llvm.machine import machine_of
 from eutectic.driver.build_prim_func import NativePrimFunc
 from eutectic.target import Target
 from eutectic.testing.timing import interleaved
@@ -200,6 +201,24 @@ def product(size: int, terms: int, block: int | None = None, tile: int = 14) -> 
     return Kernel(make, schedule, shapes, (size, size), 2 * size * size * terms, truth)
 
 
+def by_microkernels(size: int, terms: int, block: int) -> Kernel:
+    """The same product, `block` terms at a time, of which each tile is a tensor intrinsic."""
+    rows, columns = (14, 2 * LANES) if machine_of(Target("llvm")).registers == 32 else (6, LANES)
+
+    def schedule(sch: tir.Schedule) -> None:
+        i, j, k = sch.get_loops("product")
+        i_outer, tile = sch.split(i, [None, rows])
+        panel, within, lanes = sch.split(j, [None, 2 * LANES // columns, columns])
+        k_outer, k_inner = sch.split(k, [None, block])
+        sch.reorder(panel, k_outer, within, i_outer, tile, lanes, k_inner)
+        first = sch.decompose_reduction("product", k_outer)
+        sch.vectorize(sch.get_loops(first)[-1])
+        sch.tensorize(tile, f"matmul_{rows}x{columns}x{block}_f32")
+        sch.parallel(panel)
+
+    return replace(product(size, terms), schedule=schedule)
+
+
 def _update_in_place(sch: tir.Schedule, name: str) -> None:
     """A tile is loaded, updated by a block of terms and stored back."""
     k, rows, vectors, lanes = sch.get_loops(name)[3:]
@@ -224,6 +243,7 @@ KERNELS: Final[dict[str, tuple[Callable[[], Kernel], Callable[[], Kernel]]]] = {
     "depthwise": (lambda: depthwise(128, 56), lambda: depthwise(32, 14)),
     "product": (lambda: product(512, 512, tile=13), lambda: product(32, 24)),
     "product_in_place": (lambda: product(512, 512, 256, tile=12), lambda: product(32, 24, 8, tile=12)),
+    "product_by_microkernels": (lambda: by_microkernels(672, 512, 256), lambda: by_microkernels(672, 16, 8)),
 }
 """The kernel that is measured, and a small one of the same schedule that is compared with float64."""
 

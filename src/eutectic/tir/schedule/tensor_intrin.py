@@ -12,7 +12,7 @@ from eutectic.tir.function import PrimFunc
 from eutectic.tir.schedule.legality.tensor_check import agreement
 from eutectic.tir.schedule.legality.tensor_form import require_description, require_implementation
 from eutectic.tir.schedule.rewriting.tensor_pattern import pattern_of
-from eutectic.tir.tensor_intrin_cpu import CPU_INTRINSICS
+from eutectic.tir.tensor_intrin_cpu import FORMS, cpu_intrinsic
 
 _REGISTERED: Final[dict[str, TensorIntrin]] = {}
 
@@ -93,17 +93,23 @@ class TensorIntrin:
         """The intrinsic of a name.
 
         Args:
-            name: Its name.
+            name: Its name, or that of a microkernel for CPUs, such as `matmul_6x16x64_f32`
+                (`eutectic.tir.tensor_intrin_cpu` lists their families).
             allow_missing: Give None when there is none.
 
         Raises:
             ScheduleError: there is none.
         """
-        intrin = _REGISTERED.get(name)
-        if intrin is None and name in CPU_INTRINSICS:
-            desc, impl = CPU_INTRINSICS[name]()
-            intrin = TensorIntrin.register(name, desc, impl, override=True)
+        intrin = _REGISTERED.get(name) or _microkernel(name)
         if intrin is None and not allow_missing:
-            hint = did_you_mean(name, {*_REGISTERED, *CPU_INTRINSICS}) or "make it known with tir.TensorIntrin.register"
-            raise ScheduleError(f"no tensor intrinsic is called {name}", help=hint)
+            forms = f"make it known with tir.TensorIntrin.register; names of microkernels are {', '.join(FORMS)}"
+            raise ScheduleError(f"no tensor intrinsic is called {name}", help=did_you_mean(name, _REGISTERED) or forms)
         return intrin
+
+
+def _microkernel(name: str) -> TensorIntrin | None:
+    """One of the families for CPUs, which give the same bits in all sizes, as tests of them show; made once."""
+    functions = cpu_intrinsic(name)
+    if functions is not None:
+        _REGISTERED[name] = TensorIntrin(*functions, exact=True, is_checked=True)
+    return _REGISTERED.get(name)
