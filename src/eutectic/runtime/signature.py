@@ -91,8 +91,21 @@ class ModelSignature:
         arrays, sizes = self.arguments.arrays(values)
         arrays += [leaf.array(tensor, sizes) for leaf, tensor in zip(self.state, state, strict=True)]
         if self.results.changed:
-            _check_overlap(list(map(_memory, [*self._tensors(values), *state], arrays)))
+            self._check_overlap(values, state, arrays)
         return arrays
+
+    def _check_overlap(self, values: Sequence[Any], state: Sequence[Any], arrays: Sequence[Array]) -> None:
+        """Refuse tensors that share memory with one that the model writes to: they would change too."""
+        leaves = enumerate(zip((*self.arguments.leaves, *self.state), (*values, *state), strict=True))
+        tensors = [(place, leaf.name, value) for place, (leaf, value) in leaves if not isinstance(leaf, FixedArgument)]
+        memory = [(*item[:2], _memory(item[2], array)) for item, array in zip(tensors, arrays, strict=True)]
+        for (one, name, a), (other, another, b) in combinations(memory, 2):
+            if (one in self.results.changed or other in self.results.changed) and _overlap(a, b):
+                changed = name if one in self.results.changed else another
+                raise CallError(
+                    f"arguments {name} and {another} share memory, and the model changes {changed} in place",
+                    help="pass a clone of one of them",
+                )
 
     def unflatten(
         self,
@@ -150,17 +163,13 @@ def _memory(value: Any, array: Array) -> Array:
     return torch_array(value)
 
 
-def _check_overlap(arrays: Sequence[Array]) -> None:
-    """Refuse arguments that share memory when the model writes to one: the others would change too.
+def _overlap(a: Array, b: Array) -> bool:
+    """Whether arrays have an element in common, or may have one where it would take long to find out.
 
-    Strided ones may lie between each other. Where that takes long to find out, they are refused.
+    Strided ones may lie between each other.
     """
     work: Any = _OVERLAP_WORK  # NumPy's annotations know only its two special values
-    if any(np.may_share_memory(a, b, work) for a, b in combinations(arrays, 2)):
-        raise CallError(
-            "the model changes an argument in place, and two of the arguments share memory",
-            help="pass a clone of one of them",
-        )
+    return np.may_share_memory(a, b, work)
 
 
 @dataclass(frozen=True)
