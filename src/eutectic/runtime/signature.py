@@ -99,11 +99,12 @@ class ModelSignature:
         leaves = enumerate(zip((*self.arguments.leaves, *self.state), (*values, *state), strict=True))
         tensors = [(place, leaf.name, value) for place, (leaf, value) in leaves if not isinstance(leaf, FixedArgument)]
         memory = [(*item[:2], _memory(item[2], array)) for item, array in zip(tensors, arrays, strict=True)]
+        changed = frozenset(self.results.changed)
         for (one, name, a), (other, another, b) in combinations(memory, 2):
-            if (one in self.results.changed or other in self.results.changed) and _overlap(a, b):
-                changed = name if one in self.results.changed else another
+            if (one in changed or other in changed) and _overlap(a, b):
+                written = name if one in changed else another
                 raise CallError(
-                    f"arguments {name} and {another} share memory, and the model changes {changed} in place",
+                    f"arguments {name} and {another} share memory, and the model changes {written} in place",
                     help="pass a clone of one of them",
                 )
 
