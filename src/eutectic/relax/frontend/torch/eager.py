@@ -12,6 +12,7 @@ from torch import fx
 
 from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeExpr, ShapeStructInfo, StructInfo
+from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Var
 from eutectic.relax.frontend.core import Refused
 from eutectic.relax.frontend.torch.dtypes import dtype_name
@@ -119,6 +120,24 @@ class EagerCalls:
             span=context.span,
         )
         return context.emit(call)
+
+    def complex_of(self, parts: Expr, builder: BlockBuilder) -> Var:
+        """Complex numbers, as a value that only torch reads.
+
+        Args:
+            parts: Real and imaginary parts along the last axis.
+            builder: Receives the call.
+        """
+        call = call_eager(
+            [parts],
+            (),
+            operator="aten.view_as_complex.default",
+            arguments=json.dumps([[{"tensor": 0}], {}]),
+            results=(VALUE,),
+            sinfo_args=ObjectStructInfo(),
+            reason="complex numbers are left to torch",
+        )
+        return builder.emit(call)
 
     def _emitted(
         self,

@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from eutectic.ir.span import Span
+from eutectic.relax.frontend.torch.complex_parts import is_of_parts, parts_of
 from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.dynamic import check_dynamic_shapes, check_inputs
 from eutectic.relax.frontend.torch.spans import is_user_file
@@ -61,7 +62,7 @@ def export_model(
     check_dynamic_shapes(module, dynamic_shapes, *examples)
     refuse_training_mode(module)
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        _check_tensor(tensor, f"parameter {name}" if isinstance(tensor, nn.Parameter) else f"buffer {name}")
+        _check_weight(tensor, f"parameter {name}" if isinstance(tensor, nn.Parameter) else f"buffer {name}")
     try:
         with tracing():
             return torch.export.export(module, *examples, dynamic_shapes=dynamic_shapes)
@@ -171,6 +172,10 @@ def _example(value: Any, name: str) -> Any:
         f"{name} is a {type(value).__name__}, which cannot be an input",
         help="inputs are tensors, NumPy arrays, numbers, text, None, and containers of these",
     )
+
+
+def _check_weight(tensor: torch.Tensor, name: str) -> None:
+    _check_tensor(parts_of(tensor) if is_of_parts(tensor) else tensor, name)
 
 
 def _check_tensor(tensor: torch.Tensor, name: str) -> None:

@@ -19,6 +19,7 @@ from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Tuple, Var, describe_info
 from eutectic.relax.frontend.core import dims_of
 from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, Rewritten
+from eutectic.relax.frontend.torch.complex_parts import ComplexParts, is_of_parts, parts_of
 from eutectic.relax.frontend.torch.decompose import decomposed, functional
 from eutectic.relax.frontend.torch.eager import EagerCalls
 from eutectic.relax.frontend.torch.importer import Importer
@@ -198,7 +199,11 @@ class _Builder:
             if name in self.changed:
                 self.state.append((self._parameter(node, name), name))
                 return
-            constant = self.parameters.constant(tensor_of(self.program, spec), f"{spec.kind.name.lower()} {name}")
+            tensor, what = tensor_of(self.program, spec), f"{spec.kind.name.lower()} {name}"
+            if is_of_parts(tensor) and not self.options.keep_params_as_input:
+                self.importer.env[node] = ComplexParts(self.parameters.constant(parts_of(tensor), what))
+                return
+            constant = self.parameters.constant(tensor, what)
             if self.options.keep_params_as_input and spec.kind is not InputKind.CONSTANT_TENSOR:
                 self.kept.append((self._parameter(node, name), constant))
             else:

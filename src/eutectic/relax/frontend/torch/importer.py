@@ -15,6 +15,15 @@ from eutectic.relax.base import Expr, ShapeExpr, StructInfo
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Var, describe_info
 from eutectic.relax.frontend.core import Refused
+from eutectic.relax.frontend.torch.complex_parts import (
+    COMPLEX,
+    ComplexParts,
+    converted,
+    is_about_complex,
+    is_of_parts,
+    parts_dtype,
+    parts_info,
+)
 from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.eager import EagerCalls
 from eutectic.relax.frontend.torch.kernels import IN_FIXED_POINT, is_in_fixed_point
@@ -85,6 +94,7 @@ class Importer:
         self.env: dict[fx.Node, Any] = {}
         self.unsupported = Unsupported()
         self._assertions: list[tuple[fx.Node, Expr, str]] = []
+        self._of_torch: dict[ComplexParts, Var] = {}
 
     def run(self, graph: fx.Graph) -> None:
         """Convert every node that is not a placeholder or the output.
@@ -100,15 +110,33 @@ class Importer:
             value = self.env.get(node)
             if isinstance(value, _NoValue) and value.reason is _DATA:
                 self.unsupported.add(value.node, _DATA)
+            if isinstance(value, ComplexParts) and self.eager is None:
+                self.unsupported.add(node, "it returns complex numbers")
         self.unsupported.raise_if_any()
 
     def result(self, node: fx.Node) -> Any:
         """The graph value of an output: of a number that values decide, a tensor without axes."""
         value = self.env[node]
+        if isinstance(value, ComplexParts):
+            return self._complex(value)
         if isinstance(node.meta.get("val"), torch.Tensor) or self.eager is None:
             return value
         context = Context(node, span_of(node), self.block_builder, self.env, self.symbols)
         return self.eager.tensor_of(node, value, context)
+
+    def _known_to_torch(self, arg: Any) -> Any:
+        """An operand of a call of torch, which knows complex numbers."""
+        value = self._operand(arg)
+        if isinstance(value, list):
+            return [self._known_to_torch(item) for item in value]
+        return self._complex(value) if isinstance(value, ComplexParts) else value
+
+    def _complex(self, value: ComplexParts) -> Var:
+        """Complex numbers as torch knows them, made once."""
+        assert self.eager is not None
+        if value not in self._of_torch:
+            self._of_torch[value] = self.eager.complex_of(value.parts, self.block_builder)
+        return self._of_torch[value]
 
     def _walk(self, graph: fx.Graph) -> None:
         for node in graph.nodes:
@@ -144,7 +172,7 @@ class Importer:
         """The value of a node that cannot be converted: torch's, or a stand-in for one that is refused."""
         if self.eager is not None:
             try:
-                return self.eager.call(node, context, self._operand, reason)
+                return self.eager.call(node, context, self._known_to_torch, reason)
             except Refused as refused:
                 blamed, reason = node, str(refused) or reason
         self.unsupported.add(blamed, reason)
@@ -159,7 +187,7 @@ class Importer:
         if self.eager is not None and not all(map(_is_check, node.users)):
             try:
                 emit = self.eager.size if is_integer else self.eager.value
-                return emit(node, context, self._operand)
+                return emit(node, context, self._known_to_torch)
             except Refused:
                 pass  # whatever uses it is refused
         if not self.symbols.are_known(value):
@@ -183,12 +211,18 @@ class Importer:
             return self._inlined(node, context)
         if node.target is getitem:
             return self._getitem(node, context)
-        converter = TABLE.get(name)
-        if converter is None or (self.eager is not None and is_in_fixed_point(node)):
-            raise Refused("" if converter is None else IN_FIXED_POINT)
-        args, kwargs = _arguments(node)
-        keywords = {key: self._operand(value) for key, value in kwargs.items()}
-        return converter(context, *[self._operand(arg) for arg in args], **keywords)
+        if name not in TABLE and name not in COMPLEX:
+            raise Refused("")
+        if self.eager is not None and is_in_fixed_point(node):
+            raise Refused(IN_FIXED_POINT)
+        written, options = _arguments(node)
+        args = [self._operand(arg) for arg in written]
+        keywords = {key: self._operand(value) for key, value in options.items()}
+        if is_about_complex(name, args):
+            return converted(context, name, args, keywords)
+        if name not in TABLE:
+            raise Refused("")
+        return TABLE[name](context, *args, **keywords)
 
     def _assert(self, node: fx.Node, context: Context) -> None:
         condition, *message = _arguments(node)[0]
@@ -258,9 +292,14 @@ class Importer:
     def _checked(self, node: fx.Node, converted: Any) -> Any:
         """The value after comparing its struct info with what torch says; sizes only torch knows are cast in."""
         value = node.meta.get("val")
+        if isinstance(converted, ComplexParts) and is_of_parts(value):
+            info = TensorStructInfo(ShapeExpr(self.symbols.shape(value.shape)), parts_dtype(value))
+            return ComplexParts(self._agreed(node, converted.parts, parts_info(info)))
         if not isinstance(value, torch.Tensor) or not isinstance(converted, Expr):
             return converted
-        wanted = self.info(value, str(node.target))
+        return self._agreed(node, converted, self.info(value, str(node.target)))
+
+    def _agreed(self, node: fx.Node, converted: Expr, wanted: TensorStructInfo) -> Expr:
         info = converted.struct_info
         if not isinstance(info, TensorStructInfo) or info.dtype != wanted.dtype or info.ndim != wanted.ndim:
             raise _disagreement(node, info, wanted)
