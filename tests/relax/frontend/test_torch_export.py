@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.relax.frontend.torch_compare import Wrapped, rand
 from torch import nn
 from torch.export import ExportedProgram
 
+import eutectic
 from eutectic.relax.frontend.torch import export_model
 from eutectic.support.errors import ExportFailedError, FrontendError, ModelStateError, UnsupportedTypeError
 
@@ -139,3 +141,23 @@ def test_arrays_and_compiled_modules_are_accepted():
 
 def test_example_inputs_may_require_gradients():
     export_model(nn.Linear(3, 3), (rand(1, 3).requires_grad_(),))
+
+
+class Adds(nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a.add_(1) * b
+
+
+def test_examples_that_are_one_tensor_say_nothing_of_later_calls():
+    x = torch.ones(3, 4)
+    model = eutectic.compile(Adds().eval(), (x, x))
+    assert (x == 1).all()
+    a, b = torch.zeros(3, 4), torch.full((3, 4), 2.0)
+    torch.testing.assert_close(model(a, b), torch.full((3, 4), 2.0))
+    assert (a == 1).all()
+
+
+@pytest.mark.parametrize("change", [lambda x: x.t_(), lambda x: x.resize_(2, 6)], ids=["t_", "resize_"])
+def test_inputs_that_get_another_shape_in_place(change: Callable[[torch.Tensor], torch.Tensor]):
+    with pytest.raises(FrontendError, match="torch cannot express the program without operators that write in place"):
+        eutectic.compile(Wrapped(change).eval(), (torch.ones(3, 4),))

@@ -55,16 +55,30 @@ def decomposed(program: ExportedProgram, custom: Collection[str] = ()) -> Functi
         custom: Keys of converters given by the user, whose operators stay whole.
 
     Raises:
-        FrontendError: torch cannot, because of a tensor that control flow makes out of numbers.
+        FrontendError: torch cannot, because of a tensor that control flow makes out of numbers, or of what is done in
+            place to an input.
     """
     names = frozenset(custom)
     _refuse_tensors_in_control_flow(program)
     with tracing():
         # Beneath autograd torch leaves operators whole that it takes apart for the sake of their gradients.
         with torch.inference_mode(), passing_as_aliases(program):
-            rewritten = _taken_apart(program.run_decompositions(dict(whole_no_more(program))), names)
+            rewritten = _taken_apart(_without_writes(program), names)
         _DONE.setdefault(program, {})[names] = rewritten
         return rewritten
+
+
+def _without_writes(program: ExportedProgram) -> ExportedProgram:
+    try:
+        rewritten: ExportedProgram = program.run_decompositions(dict(whole_no_more(program)))
+        return rewritten
+    except AssertionError as error:  # with which torch 2.13 checks its own notes of what changes
+        raise FrontendError(
+            "torch cannot express the program without operators that write in place",
+            notes=[f"torch says: {error}"],
+            help="do not give an input another shape in place (x.t_(), x.resize_()), nor one tensor as two inputs of "
+            "which one is written to; work on x.clone()",
+        ) from error
 
 
 def _refuse_tensors_in_control_flow(program: ExportedProgram) -> None:

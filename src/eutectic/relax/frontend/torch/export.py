@@ -142,8 +142,21 @@ def _examples(
     parameters = list(inspect.signature(module.forward).parameters.values())
     names = [_name(path, parameters) for path, _ in pytree.tree_flatten_with_path(examples)[0]]
     checked = [_example(leaf, f"input {name}") for leaf, name in zip(leaves, names, strict=True)]
-    positional, keywords = pytree.tree_unflatten(checked, spec)
+    positional, keywords = pytree.tree_unflatten(_apart(checked), spec)
     return tuple(positional), dict(keywords)
+
+
+def _apart(examples: Sequence[Any]) -> list[Any]:
+    """Examples that are no views of one tensor: torch would take it that they always are, where the model writes."""
+    seen: set[int] = set()
+    apart = []
+    for value in examples:
+        if isinstance(value, torch.Tensor) and not value.is_meta:
+            memory = value.untyped_storage().data_ptr()
+            value = value.clone() if memory in seen else value
+            seen.add(memory)
+        apart.append(value)
+    return apart
 
 
 def _name(path: tuple[Any, ...], parameters: Sequence[inspect.Parameter]) -> str:
