@@ -49,7 +49,7 @@ class FixedArgument:
 
 @dataclass(frozen=True)
 class TensorArgument:
-    """A tensor argument.
+    """A tensor argument; of complex numbers the program takes real and imaginary parts along an axis more.
 
     Attributes:
         name: What errors call it.
@@ -66,7 +66,7 @@ class TensorArgument:
     ranges: Mapping[str, tuple[int | None, int | None]]
 
     def array(self, value: Any, sizes: Sizes) -> npt.NDArray[Any]:
-        """The argument as a C-contiguous array; shares its memory when it is contiguous.
+        """The argument as the C-contiguous array of the program; shares its memory when it is contiguous.
 
         Args:
             value: What the caller gave.
@@ -89,9 +89,9 @@ class TensorArgument:
                 help=f"convert it to {self.dtype.name} first, or compile for {array.dtype.name}",
             )
         self.check_shape(array.shape, sizes)
-        if array.flags.c_contiguous and array.flags.aligned:
-            return array
-        return np.array(array, order="C", copy=True)
+        if not (array.flags.c_contiguous and array.flags.aligned):
+            array = np.array(array, order="C", copy=True)
+        return _parts(array) if self.is_complex else array
 
     def check_shape(self, shape: tuple[int, ...], sizes: Sizes) -> None:
         """Check the rank and sizes, and bind the symbols that are sizes by themselves.
@@ -143,10 +143,24 @@ class TensorArgument:
         return "(" + ", ".join(self.written) + ("," if len(self.written) == 1 else "") + ")"
 
     @property
+    def is_complex(self) -> bool:
+        """Whether it is of complex numbers."""
+        return self.dtype.kind == "c"
+
+    @property
     def static_shape(self) -> tuple[int, ...] | None:
         """Sizes when none of them varies."""
         sizes = tuple(size for size in self.shape if isinstance(size, int))
         return sizes if len(sizes) == len(self.shape) else None
+
+
+def _parts(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Real and imaginary parts of complex numbers, along a last axis."""
+    return (
+        np.stack((array.real, array.imag), -1)
+        if array.ndim == 0
+        else array.view(array.real.dtype).reshape(*array.shape, 2)
+    )
 
 
 Argument: TypeAlias = FixedArgument | TensorArgument
@@ -224,7 +238,8 @@ class Arguments:
             else:
                 arrays.append(leaf.array(value, sizes))
         if sizes:
-            self._check_expressions([array.shape for array in arrays], sizes)
+            ranks = [len(leaf.shape) for leaf in self.tensors]
+            self._check_expressions([array.shape[:rank] for array, rank in zip(arrays, ranks, strict=True)], sizes)
         return arrays, sizes
 
     def sizes(self, shapes: Sequence[tuple[int, ...]]) -> Sizes:
@@ -253,4 +268,6 @@ class Arguments:
         if self.positional != 1 or self.trees != (Leaf(),):
             return None
         leaf = self.leaves[0]
-        return leaf if isinstance(leaf, TensorArgument) and leaf.static_shape is not None else None
+        if not isinstance(leaf, TensorArgument) or leaf.is_complex:
+            return None
+        return leaf if leaf.static_shape is not None else None

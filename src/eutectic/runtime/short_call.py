@@ -43,6 +43,8 @@ def short_call(arguments: Arguments, results: Results, direct: Direct) -> Call |
     are_read = set(direct.inputs) == set(range(len(leaves)))  # or the function would not look at their dtypes
     if not (leaves and are_given and are_read and are_new(results, len(direct.outputs))):
         return None
+    if any(leaf.is_complex for leaf in leaves):
+        return None
     are_fixed = arguments.trees == (Leaf(),) * len(leaves) and all(leaf.static_shape is not None for leaf in leaves)
     if outputs is None or not are_fixed or len(results.recipes) != len(outputs):
         return SizedCall(arguments, results, direct)

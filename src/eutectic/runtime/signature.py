@@ -159,6 +159,8 @@ def _memory(value: Any, array: Array) -> Array:
         return value
     if value.is_neg():
         value = sys.modules["torch"]._neg_view(value)  # its memory as it is; the array is a copy
+    elif value.is_complex():
+        value = value.conj() if value.is_conj() else value  # the same; the array is a view of its own
     elif not array.flags.owndata:  # it belongs to torch: it was not copied
         return array
     return torch_array(value)

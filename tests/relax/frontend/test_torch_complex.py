@@ -13,7 +13,7 @@ from torch import nn
 
 import eutectic
 from eutectic.relax.frontend.torch import from_exported_program
-from eutectic.support.errors import UnsupportedOperatorError
+from eutectic.support.errors import CallError, UnsupportedOperatorError
 
 LENGTHS = torch.polar(torch.ones(6, 4), torch.outer(torch.arange(6.0), 1 / 10 ** torch.arange(4.0)))
 
@@ -137,6 +137,85 @@ def test_what_is_left_to_torch(name: str, tmp_path: Path):
         if name != "a result":
             made.save(tmp_path / "model")
             torch.testing.assert_close(eutectic.load(tmp_path / "model")(x), model(x))
+
+
+# ---- arguments
+
+
+class OfArguments(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, z: torch.Tensor, x: torch.Tensor) -> Any:
+        return self.function(z, x)
+
+
+def square(z: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return real(z * z + x)
+
+
+Z, X = LENGTHS * 2, torch.linspace(-1, 1, 4)
+FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda z: z,
+    "conjugated": lambda z: z.conj(),
+    "transposed": lambda z: z.T.contiguous().T,
+    "every second": lambda z: z.repeat_interleave(2, 0)[::2],
+    "with an offset": lambda z: torch.cat([z, z])[6:],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_complex_arguments(form: str):
+    model = OfArguments(square).eval()
+    made, z = eutectic.compile(model, (Z, X), fallback="error"), FORMS[form](Z)
+    torch.testing.assert_close(made(z, X), model(z, X))
+    if form != "conjugated":  # NumPy has no such views
+        np.testing.assert_allclose(made(z.numpy(), X.numpy()), model(z, X), rtol=1e-6)
+
+
+def test_other_arguments_are_refused():
+    made = eutectic.compile(OfArguments(square).eval(), (Z, X))
+    with pytest.raises(CallError, match="argument z must be complex64, got float32"):
+        made(Z.real.contiguous(), X)
+    with pytest.raises(CallError, match="argument z must have size 4 on axis 1, got 3"):
+        made(Z[:, :3], X)
+
+
+def test_complex_arguments_of_any_size(tmp_path: Path):
+    model, n = OfArguments(square).eval(), torch.export.Dim("n", min=1, max=9)
+    made = eutectic.compile(model, (Z, X), dynamic_shapes=({0: n}, None))
+    made.save(tmp_path / "model")
+    for function in (made, eutectic.load(tmp_path / "model")):
+        for z in (Z[:1], Z, Z[:5]):
+            torch.testing.assert_close(function(z, X), model(z, X))
+    with pytest.raises(CallError, match="argument z must have a size from 1 to 9 on axis 0, got 12"):
+        made(torch.cat([Z, Z]), X)
+
+
+def test_numbers_without_axes_and_double_precision():
+    model, z = OfArguments(square).eval(), torch.tensor(1 + 2j, dtype=torch.complex128)
+    torch.testing.assert_close(eutectic.compile(model, (z, X))(z, X), model(z, X))
+
+
+class Writes(nn.Module):
+    def forward(self, z: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        z.mul_(2j)
+        return real(z + other)
+
+
+@pytest.mark.filterwarnings("ignore::eutectic.EutecticAdvice")
+def test_complex_arguments_are_written_to():
+    made, ours, theirs = eutectic.compile(Writes().eval(), (Z.clone(), Z)), Z.clone(), Z.clone()
+    torch.testing.assert_close(made(ours, Z), Writes()(theirs, Z))
+    torch.testing.assert_close(ours, theirs)
+    both = torch.stack([Z, Z], -1)
+    made(both[..., 0], both[..., 1])
+    for other in (ours, ours.conj(), ours[:]):
+        with pytest.raises(CallError, match="arguments z and other share memory"):
+            made(ours, other)
+    with pytest.raises(CallError, match="arguments z and other share memory"):
+        made(both[..., 0], both[..., 0].conj())
 
 
 def test_complex_results_need_torch():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx
 from torch.export import ExportedProgram
@@ -12,6 +13,7 @@ from torch.export import graph_signature as signatures
 from torch.utils import _pytree as pytree
 
 from eutectic.ir.dtype import to_numpy
+from eutectic.relax.frontend.torch.complex_parts import is_of_parts
 from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.formulas import formula
 from eutectic.relax.frontend.torch.symbols import finite
@@ -90,5 +92,6 @@ def tensor_argument(node: fx.Node, name: str, ranges_of: Mapping[Any, Any]) -> T
     known = {str(symbol): bounds for symbol, bounds in ranges_of.items()}
     symbols = dict.fromkeys(size for size in shape if isinstance(size, str) and size in known)
     ranges = {symbol: (finite(known[symbol].lower), finite(known[symbol].upper)) for symbol in symbols}
-    dtype = to_numpy(dtype_name(value.dtype, f"input {name}"))
+    is_complex = is_of_parts(value)
+    dtype = np.dtype(str(value.dtype)[6:]) if is_complex else to_numpy(dtype_name(value.dtype, f"input {name}"))
     return TensorArgument(name, dtype, shape, tuple(map(str, exact)), ranges)

@@ -23,7 +23,6 @@ from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.table import Context, axis_of
 from eutectic.relax.op import add, broadcast_to, concat, cos, expand_dims, multiply, negative, sin, split, subtract
 from eutectic.relax.op import sum as total
-from eutectic.relax.struct_info import TensorStructInfo
 
 COMPLEX: Final = Converters()
 """Converters of operators that take or give complex numbers, by names as in `TABLE`."""
@@ -78,11 +77,6 @@ def parts_dtype(value: torch.Tensor) -> str:
     if value.dtype not in _PARTS:
         raise Refused(f"it gives {str(value.dtype).removeprefix('torch.')}")
     return dtype_name(_PARTS[value.dtype])
-
-
-def parts_info(info: TensorStructInfo) -> TensorStructInfo:
-    """Struct info of the parts, from that of a tensor of the parts' dtype with one axis less."""
-    return TensorStructInfo(ShapeExpr((*(info.dims or ()), as_prim(2, "int64"))), info.dtype)
 
 
 def is_about_complex(name: str, operands: Sequence[Any]) -> bool:

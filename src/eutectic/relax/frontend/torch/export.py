@@ -62,7 +62,7 @@ def export_model(
     check_dynamic_shapes(module, dynamic_shapes, *examples)
     refuse_training_mode(module)
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        _check_weight(tensor, f"parameter {name}" if isinstance(tensor, nn.Parameter) else f"buffer {name}")
+        _check_numbers(tensor, f"parameter {name}" if isinstance(tensor, nn.Parameter) else f"buffer {name}")
     try:
         with tracing():
             return torch.export.export(module, *examples, dynamic_shapes=dynamic_shapes)
@@ -177,7 +177,7 @@ def _example(value: Any, name: str) -> Any:
         except (TypeError, ValueError) as error:
             raise UnsupportedTypeError(f"{name} has dtype {value.dtype}, which is not supported") from error
     if isinstance(value, torch.Tensor):
-        _check_tensor(value, name)
+        _check_numbers(value, name)
         return value.detach()
     if value is None or isinstance(value, (bool, int, float, str, torch.dtype, torch.device)):
         return value
@@ -187,7 +187,7 @@ def _example(value: Any, name: str) -> Any:
     )
 
 
-def _check_weight(tensor: torch.Tensor, name: str) -> None:
+def _check_numbers(tensor: torch.Tensor, name: str) -> None:
     _check_tensor(parts_of(tensor) if is_of_parts(tensor) else tensor, name)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from eutectic.arith import prove_equal, prove_unequal
+from eutectic.ir.prim_expr import as_prim
 from eutectic.relax.base import Expr, ShapeExpr, StructInfo
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Var, describe_info
@@ -22,7 +23,6 @@ from eutectic.relax.frontend.torch.complex_parts import (
     is_about_complex,
     is_of_parts,
     parts_dtype,
-    parts_info,
 )
 from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.eager import EagerCalls
@@ -293,8 +293,7 @@ class Importer:
         """The value after comparing its struct info with what torch says; sizes only torch knows are cast in."""
         value = node.meta.get("val")
         if isinstance(converted, ComplexParts) and is_of_parts(value):
-            info = TensorStructInfo(ShapeExpr(self.symbols.shape(value.shape)), parts_dtype(value))
-            return ComplexParts(self._agreed(node, converted.parts, parts_info(info)))
+            return ComplexParts(self._agreed(node, converted.parts, self.parts_info(value)))
         if not isinstance(value, torch.Tensor) or not isinstance(converted, Expr):
             return converted
         return self._agreed(node, converted, self.info(value, str(node.target)))
@@ -314,6 +313,10 @@ class Importer:
     def info(self, value: torch.Tensor, what: str) -> TensorStructInfo:
         """Struct info of an example value."""
         return TensorStructInfo(ShapeExpr(self.symbols.shape(value.shape)), dtype_name(value.dtype, what))
+
+    def parts_info(self, value: torch.Tensor) -> TensorStructInfo:
+        """Struct info of the parts of an example of complex numbers."""
+        return TensorStructInfo(ShapeExpr((*self.symbols.shape(value.shape), as_prim(2, "int64"))), parts_dtype(value))
 
     def _stand_in(self, node: fx.Node) -> Any:
         """A value of the right type for a node that cannot be converted, so that the walk can go on."""
