@@ -222,3 +222,25 @@ def test_complex_results_need_torch():
     program = torch.export.export(OfBuffer(lambda x, c: pairs(x) * c[:, None]).eval(), (data(),))
     with pytest.raises(UnsupportedOperatorError, match="it returns complex numbers"):
         from_exported_program(program)
+
+
+class Turning(nn.Module):
+    """Complex numbers that change with each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("angle", torch.ones(3, dtype=torch.complex64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.angle.mul_(2j)
+        return real(self.angle * x)
+
+
+@pytest.mark.filterwarnings("ignore::eutectic.EutecticAdvice")
+def test_complex_numbers_that_a_model_changes(tmp_path: Path):
+    theirs, x = Turning().eval(), torch.arange(3.0)
+    made = eutectic.compile(Turning().eval(), (x,))
+    for _ in range(2):
+        torch.testing.assert_close(made(x), theirs(x))
+    made.save(tmp_path / "model")
+    torch.testing.assert_close(eutectic.load(tmp_path / "model")(x), theirs(x))

@@ -185,7 +185,7 @@ class _Builder:
     def _input(self, spec: InputSpec, node: fx.Node) -> None:
         if spec.kind is InputKind.USER_INPUT:
             if isinstance(spec.arg, TensorArgument):
-                self.inputs.append(self._argument(node))
+                self.inputs.append(self._parameter(node, f"input {node.name}"))
             elif isinstance(node.meta.get("val"), torch.SymInt) and self.options.sizes_as_input:
                 self.importer.env[node] = self.symbols.size(node.meta["val"])
             elif isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -244,17 +244,11 @@ class _Builder:
             )
 
     def _parameter(self, node: fx.Node, what: str) -> Var:
-        var = Var(node.name, self.importer.info(node.meta["val"], what))
-        self.importer.env[node] = var
-        return var
-
-    def _argument(self, node: fx.Node) -> Var:
-        """The parameter of an input; of complex numbers their parts."""
+        """The parameter of a tensor; of complex numbers their parts."""
         value = node.meta["val"]
-        if not is_of_parts(value):
-            return self._parameter(node, f"input {node.name}")
-        var = Var(node.name, self.importer.parts_info(value))
-        self.importer.env[node] = ComplexParts(var)
+        is_complex = is_of_parts(value)
+        var = Var(node.name, self.importer.parts_info(value) if is_complex else self.importer.info(value, what))
+        self.importer.env[node] = ComplexParts(var) if is_complex else var
         return var
 
     def _output(self) -> Expr:
