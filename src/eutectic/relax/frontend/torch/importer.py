@@ -124,6 +124,7 @@ class Importer:
         context = Context(node, span_of(node), self.block_builder, self.env, self.symbols)
         return self.eager.tensor_of(node, value, context)
 
+    @deep
     def _known_to_torch(self, arg: Any) -> Any:
         """An operand of a call of torch, which knows complex numbers."""
         value = self._operand(arg)
