@@ -18,6 +18,7 @@ from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.spans import span_of
 from eutectic.relax.frontend.torch.table import key_of
 from eutectic.relax.frontend.torch.tracing import tracing
+from eutectic.relax.frontend.torch.written_state import telling_of_writes
 from eutectic.support.errors import FrontendError
 
 ROUNDS: Final = 5  # of taking operators without converter apart
@@ -55,13 +56,14 @@ def decomposed(program: ExportedProgram, custom: Collection[str] = ()) -> Functi
         custom: Keys of converters given by the user, whose operators stay whole.
 
     Raises:
-        FrontendError: torch cannot, because of a tensor that control flow makes out of numbers.
+        FrontendError: torch cannot, because of a tensor that control flow makes out of numbers, or because of what the
+            program writes to: memory that it has under two names, or a tensor that is no buffer.
     """
     names = frozenset(custom)
     _refuse_tensors_in_control_flow(program)
     with tracing():
         # Beneath autograd torch leaves operators whole that it takes apart for the sake of their gradients.
-        with torch.inference_mode(), passing_as_aliases(program):
+        with torch.inference_mode(), passing_as_aliases(program), telling_of_writes(program):
             rewritten = _taken_apart(program.run_decompositions(dict(whole_no_more(program))), names)
         _DONE.setdefault(program, {})[names] = rewritten
         return rewritten
