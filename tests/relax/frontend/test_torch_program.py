@@ -310,6 +310,30 @@ def test_a_part_with_state_that_has_two_names_is_refused():
         imported(nn.Sequential(inner, inner), (rand(2, 3),))
 
 
+DERIVATIVES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "grad": lambda x: torch.func.grad(lambda a: (a.sin() * a).sum())(x),
+    "grad_and_value": lambda x: torch.func.grad_and_value(lambda a: a.tanh().sum())(x),
+    "jvp": lambda x: torch.func.jvp(lambda a: a.sin() * 2, (x,), (x * 0 + 1,)),
+    "jacrev": lambda x: torch.func.jacrev(lambda a: a.pow(2).sum(1))(x),
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+@pytest.mark.filterwarnings("ignore:A model attribute .* requires gradient:UserWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_derivatives_are_refused_and_leave_torch_as_it_was(name: str):
+    """torch fails in the middle of them, and nothing that came afterwards could be computed in that process."""
+    x = rand(3, 4)
+    with pytest.raises(FrontendError, match=r"derivative of a function \(torch\.func\)") as error:
+        imported(DERIVATIVES[name], (x,))
+    assert 'backend="eutectic"' in str(error.value)
+    copied = x.clone()
+    assert copied.untyped_storage().data_ptr()
+    with torch.autograd.forward_ad.dual_level():
+        equal(copied, x)
+
+
 def test_a_written_tensor_that_is_no_buffer_is_refused():
     class Counts(nn.Module):
         def __init__(self) -> None:

@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, as_exported
+from eutectic.relax.frontend.torch.derivatives import refuse_derivatives
 from eutectic.relax.frontend.torch.hidden_aliases import passing_as_aliases, refuse_hidden_aliases, whole_no_more
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.spans import span_of
@@ -38,6 +39,7 @@ def functional(program: ExportedProgram, custom: Collection[str] = ()) -> Functi
         custom: Keys of converters given by the user, whose operators stay whole.
     """
     names = frozenset(custom)
+    refuse_derivatives(program)
     refuse_hidden_aliases(program)
     with tracing():
         done = _DONE.setdefault(program, {})

@@ -270,7 +270,7 @@ def logaddexp(ctx: Context, a: Expr, b: Expr) -> Expr:
 
 
 def _refuse_beyond(ctx: Context, dtype: str, *values: Any) -> None:
-    """Leave to torch what compares integers with a number that their dtype cannot hold: it wraps around, or an error."""
+    """Leave integers beside a number that their dtype cannot hold to torch, where it wraps around or is an error."""
     for value in values:
         low, high = integer_bounds(dtype)
         if _is_number(value) and is_integer(dtype) and not low <= value <= high:

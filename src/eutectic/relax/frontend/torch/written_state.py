@@ -1,8 +1,8 @@
 """Tensors of a module that torch cannot make functional when the module writes to them in place.
 
 torch.export gives each name an input of its own, and torch cannot make a program functional that writes to one input
-and has the same memory in another; it says so by an assertion about its own graphs. Tensors that are neither buffers nor
-arguments are constants to it.
+and has the same memory in another; it says so by an assertion about its own graphs. Tensors that are neither buffers
+nor arguments are constants to it.
 """
 
 from __future__ import annotations
