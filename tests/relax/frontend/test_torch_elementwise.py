@@ -193,6 +193,13 @@ def test_fused_forms():
     check(lambda x, y: (torch.fmax(x, y), torch.fmin(x, y), torch.logaddexp(x, y)), special(), special().flip(0))
 
 
+@pytest.mark.parametrize("dtype", [f16, bf16])
+def test_operands_of_fused_forms_are_rounded_first(dtype: torch.dtype):
+    """2051 is no number of either dtype, and 2 ** 31 - 1 is infinity in float16."""
+    a, b = torch.tensor([2051, 2**31 - 1, -(2**31) + 1], dtype=i32), torch.tensor([1.0, 2.0, -0.5], dtype=dtype)
+    check(lambda x, y: (torch.addcmul(x, x, y, value=-1), torch.addcdiv(x, x, y, value=2.0)), a, b)
+
+
 def test_casts():
     dtypes = (f32, f16, bf16, i32, u8, bool_, f64, i64)
     for source in dtypes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,79 @@ def test_a_changed_buffer_is_refused_by_name():
         imported(nn.Sequential(Counter()), (rand(2),))
     assert error.value.message == "the model changes its own state when called: 0.calls"
     assert error.value.facts == ("0.calls is changed in module 0",)
+
+
+class Shares(nn.Module):
+    """Adds to a buffer, and reads another tensor: `of` says which one."""
+
+    def __init__(self, of: Callable[[nn.Module], Any]) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(2, 3))
+        self.other = of(self)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total.add_(x)
+        return x + self.other
+
+
+SHARING = {
+    "the same buffer": (lambda model: nn.Buffer(model.total), "total and other"),
+    "a part of it": (lambda model: nn.Buffer(model.total[1:]), "total and other"),
+    "a parameter": (lambda model: nn.Parameter(model.total), "other and total"),
+    "a tensor that is no buffer": (lambda model: model.total[0], "total and other"),
+}
+
+
+@pytest.mark.parametrize("case", SHARING)
+def test_two_names_of_memory_that_is_written_to_are_refused(case: str):
+    """torch fails at an assertion about its own graphs."""
+    of, names = SHARING[case]
+    with pytest.raises(FrontendError, match=f"{names} of the model share memory, and the model writes in place"):
+        imported(Shares(of).eval(), (rand(2, 3),))
+
+
+def test_a_part_with_state_that_has_two_names_is_refused():
+    inner = Shares(lambda model: torch.ones(3))
+    with pytest.raises(FrontendError, match=r"0\.total and 1\.total of the model share memory"):
+        imported(nn.Sequential(inner, inner), (rand(2, 3),))
+
+
+DERIVATIVES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "grad": lambda x: torch.func.grad(lambda a: (a.sin() * a).sum())(x),
+    "grad_and_value": lambda x: torch.func.grad_and_value(lambda a: a.tanh().sum())(x),
+    "jvp": lambda x: torch.func.jvp(lambda a: a.sin() * 2, (x,), (x * 0 + 1,)),
+    "jacrev": lambda x: torch.func.jacrev(lambda a: a.pow(2).sum(1))(x),
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+@pytest.mark.filterwarnings("ignore:A model attribute .* requires gradient:UserWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_derivatives_are_refused_and_leave_torch_as_it_was(name: str):
+    """torch fails in the middle of them, and nothing that came afterwards could be computed in that process."""
+    x = rand(3, 4)
+    with pytest.raises(FrontendError, match=r"derivative of a function \(torch\.func\)") as error:
+        imported(DERIVATIVES[name], (x,))
+    assert 'backend="eutectic"' in str(error.value)
+    copied = x.clone()
+    assert copied.untyped_storage().data_ptr()
+    with torch.autograd.forward_ad.dual_level():
+        equal(copied, x)
+
+
+def test_a_written_tensor_that_is_no_buffer_is_refused():
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = torch.zeros(())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.calls.add_(1)
+
+    with pytest.raises(FrontendError, match=r"neither a buffer of it nor an argument.* \(calls\)") as error:
+        imported(Counts(), (rand(2),))
+    assert "register_buffer" in str(error.value)
 
 
 def test_a_program_exported_in_training_mode_is_refused():

@@ -26,6 +26,7 @@ BY_DTYPE: dict[str, tuple[Any, ...]] = {
     "frac of integers": (torch.frac, ONE),
     "lerp of integers": (lambda x: torch.lerp(x, x, 0.5), ONE),
     "addcmul of bools": (lambda x: torch.addcmul(x, x, x), YES),
+    "clamp by a number beyond the dtype": (lambda x: x.to(torch.int8).clamp(max=300), ONE),
     "threshold of bools": (lambda x: F.threshold(x, 0, 1), YES),
     "interpolated integers": (lambda x: F.interpolate(x, scale_factor=2), IMAGE),
     "quotient by a literal zero": (lambda x: x // 0, ONE),
@@ -81,6 +82,14 @@ def test_what_eager_raises_on_for_its_values_is_an_error_of_the_call(name: str):
     with pytest.raises(CallError, match=words):
         compiled(*bad)
     assert torch.equal(compiled(*good), function(*good))  # a failed call leaves nothing behind
+
+
+@pytest.mark.filterwarnings("ignore::eutectic.EutecticAdvice")
+def test_negative_bounds_of_unsigned_integers_wrap_around():
+    x = torch.tensor([1, 2, 255], dtype=torch.uint8)
+    function = lambda x: (x.clamp(min=-3), x.clamp(max=-3), x.clamp(-3, 7), torch.clamp_min(x, -1), x.clamp(1, 3))  # noqa: E731
+    compiled = eutectic.compile(module(function), (x,), target="llvm")
+    assert all(map(torch.equal, compiled(x), function(x)))
 
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized:UserWarning")

@@ -13,11 +13,13 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, as_exported
+from eutectic.relax.frontend.torch.derivatives import refuse_derivatives
 from eutectic.relax.frontend.torch.hidden_aliases import passing_as_aliases, refuse_hidden_aliases, whole_no_more
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.spans import span_of
 from eutectic.relax.frontend.torch.table import key_of
 from eutectic.relax.frontend.torch.tracing import tracing
+from eutectic.relax.frontend.torch.written_state import telling_of_writes
 from eutectic.support.errors import FrontendError
 
 ROUNDS: Final = 5  # of taking operators without converter apart
@@ -37,6 +39,7 @@ def functional(program: ExportedProgram, custom: Collection[str] = ()) -> Functi
         custom: Keys of converters given by the user, whose operators stay whole.
     """
     names = frozenset(custom)
+    refuse_derivatives(program)
     refuse_hidden_aliases(program)
     with tracing():
         done = _DONE.setdefault(program, {})
@@ -55,30 +58,18 @@ def decomposed(program: ExportedProgram, custom: Collection[str] = ()) -> Functi
         custom: Keys of converters given by the user, whose operators stay whole.
 
     Raises:
-        FrontendError: torch cannot, because of a tensor that control flow makes out of numbers, or of what is done in
-            place to an input.
+        FrontendError: torch cannot, because of a tensor that control flow makes out of numbers, or because of what the
+            program writes to: memory that it has under two names, a tensor that is no buffer, an input that gets
+            another shape.
     """
     names = frozenset(custom)
     _refuse_tensors_in_control_flow(program)
     with tracing():
         # Beneath autograd torch leaves operators whole that it takes apart for the sake of their gradients.
-        with torch.inference_mode(), passing_as_aliases(program):
-            rewritten = _taken_apart(_without_writes(program), names)
+        with torch.inference_mode(), passing_as_aliases(program), telling_of_writes(program):
+            rewritten = _taken_apart(program.run_decompositions(dict(whole_no_more(program))), names)
         _DONE.setdefault(program, {})[names] = rewritten
         return rewritten
-
-
-def _without_writes(program: ExportedProgram) -> ExportedProgram:
-    try:
-        rewritten: ExportedProgram = program.run_decompositions(dict(whole_no_more(program)))
-        return rewritten
-    except AssertionError as error:  # with which torch 2.13 checks its own notes of what changes
-        raise FrontendError(
-            "torch cannot express the program without operators that write in place",
-            notes=[f"torch says: {error}"],
-            help="do not give an input another shape in place (x.t_(), x.resize_()), nor one tensor as two inputs of "
-            "which one is written to; work on x.clone()",
-        ) from error
 
 
 def _refuse_tensors_in_control_flow(program: ExportedProgram) -> None:

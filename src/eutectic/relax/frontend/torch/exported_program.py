@@ -23,7 +23,7 @@ from eutectic.relax.frontend.torch.complex_parts import ComplexParts, is_of_part
 from eutectic.relax.frontend.torch.decompose import decomposed, functional
 from eutectic.relax.frontend.torch.eager import EagerCalls
 from eutectic.relax.frontend.torch.importer import Importer
-from eutectic.relax.frontend.torch.kernels import Kernels
+from eutectic.relax.frontend.torch.kernels import Kernels, autocasts
 from eutectic.relax.frontend.torch.params import Parameters
 from eutectic.relax.frontend.torch.spans import module_path
 from eutectic.relax.frontend.torch.symbols import Symbols, free_symbols
@@ -95,11 +95,12 @@ def from_exported_program(
             help="export the model first: torch.export.export(model.eval(), example_inputs)",
         )
     refuse_training_operators(exported_program)
-    kernels = Kernels()
+    kernels, modes = Kernels(), autocasts(exported_program.graph_module)
     custom = custom_convert_map or {}
-    for graph_module in exported_program.graph_module.modules():
-        if isinstance(graph_module, fx.GraphModule):
-            kernels.refuse(graph_module.graph, [str(key) for key in custom], leaves_to_torch=leaves_to_torch)
+    keys = [str(key) for key in custom]
+    for module in exported_program.graph_module.modules():
+        if isinstance(module, fx.GraphModule):
+            kernels.refuse(module.graph, keys, leaves_to_torch=leaves_to_torch, autocast=modes.get(module))
     options = _Options(
         keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple, leaves_to_torch, state_as_input
     )

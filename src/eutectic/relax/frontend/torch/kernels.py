@@ -7,7 +7,8 @@ torch is asked: the operator runs on a few elements, zeros and ones, and what ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -29,6 +30,24 @@ _FIXED_POINT: Final = ("aten.upsample_bicubic2d", "aten._upsample_bicubic2d_aa",
 IN_FIXED_POINT: Final = "torch rounds weights of bytes in ways of its own: interpolate float32, and round that"
 
 Fill = Callable[..., torch.Tensor]
+Autocast = tuple[Any, ...]  # the arguments of torch.autocast: device, dtype, whether it is enabled, and keeps casts
+
+
+def autocasts(root: fx.GraphModule) -> Mapping[fx.GraphModule, Autocast]:
+    """The graphs inside of an exported one that torch runs under autocast, with the innermost one around each."""
+    found: dict[fx.GraphModule, Autocast] = {}
+    waiting = [root]
+    while waiting:
+        module = waiting.pop()
+        held = {node: getattr(module, str(node.target), None) for node in module.graph.nodes if node.op == "get_attr"}
+        inside = {node: part for node, part in held.items() if isinstance(part, fx.GraphModule)}
+        if module in found:
+            found.update(dict.fromkeys(inside.values(), found[module]))
+        for node in module.graph.nodes:
+            if str(node.target) == "wrap_with_autocast":
+                found[inside[node.args[4]]] = tuple(node.args[:4])
+        waiting.extend(inside.values())
+    return found
 
 
 class Kernels:
@@ -37,13 +56,21 @@ class Kernels:
     def __init__(self) -> None:
         self._said: dict[str, str | None] = {}
 
-    def refuse(self, graph: fx.Graph, custom: Collection[str] = (), *, leaves_to_torch: bool = False) -> None:
+    def refuse(
+        self,
+        graph: fx.Graph,
+        custom: Collection[str] = (),
+        *,
+        leaves_to_torch: bool = False,
+        autocast: Autocast | None = None,
+    ) -> None:
         """Refuse graphs with operators that eager cannot run.
 
         Args:
             graph: A graph as torch exported it.
             custom: Keys of converters given by the user, whose operators mean what these say.
             leaves_to_torch: Whether torch runs what only it can compute.
+            autocast: What the graph runs under, as `autocasts` says.
 
         Raises:
             UnsupportedOperatorError: lists the operators, with what torch says.
@@ -56,15 +83,16 @@ class Kernels:
                 if not leaves_to_torch:
                     missing.add(node, IN_FIXED_POINT)
                 continue
-            said = self._refusal(node) if _is_doubtful(node) else None
+            said = self._refusal(node, autocast) if _is_doubtful(node) else None
             if said is not None:
                 missing.add(node, f"torch cannot compute it on a CPU: {said}")
         missing.raise_if_any()
 
-    def _refusal(self, node: fx.Node) -> str | None:
-        key = repr((node.target, fx.node.map_arg((node.args, node.kwargs), _described)))
+    def _refusal(self, node: fx.Node, autocast: Autocast | None) -> str | None:
+        key = repr((node.target, fx.node.map_arg((node.args, node.kwargs), _described), autocast))
         if key not in self._said:
-            self._said[key] = _asked(node)
+            with torch.autocast(*autocast) if autocast else nullcontext():
+                self._said[key] = _asked(node)
         return self._said[key]
 
 

@@ -269,14 +269,19 @@ def logaddexp(ctx: Context, a: Expr, b: Expr) -> Expr:
     return _arithmetic(ctx, op.log_add_exp, a, b)
 
 
+def _refuse_beyond(ctx: Context, dtype: str, *values: Any) -> None:
+    """Leave integers beside a number that their dtype cannot hold to torch, where it wraps around or is an error."""
+    for value in values:
+        low, high = integer_bounds(dtype)
+        if _is_number(value) and is_integer(dtype) and not low <= value <= high:
+            ctx.refuse(f"it compares {dtype} with {value}, which that dtype cannot hold")
+
+
 @converts(*(f"aten.{name}.{form}" for name in _COMPARISONS for form in ("Tensor", "Scalar")))
 def compare(ctx: Context, a: Any, b: Any) -> Expr:
     """A comparison in the dtype that both operands promote to."""
     dtype = ctx.result_type(*ctx.node.args[:2])
-    for value in (a, b):
-        low, high = integer_bounds(dtype)
-        if _is_number(value) and is_integer(dtype) and not low <= value <= high:
-            ctx.refuse(f"it compares {dtype} with {value}, which that dtype cannot hold")
+    _refuse_beyond(ctx, dtype, a, b)
     return ctx.call(_COMPARISONS[_family(ctx)], ctx.tensor(a, dtype), ctx.tensor(b, dtype))
 
 
@@ -306,6 +311,7 @@ def masked_fill(ctx: Context, x: Expr, mask: Expr, value: Any) -> Expr:
 
 
 def _clip(ctx: Context, x: Expr, low: Any, high: Any) -> Expr:
+    _refuse_beyond(ctx, dtype_of(x), low, high)
     bounds = [-math.inf if low is None else low, math.inf if high is None else high]
     if any(isinstance(bound, PrimExpr) for bound in bounds):
         out = x if low is None else ctx.call(op.maximum, x, ctx.tensor(low, dtype_of(x)))
@@ -350,10 +356,10 @@ def threshold(ctx: Context, x: Expr, limit: float, value: float) -> Expr:
 
 @converts("aten.addcmul.default", "aten.addcdiv.default")
 def add_product(ctx: Context, x: Expr, a: Expr, b: Expr, *, value: float = 1) -> Expr:
-    """`x + value * a * b`, or with a quotient, in no less than float32."""
+    """`x + value * a * b`, or with a quotient, in no less than float32; operands are rounded to the dtype before."""
     dtype = ctx.out_dtype
     work = "float32" if dtype in _NARROW else dtype
-    x, a, b = (ctx.cast(operand, work) for operand in (x, a, b))
+    x, a, b = (ctx.cast(ctx.cast(operand, dtype), work) for operand in (x, a, b))
     scaled = a if value == 1 else ctx.call(op.multiply, a, number(value, work))
     term = ctx.call(op.multiply if _family(ctx) == "addcmul" else op.divide, scaled, b)
     return ctx.cast(ctx.call(op.add, x, term), dtype)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import torch
 
+from eutectic.relax.frontend.torch.derivatives import closing_levels
 from eutectic.relax.frontend.torch.recurrent_shapes import recurrent_shapes
 
 _WEIGHTS_OF_RECURRENT_LAYERS: Final = (  # torch warns that its own modules assign them
@@ -40,7 +41,7 @@ def tracing() -> Iterator[None]:
     What torch says is in the error that it raises. With `TORCH_LOGS` set nothing is silenced; what a model prints
     itself is never.
     """
-    with _LOCK, warnings.catch_warnings(), torch.no_grad(), recurrent_shapes():
+    with _LOCK, warnings.catch_warnings(), torch.no_grad(), closing_levels(), recurrent_shapes():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
         warnings.filterwarnings("ignore", _WEIGHTS_OF_RECURRENT_LAYERS, UserWarning)
         if os.environ.get("TORCH_LOGS"):
