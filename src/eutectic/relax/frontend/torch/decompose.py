@@ -15,6 +15,7 @@ from torch.export.graph_signature import InputKind
 from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, as_exported
 from eutectic.relax.frontend.torch.hidden_aliases import passing_as_aliases, refuse_hidden_aliases, whole_no_more
 from eutectic.relax.frontend.torch.ops import TABLE
+from eutectic.relax.frontend.torch.resampling import RULES
 from eutectic.relax.frontend.torch.spans import span_of
 from eutectic.relax.frontend.torch.table import key_of
 from eutectic.relax.frontend.torch.tracing import tracing
@@ -96,6 +97,7 @@ def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedP
         known = torch.export.default_decompositions() if known is None else known
         steps = {target: known[target] for target in unknown if target in known}
         steps.update(_more(target for target in unknown if target not in steps))
+        steps.update({target: RULES[str(target)] for target in unknown if str(target) in RULES})
         if not steps:
             break
         fresh = _by_parts(program, steps)
