@@ -45,6 +45,7 @@ def resize2d(
     coordinate_transformation_mode: str = "half_pixel",
     rounding_method: str = "round",
     out_dtype: str | None = None,
+    kept: Sequence[int] = (),
 ) -> Tensor:
     """An image under another height and width.
 
@@ -57,6 +58,8 @@ def resize2d(
             `(i + 0.5) * n / m - 0.5`, `align_corners` `i * (n - 1) / (m - 1)`, `asymmetric` `i * n / m`.
         rounding_method: For `nearest_neighbor`: `round`, `round_prefer_floor`, `round_prefer_ceil`, `floor`, `ceil`.
         out_dtype: Dtype of the result; None takes that of `data`.
+        kept: Axes, of height 0 and width 1, that keep their size and are not interpolated along; along others of the
+            same size each element is a sum, too: of itself, and of itself times zero.
 
     Returns:
         The axes of `layout` with the new sizes; one stage `resize`.
@@ -88,7 +91,8 @@ def resize2d(
 
     def linear(rest: list[PrimExpr], place: list[PrimExpr]) -> PrimExpr:
         wide = accumulator(data.dtype)
-        ends = [_ends(mode, i, before, after, wide) for i, before, after in zip(place, old, new, strict=True)]
+        sizes = enumerate(zip(place, old, new, strict=True))
+        ends = [_Ends([part[0]]) if axis in kept else _ends(mode, *part, wide) for axis, part in sizes]
 
         def column(at: PrimExpr) -> PrimExpr:
             return _between([data(*axes.joined(rest, [row, at])).astype(wide) for row in ends[0].places], ends[0])
@@ -105,24 +109,25 @@ class _Ends:
     """Between which old elements a new one lies along an axis.
 
     Attributes:
-        places: The places of the elements: one, where sizes are the same, or two.
+        places: The places of the elements: one, where nothing is interpolated, or two.
         weight: Of the second.
     """
 
     places: list[PrimExpr]
-    weight: PrimExpr
+    weight: PrimExpr | None = None
 
 
 def _ends(mode: str, i: PrimExpr, before: PrimExpr, after: PrimExpr, wide: str) -> _Ends:
     if same_size(before, after):  # each at its own place, in all modes
-        return _Ends([i], as_prim(0.0, wide))
+        return _Ends([i, i], as_prim(0.0, wide))
     sizes = static(before), static(after)
     if sizes[0] and sizes[1]:
         return _exact_ends(_line(mode, sizes[0], sizes[1]), i, sizes[0], sizes[1], wide)
     at = _coordinate(mode, i, before, after, wide)
-    at = op.max(op.min(at, (before - 1).astype(wide)), as_prim(0.0, wide))
-    low = op.floor(at).astype(i.dtype)
-    return _Ends([low, op.min(low + 1, before - 1)], at - low.astype(wide))
+    at = op.max(at, as_prim(0.0, wide))
+    low = op.min(op.floor(at).astype(i.dtype), before - 1)
+    step = op.if_then_else(before.equal(after), 0, 1) if static(before) is None or static(after) is None else 1
+    return _Ends([low, op.min(low + step, before - 1)], op.min(at - low.astype(wide), as_prim(1.0, wide)))
 
 
 @dataclass(frozen=True)
@@ -147,17 +152,19 @@ def _line(mode: str, before: int, after: int) -> _Line:
 
 
 def _exact_ends(line: _Line, i: PrimExpr, before: int, after: int, wide: str) -> _Ends:
-    """By integers alone: floats are rounded, checked and converted at each point."""
-    most = (before - 1) * line.parts
-    fits = max(most, after * line.factor + abs(line.first)) < 1 << 31  # vectors of 64 bits take long to be multiplied
-    at = op.max(op.min(i.astype("int32" if fits else "int64") * line.factor + line.first, most), 0)
-    low = (at // line.parts).astype(i.dtype)
+    """By integers alone: floats are rounded, checked and converted at each point.
+
+    After the middle of the last element both ends are that one, weighted as two would be: infinity times zero is NaN.
+    """
+    fits = after * line.factor + abs(line.first) < 1 << 31  # vectors of 64 bits take long to be multiplied
+    at = op.max(i.astype("int32" if fits else "int64") * line.factor + line.first, 0)
+    low = op.min((at // line.parts).astype(i.dtype), before - 1)
     weight = (at % line.parts).astype(wide) * as_prim(1 / line.parts, wide)
     return _Ends([low, op.min(low + 1, before - 1)], weight)
 
 
 def _between(values: list[PrimExpr], ends: _Ends) -> PrimExpr:
-    return values[0] if len(values) == 1 else values[0] * (1.0 - ends.weight) + values[1] * ends.weight
+    return values[0] if ends.weight is None else values[0] * (1.0 - ends.weight) + values[1] * ends.weight
 
 
 def _nearest(mode: str, rounding: str, i: PrimExpr, before: PrimExpr, after: PrimExpr) -> PrimExpr:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from eutectic.arith.proofs import simplify
 from eutectic.ir.prim_expr import PrimExpr, floordiv
 from eutectic.ir.prim_logic import Select
@@ -36,7 +38,8 @@ def attention_in_tiles(
         values: `(b, n, t, v)`, same dtype.
         tile: Queries of a tile, `i`. The last tile repeats the last query where `s` may be no multiple of it.
         factor: Of the scores.
-        bias: Added to the scaled scores; each axis is that of `(b, n, ceil(s / i), t, i)`, or one.
+        bias: Added to the scaled scores; each axis is that of `(b, n, ceil(s / i), t, i)`, or one. With it, a query
+            whose scores are all minus infinity has no weights: zeros, times values.
         mask: As for `causal_mask`; None sees all keys.
         window: As there.
 
@@ -73,6 +76,14 @@ def attention_in_tiles(
             return value
         return Select(sees(at, row(o, i) + offset, window), value, op.const(float("-inf"), query.dtype))
 
+    def shift(*at: PrimExpr) -> PrimExpr:  # infinity less infinity would be NaN
+        lowest = op.const(float(np.finfo(query.dtype).min), query.dtype)
+        return largest(*at) if bias is None else op.max(largest(*at), lowest)
+
+    def share(whole: PrimExpr) -> PrimExpr:
+        one = op.const(1.0, query.dtype)
+        return one / whole if bias is None else Select(whole.equal(0.0), one, one / whole)
+
     def stage(shape: tuple[Any, ...], value: Any, name: str, axes: str) -> Tensor:
         made: Tensor = compute(shape, value, name, "", varargs_names=axes.split())
         return made
@@ -87,10 +98,10 @@ def attention_in_tiles(
         rows, lambda x, h, o, i: reduce_max(scores(x, h, o, keys_of[0], i), keys_of[0]), "largest", "b n o i"
     )
     powers = stage(
-        scored, lambda x, h, o, at, i: op.exp(scores(x, h, o, at, i) - largest(x, h, o, i)), "powers", "b n o t i"
+        scored, lambda x, h, o, at, i: op.exp(scores(x, h, o, at, i) - shift(x, h, o, i)), "powers", "b n o t i"
     )
     total = stage(rows, lambda x, h, o, i: te_sum(powers(x, h, o, keys_of[1], i), keys_of[1]), "total", "b n o i")
-    shares = stage(rows, lambda *at: op.const(1.0, query.dtype) / total(*at), "shares", "b n o i")
+    shares = stage(rows, lambda *at: share(total(*at)), "shares", "b n o i")
     mixed = stage(
         out,
         lambda x, h, o, i, c: te_sum(powers(x, h, o, keys_of[2], i) * values(x, h, keys_of[2], c), keys_of[2]),

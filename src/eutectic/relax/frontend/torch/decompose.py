@@ -16,6 +16,7 @@ from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, as_expo
 from eutectic.relax.frontend.torch.derivatives import refuse_derivatives
 from eutectic.relax.frontend.torch.hidden_aliases import passing_as_aliases, refuse_hidden_aliases, whole_no_more
 from eutectic.relax.frontend.torch.ops import TABLE
+from eutectic.relax.frontend.torch.resampling import RULES
 from eutectic.relax.frontend.torch.spans import span_of
 from eutectic.relax.frontend.torch.table import key_of
 from eutectic.relax.frontend.torch.tracing import tracing
@@ -101,6 +102,7 @@ def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedP
         known = torch.export.default_decompositions() if known is None else known
         steps = {target: known[target] for target in unknown if target in known}
         steps.update(_more(target for target in unknown if target not in steps))
+        steps.update({target: RULES[str(target)] for target in unknown if str(target) in RULES})
         if not steps:
             break
         fresh = _by_parts(program, steps)

@@ -232,12 +232,16 @@ def _of_equal_bags(ctx: Context, rows: Expr, counted: Expr | None, step: int, mo
 
 
 def _of_bags(ctx: Context, rows: Expr, counted: Expr | None, offsets: Expr, mode: int) -> Expr:
-    """The same where bags have any number of rows: each row goes to the last bag that begins before it."""
+    """The same where bags have any number of rows: each row goes to the last bag that begins before it.
+
+    An offset before the first row or after the end is an error in the call, as are rows before the first bag.
+    """
     (count, width), (number_of_bags,) = dims_of(rows), dims_of(offsets)
     known = [as_int(size) for size in (count, number_of_bags)]
     if None in known or known[0] * known[1] > _MOST_PAIRS:  # type: ignore[operator]  # both are numbers
         ctx.refuse("bags whose number varies, or that are too many to be found by comparing")
-    begun = ctx.call(bucketize, ctx.call(arange, 0, count, 1, _INDEX), ctx.cast(offsets, _INDEX), right=True)
+    starts = inside(ctx, ctx.cast(offsets, _INDEX), known[0] + 1)  # type: ignore[operator]  # a number
+    begun = ctx.call(bucketize, ctx.call(arange, 0, count, 1, _INDEX), starts, right=True)
     bag = ctx.call(subtract, begun, number(1, _INDEX))
     total = combined_rows(ctx, ctx.call(zeros, [number_of_bags, width], dtype_of(rows)), bag, rows)
     if mode != _MEAN:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from operator import getitem
+from typing import Any, Final
 
 import numpy as np
 
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Constant, as_int
 from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
+from eutectic.relax.frontend.torch.ops_reduce import log_sum_exp
 from eutectic.relax.frontend.torch.table import Context, converts
 from eutectic.relax.op import (
     add,
+    broadcast_to,
     einsum,
     equal,
     expand_dims,
@@ -26,6 +29,8 @@ from eutectic.relax.op import (
     where,
 )
 from eutectic.relax.op.shapes import is_one, same
+
+_MULTIPLIED: Final = ("float16", "bfloat16")  # also by zero
 
 
 def _product(ctx: Context, a: Expr, b: Expr) -> Expr:
@@ -53,18 +58,22 @@ def dot(ctx: Context, a: Expr, b: Expr) -> Expr:
 
 @converts("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default", "aten.addbmm.default")
 def add_product(ctx: Context, summand: Expr, a: Expr, b: Expr, *, beta: float = 1, alpha: float = 1) -> Expr:
-    """`beta * summand + alpha * (a @ b)`; a summand times zero is left out, so its NaN does not count."""
+    """`beta * summand + alpha * (a @ b)`; a summand times zero is left out, so its NaN does not count.
+
+    So is a product, where torch leaves it out whatever the sizes are: not in `baddbmm`, and not of 16 bits.
+    """
+    scaled = _scaled(ctx, summand, beta) if beta != 0 else None
+    if alpha == 0 and ctx.out_dtype not in _MULTIPLIED and str(ctx.node.target) != "aten.baddbmm.default":
+        return ctx.call(broadcast_to, number(0, ctx.out_dtype) if scaled is None else scaled, ctx.out_shape)
+    out = _product(ctx, a, b)
     if str(ctx.node.target) == "aten.addbmm.default":
-        out: Expr = ctx.call(sum, _product(ctx, a, b), 0)
-    else:
-        out = _product(ctx, a, b)
-    if alpha != 1:
-        out = ctx.call(multiply, out, number(alpha, dtype_of(out)))
-    if beta == 0:
-        return out
-    if beta != 1:
-        summand = ctx.call(multiply, summand, number(beta, dtype_of(summand)))
-    return ctx.call(add, summand, out)
+        out = ctx.call(sum, out, 0)
+    out = _scaled(ctx, out, alpha)
+    return out if scaled is None else ctx.call(add, scaled, out)
+
+
+def _scaled(ctx: Context, x: Expr, factor: float) -> Expr:
+    return x if factor == 1 else ctx.call(multiply, x, number(factor, dtype_of(x)))
 
 
 @converts("aten.einsum.default")
@@ -100,12 +109,34 @@ def attention(
         swapped = [ctx.call(permute_dims, x, order) for x in (query, key, value)]
         bias = None if mask is None else _bias(ctx, mask, dtype_of(query))
         causal = "TopLeft" if is_causal else None
-        out = ctx.call(nn.attention, *swapped, bias, scale=scale, causal_mask=causal)
-        out = ctx.call(permute_dims, out, order)
-        return out if bias is None else _where_seen(ctx, bias, out)
+        return ctx.call(permute_dims, ctx.call(nn.attention, *swapped, bias, scale=scale, causal_mask=causal), order)
     if enable_gqa:
         key, value = (_repeated(ctx, query, x) for x in (key, value))
     return _masked_attention(ctx, (query, key, value), mask, is_causal, scale)
+
+
+@converts("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def attention_with_sums(
+    ctx: Context,
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    dropout: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Expr | None = None,
+    scale: float | None = None,
+) -> list[Expr | None]:
+    """Attention as graphs of `torch.compile` have it, and the logarithm of what each query's weights are divided by.
+
+    That is 0 for a query that sees nothing.
+    """
+    out = attention(ctx, query, key, value, attn_mask, dropout, is_causal, scale=scale)
+    if not any(user.target is getitem and user.args[1] == 1 for user in ctx.node.users):
+        return [out, None]
+    sums = log_sum_exp(ctx, _scores(ctx, query, key, attn_mask, is_causal, scale), [-1])
+    zero, nothing = (number(value, dtype_of(sums)) for value in (0, -math.inf))
+    return [out, ctx.call(where, ctx.call(equal, sums, nothing), zero, sums)]
 
 
 def _same_batch(query: Expr, key: Expr, value: Expr) -> bool:
@@ -136,18 +167,9 @@ def _fits(mask: Expr | None, query: Expr, key: Expr) -> bool:
 
 
 def _bias(ctx: Context, mask: Expr, dtype: str) -> Expr:
-    """What is added to scores, with four axes: a mask of numbers, or minus infinity where a key is not seen."""
+    """What is added to scores, with four axes."""
     missing = 4 - ndim_of(mask)
-    whole = ctx.call(expand_dims, mask, [*range(missing)]) if missing else mask
-    if dtype_of(mask) != "bool":
-        return ctx.cast(whole, dtype)
-    return ctx.call(where, whole, number(0, dtype), number(-math.inf, dtype))
-
-
-def _where_seen(ctx: Context, bias: Expr, out: Expr) -> Expr:
-    """Zeros for queries that see nothing, as torch has it; the rest is what attention gave."""
-    blind = ctx.call(equal, ctx.call(max, bias, -1, True), number(-math.inf, dtype_of(bias)))
-    return ctx.call(where, blind, number(0, dtype_of(out)), out)
+    return _added(ctx, ctx.call(expand_dims, mask, [*range(missing)]) if missing else mask, dtype)
 
 
 def _repeated(ctx: Context, query: Expr, x: Expr) -> Expr:
@@ -161,33 +183,39 @@ def _repeated(ctx: Context, query: Expr, x: Expr) -> Expr:
 def _masked_attention(
     ctx: Context, operands: tuple[Expr, Expr, Expr], mask: Expr | None, is_causal: bool, scale: float | None
 ) -> Expr:
-    query, key, _ = operands
-    dtype = dtype_of(query)
-    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
-    q, k, v = (ctx.cast(x, wide) for x in operands)
-    ndim = ndim_of(key)
-    width = as_int(dims_of(query)[-1])
+    query, key, value = operands
+    scores = _scores(ctx, query, key, mask, is_causal, scale)
+    wide = dtype_of(scores)
+    weights: Expr = ctx.call(nn.softmax, scores, -1)
+    if mask is not None:  # a query that sees nothing has no weights
+        blind = ctx.call(equal, ctx.call(max, scores, -1, True), number(-math.inf, wide))
+        weights = ctx.call(where, blind, number(0, wide), weights)
+    return ctx.cast(_product(ctx, weights, ctx.cast(value, wide)), dtype_of(query))
+
+
+def _scores(ctx: Context, query: Expr, key: Expr, mask: Expr | None, is_causal: bool, scale: float | None) -> Expr:
+    """Scaled scores in no less than float32, with masks added: what is hidden is minus infinity, or NaN if it was."""
+    q, k = ctx.wide(query), ctx.wide(key)
+    wide, ndim, width = dtype_of(q), ndim_of(key), as_int(dims_of(query)[-1])
     if scale is None and width is None:
         ctx.refuse("its number of features varies")
     factor = 1 / math.sqrt(width or 1) if scale is None else scale
     turned = ctx.call(permute_dims, k, [*range(ndim - 2), ndim - 1, ndim - 2])
-    scores = ctx.call(multiply, _product(ctx, q, turned), number(factor, wide))
-    hidden = number(-math.inf, wide)
+    scores: Expr = ctx.call(multiply, _product(ctx, q, turned), number(factor, wide))
     if is_causal:
-        scores = ctx.call(where, _triangle(ctx, query, key), scores, hidden)
-    if mask is not None and dtype_of(mask) == "bool":
-        scores = ctx.call(where, mask, scores, hidden)
-    elif mask is not None:
-        scores = ctx.call(add, scores, ctx.cast(mask, wide))
-    weights: Expr = ctx.call(nn.softmax, scores, -1)
-    if mask is not None:
-        blind = ctx.call(equal, ctx.call(max, scores, -1, True), hidden)
-        weights = ctx.call(where, blind, number(0, wide), weights)
-    return ctx.cast(_product(ctx, weights, v), dtype)
+        scores = ctx.call(add, scores, _triangle(ctx, query, key, wide))
+    return scores if mask is None else ctx.call(add, scores, _added(ctx, mask, wide))
 
 
-def _triangle(ctx: Context, query: Expr, key: Expr) -> Expr:
+def _added(ctx: Context, mask: Expr, dtype: str) -> Expr:
+    """A mask of numbers, or minus infinity where a key is not seen."""
+    if dtype_of(mask) != "bool":
+        return ctx.cast(mask, dtype)
+    return ctx.call(where, mask, number(0, dtype), number(-math.inf, dtype))
+
+
+def _triangle(ctx: Context, query: Expr, key: Expr, dtype: str) -> Expr:
     queries, keys = as_int(dims_of(query)[-2]), as_int(dims_of(key)[-2])
     if queries is None or keys is None:
         ctx.refuse("a causal mask over a sequence whose length varies")
-    return Constant(np.tri(queries, keys, dtype=np.bool_))
+    return Constant(np.where(np.tri(queries, keys, dtype=np.bool_), 0, -np.inf).astype(dtype))

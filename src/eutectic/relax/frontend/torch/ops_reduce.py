@@ -151,18 +151,23 @@ def spread_and_mean(
 
 @converts("aten.logsumexp.default")
 def logsumexp(ctx: Context, x: Expr, dim: Any, keepdim: bool = False) -> Expr:
-    """Logarithm of the sum of exponentials; the maximum is subtracted first unless it is infinite."""
+    """Logarithm of the sum of exponentials, in no less than float32."""
     dtype = ctx.out_dtype
     wide = ctx.cast(x, "float32" if dtype in _NARROW else dtype)
-    zero = number(0, dtype_of(wide))
-    top = _reduce(ctx, max, wide, dim, True)
-    shift = ctx.call(where, ctx.call(equal, ctx.call(abs, top), number(math.inf, dtype_of(wide))), zero, top)
-    powers = ctx.call(exp, ctx.call(subtract, wide, shift))
+    return ctx.cast(log_sum_exp(ctx, wide, dim, keepdim), dtype)
+
+
+def log_sum_exp(ctx: Context, x: Expr, dim: Any, keepdim: bool = False) -> Expr:
+    """The same in the dtype of `x`; the maximum is subtracted first unless it is infinite."""
+    zero = number(0, dtype_of(x))
+    top = _reduce(ctx, max, x, dim, True)
+    shift = ctx.call(where, ctx.call(equal, ctx.call(abs, top), number(math.inf, dtype_of(x))), zero, top)
+    powers = ctx.call(exp, ctx.call(subtract, x, shift))
     out = ctx.call(add, ctx.call(log, _reduce(ctx, sum, powers, dim, True)), shift)
-    axes = _axes(x, dim)
     if keepdim or ndim_of(x) == 0:
-        return ctx.cast(out, dtype)
-    return ctx.cast(ctx.call(squeeze, out, list(range(ndim_of(x))) if axes is None else axes), dtype)
+        return out
+    axes = _axes(x, dim)
+    return ctx.call(squeeze, out, list(range(ndim_of(x))) if axes is None else axes)
 
 
 @converts("aten.linalg_vector_norm.default", "aten.norm.ScalarOpt_dim", "aten.norm.Scalar")

@@ -27,6 +27,7 @@ from eutectic.topi.image.resize import COORDINATES, ROUNDINGS, coordinates
 _resize = define_op("relax.image.resize2d", arity=2, fusion="injective")
 
 _WIDE_BYTES: Final = 4  # of a float that interpolation is done in
+_HEIGHT, _WIDTH = 0, 1
 METHODS: Final = ("nearest_neighbor", "linear")
 
 
@@ -143,12 +144,12 @@ def _resampled(attrs: Resize2DAttrs, x: Array, axis: int, count: int) -> Array:
     if is_nearest:
         places = np.clip(ROUNDINGS[attrs.rounding_method](at), 0, size - 1).astype(np.intp)
         return np.asarray(np.take(x, places, axis=axis))
-    at = np.clip(at, 0, size - 1)
-    low = np.floor(at).astype(np.intp)
-    high = np.minimum(low + 1, size - 1)
+    at = np.maximum(at, 0)
+    low = np.minimum(np.floor(at), size - 1).astype(np.intp)
+    high = low if count == size else np.minimum(low + 1, size - 1)
     spread = [1] * x.ndim
     spread[axis] = count
-    weight = (at - low).astype(x.dtype).reshape(spread)
+    weight = np.minimum(at - low, 1).astype(x.dtype).reshape(spread)
     return np.asarray(np.take(x, low, axis=axis) * (1 - weight) + np.take(x, high, axis=axis) * weight)
 
 
@@ -170,10 +171,11 @@ def _legalize(builder: Builder, c: Call) -> Expr:
     data, dtype, whole = c.args[0], result_dtype(c), list(size.values)
     options = (attrs.layout, attrs.method, attrs.coordinate_transformation_mode, attrs.rounding_method)
     columns = _columns_first(attrs, data.struct_info, whole)
-    if columns is not None:
-        wide = "float32" if item_bytes(dtype) < _WIDE_BYTES else dtype
-        data = builder.call_te(topi.image.resize2d, data, columns, *options, wide)
-    return builder.call_te(topi.image.resize2d, data, whole, *options, dtype)
+    if columns is None:
+        return builder.call_te(topi.image.resize2d, data, whole, *options, dtype)
+    wide = "float32" if item_bytes(dtype) < _WIDE_BYTES else dtype
+    between = builder.call_te(topi.image.resize2d, data, columns, *options, wide, [_HEIGHT])
+    return builder.call_te(topi.image.resize2d, between, whole, *options, dtype, [_WIDTH])
 
 
 def _columns_first(attrs: Resize2DAttrs, info: Any, size: Sequence[PrimExpr]) -> list[PrimExpr] | None:

@@ -15,7 +15,7 @@ from eutectic.ir.node import node
 from eutectic.ir.prim_expr import as_prim, floormod
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, const
-from eutectic.relax.op.binary import add, multiply
+from eutectic.relax.op.binary import add, equal, multiply
 from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.datatype import astype
 from eutectic.relax.op.manipulate import permute_dims
@@ -23,9 +23,11 @@ from eutectic.relax.op.matmul import matmul
 from eutectic.relax.op.nn.activation import need_float, softmax, stable_softmax
 from eutectic.relax.op.nn.attention_tiles import attend_in_tiles
 from eutectic.relax.op.numerics import Array, cast, dtype_of, is_narrow, widen
+from eutectic.relax.op.reduce import max
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.repeat import repeat
 from eutectic.relax.op.shapes import differ, dims_text, int_of, is_one, reject, same, static, tensor_info
+from eutectic.relax.op.ternary import where
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
 
@@ -63,7 +65,8 @@ def attention(
         query: `(b, s, n, h)`; a float dtype.
         key: `(b, t, m, h)`, same dtype; `m` divides `n`, and consecutive heads share keys.
         value: `(b, t, m, v)`, same dtype.
-        bias: Broadcasts to `(b, n, s, t)`, added to the scaled scores; same dtype.
+        bias: Broadcasts to `(b, n, s, t)`, added to the scaled scores; same dtype. A query whose scores are all minus
+            infinity then has weights of zero, as in torch; without a bias its result is NaN.
         scale: Factor of the scores; None means `1 / sqrt(h)`.
         causal_mask: `TopLeft` lets query i see keys up to i, `BottomRight` up to `i + t - s`; None sees all.
         window_size: How many keys a query sees at most, with `BottomRight` only.
@@ -143,7 +146,10 @@ def _reference(attrs: AttentionAttrs, query: Array, key: Array, value: Array, bi
     seen = _visible(attrs, q.shape[2], k.shape[2])
     if seen is not None:
         scores = np.where(seen, scores, -np.inf)
-    return cast(np.matmul(stable_softmax(scores, -1), v).transpose(0, 2, 1, 3), dtype_of(query))
+    weights = stable_softmax(scores, -1)
+    if bias is not None:
+        weights = np.where(scores.max(axis=-1, keepdims=True) == -np.inf, 0, weights).astype(weights.dtype)
+    return cast(np.matmul(weights, v).transpose(0, 2, 1, 3), dtype_of(query))
 
 
 def _terms(c: Call) -> tuple[float, int] | None:
@@ -196,8 +202,20 @@ def attend(builder: Builder, c: Call, bias: Expr | None, masked: Callable[[Expr]
     scores = builder.emit(multiply(scores, const(factor, "float32" if is_narrow(query.dtype) else query.dtype)))
     if bias is not None:
         scores = builder.emit(add(scores, builder.emit(astype(bias, "float32")) if is_narrow(query.dtype) else bias))
-    weights = builder.emit(softmax(builder.emit(masked(scores))))
+    scores = builder.emit(masked(scores))
+    weights: Expr = builder.emit(softmax(scores))
+    if bias is not None:
+        weights = _of_seen(builder, scores, weights)
     return builder.emit(permute_dims(builder.emit(matmul(weights, v)), (0, 2, 1, 3)))
+
+
+def _of_seen(builder: Builder, scores: Expr, weights: Expr) -> Expr:
+    """Weights, and zeros for the queries whose scores are all minus infinity."""
+    info = scores.struct_info
+    assert isinstance(info, TensorStructInfo)
+    top = builder.emit(max(scores, -1, True))
+    blind = builder.emit(equal(top, const(-math.inf, info.dtype)))
+    return builder.emit(where(blind, const(0, info.dtype), weights))
 
 
 def _products_of_rows(q: Tensor, k: Tensor) -> Tensor:
