@@ -24,6 +24,7 @@ from eutectic.relax.frontend.torch.decompose import decomposed, functional
 from eutectic.relax.frontend.torch.eager import EagerCalls
 from eutectic.relax.frontend.torch.importer import Importer
 from eutectic.relax.frontend.torch.kernels import Kernels
+from eutectic.relax.frontend.torch.multiples import Multiples
 from eutectic.relax.frontend.torch.params import Parameters
 from eutectic.relax.frontend.torch.spans import module_path
 from eutectic.relax.frontend.torch.symbols import Symbols, free_symbols
@@ -159,6 +160,8 @@ class _Builder:
         self.kept: list[tuple[Var, Constant]] = []
         self.state: list[tuple[Var, str]] = []
         self.sizes: list[tuple[Var, ScalarVar]] = []
+        self.multiples = Multiples(self.symbols, [] if options.sizes_as_input else _input_shapes(program))
+        self.recast: list[tuple[fx.Node, Var, TensorStructInfo]] = []
         self.changed = frozenset(changed_buffers(program) if options.state_as_input else ())
 
     def build(self) -> IRModule:
@@ -176,6 +179,7 @@ class _Builder:
         with builder.function("main", params):
             with builder.dataflow():
                 self._define_sizes()
+                self._define_multiples()
                 self.importer.run(self.program.graph)
                 self._check_symbols()
                 output = self._output()
@@ -185,7 +189,7 @@ class _Builder:
     def _input(self, spec: InputSpec, node: fx.Node) -> None:
         if spec.kind is InputKind.USER_INPUT:
             if isinstance(spec.arg, TensorArgument):
-                self.inputs.append(self._parameter(node, f"input {node.name}"))
+                self.inputs.append(self._tensor_input(node))
             elif isinstance(node.meta.get("val"), torch.SymInt) and self.options.sizes_as_input:
                 self.importer.env[node] = self.symbols.size(node.meta["val"])
             elif isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -230,18 +234,33 @@ class _Builder:
             shape = self.block_builder.emit(tensor_to_shape(var))
             self.block_builder.match_cast(shape, ShapeStructInfo((size,)))
 
+    def _define_multiples(self) -> None:
+        """Symbols that are found from axes that have multiples of them, and inputs under the shapes that torch says."""
+        self.multiples.define(self.block_builder)
+        for node, var, info in self.recast:
+            self.importer.env[node] = self.block_builder.match_cast(var, info)
+
     def _check_symbols(self) -> None:
-        """Refuse sizes that no axis of an input has by itself: nothing would give them a value at run time."""
+        """Refuse sizes that no axis of an input gives: nothing would give them a value at run time."""
         defined = {id(size) for var in self.inputs for size in dims_of(var) if isinstance(size, ScalarVar)}
-        of_values = self.symbols.of_values
+        of_values = self.symbols.of_values | self.multiples.found.keys()
         variables = self.symbols.variables.items()
         missing = [name for name, var in variables if id(var) not in defined and name not in of_values]
         if missing:
             raise FrontendError(
-                f"the size {missing[0]} is not the size of any axis of an input",
+                f"the size {missing[0]} is not the size of any axis of an input, nor found from one",
                 notes=[f"input {var.name_hint} is {describe_info(var.struct_info)}" for var in self.inputs],
-                help="export with a size of its own for each axis that varies, not with multiples of it",
+                help="export with a size of its own, or a multiple of it, for each axis that varies",
             )
+
+    def _tensor_input(self, node: fx.Node) -> Var:
+        value, info = node.meta["val"], self.importer.info(node.meta["val"], f"input {node.name}")
+        shape = self.multiples.shape(value.shape)
+        if all(a is b for a, b in zip(shape, info.dims or (), strict=True)):
+            return self._parameter(node, f"input {node.name}")
+        var = Var(node.name, TensorStructInfo(ShapeExpr(shape), info.dtype))
+        self.recast.append((node, var, info))
+        return var
 
     def _parameter(self, node: fx.Node, what: str) -> Var:
         var = Var(node.name, self.importer.info(node.meta["val"], what))
@@ -290,6 +309,14 @@ def size_inputs(program: FunctionalProgram, nodes: Iterable[fx.Node]) -> list[fx
         if isinstance(value, torch.SymInt) and str(value) not in known:
             chosen.setdefault(str(value), node)
     return list(chosen.values())
+
+
+def _input_shapes(program: FunctionalProgram) -> list[Any]:
+    """The shapes of the tensors that a program is called with."""
+    specs = program.graph_signature.input_specs
+    names = {spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT}
+    values = [node.meta.get("val") for node in program.graph.nodes if node.name in names]
+    return [value.shape for value in values if isinstance(value, torch.Tensor)]
 
 
 def tensor_of(program: FunctionalProgram, spec: InputSpec) -> torch.Tensor:

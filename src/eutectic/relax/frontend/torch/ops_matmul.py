@@ -11,11 +11,13 @@ from eutectic.relax.base import Expr
 from eutectic.relax.expr import Constant, as_int
 from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
 from eutectic.relax.frontend.torch.table import Context, converts
+from eutectic.relax.frontend.torch.varying import positions
 from eutectic.relax.op import (
     add,
     einsum,
     equal,
     expand_dims,
+    greater_equal,
     matmul,
     max,
     multiply,
@@ -187,7 +189,8 @@ def _masked_attention(
 
 
 def _triangle(ctx: Context, query: Expr, key: Expr) -> Expr:
-    queries, keys = as_int(dims_of(query)[-2]), as_int(dims_of(key)[-2])
+    sizes = dims_of(query)[-2], dims_of(key)[-2]
+    queries, keys = map(as_int, sizes)
     if queries is None or keys is None:
-        ctx.refuse("a causal mask over a sequence whose length varies")
+        return ctx.call(greater_equal, positions(ctx, sizes[0], 0, 2), positions(ctx, sizes[1], 1, 2))
     return Constant(np.tri(queries, keys, dtype=np.bool_))
