@@ -418,7 +418,9 @@ class _Linker:
         return tuple(map(self.size, info.dims)), to_numpy(info.dtype)
 
     def match_cast(self, binding: MatchCast) -> None:
-        source = self.as_slot(self.operand(binding.value), f"value of {binding.var.name_hint}")
+        value = self.operand(binding.value)
+        what = f"value of {binding.var.name_hint}"
+        source = self.value_slot(value) if isinstance(value, Literal) else self.as_slot(value, what)
         slot = self.slots[binding.var] = self.new_slot()
         self.share(slot, source)
         limits = Sizes(self.size, self.symbols, {}, {})

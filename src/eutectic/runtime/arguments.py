@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from eutectic.runtime.sizes import Size, Sizes, evaluate
+from eutectic.runtime.sizes import Line, Size, Sizes, evaluate, line_of
 from eutectic.runtime.trees import Leaf, Tree, leaves_of, tree_of, tree_text
 from eutectic.support.errors import CallError
 from eutectic.support.plain_memory import as_array, is_torch
@@ -94,7 +94,7 @@ class TensorArgument:
         return _parts(array) if self.is_complex else array
 
     def check_shape(self, shape: tuple[int, ...], sizes: Sizes) -> None:
-        """Check the rank and sizes, and bind the symbols that are sizes by themselves.
+        """Check the rank and sizes, and bind the symbols that are sizes, or that sizes are multiples of.
 
         Raises:
             CallError: they do not fit.
@@ -108,9 +108,9 @@ class TensorArgument:
             if isinstance(wanted, int):
                 if wanted != size:
                     self._refuse_size(axis, str(wanted), shape)
-            elif isinstance(wanted, str) and wanted not in sizes:
-                self._check_range(axis, wanted, shape)
-                sizes[wanted] = size
+            elif (line := line_of(wanted)) is not None and line.symbol not in sizes:
+                self._check_range(axis, line, shape)
+                sizes[line.symbol] = (size - line.rest) // line.factor
 
     def check_expressions(self, shape: tuple[int, ...], sizes: Sizes) -> None:
         """Check sizes that follow from others, once all symbols are bound."""
@@ -124,10 +124,12 @@ class TensorArgument:
             if value != size:
                 self._refuse_size(axis, f"{value} (which is {self.written[axis]})", shape)
 
-    def _check_range(self, axis: int, symbol: str, shape: tuple[int, ...]) -> None:
-        low, high = self.ranges.get(symbol, (None, None))
-        if (low is not None and shape[axis] < low) or (high is not None and shape[axis] > high):
-            limits = f"at least {low or 0}" if high is None else f"from {low or 0} to {high}"
+    def _check_range(self, axis: int, line: Line, shape: tuple[int, ...]) -> None:
+        lowest, highest = self.ranges.get(line.symbol, (None, None))
+        low, high = line.at(lowest or 0), None if highest is None else line.at(highest)
+        is_inside = (lowest is None or shape[axis] >= low) and (high is None or shape[axis] <= high)
+        if not is_inside or (shape[axis] - line.rest) % line.factor:
+            limits = (f"at least {low}" if high is None else f"from {low} to {high}") + line.text
             raise CallError(
                 f"argument {self.name} must have a size {limits} on axis {axis}, got {shape[axis]}: shape {shape}",
                 help="export the model with a wider range for that size, or split the batch",

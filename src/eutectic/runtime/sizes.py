@@ -86,6 +86,51 @@ def _computed(size: SizeExpr, sizes: Mapping[str, int]) -> int:
     return int(OPERATIONS[size.op](*(evaluate(part, sizes) for part in size.parts)))
 
 
+@dataclass(frozen=True)
+class Line:
+    """A size that is `factor * symbol + rest`.
+
+    Attributes:
+        symbol: Its name.
+        factor: At least one.
+        rest: Any number.
+    """
+
+    symbol: str
+    factor: int = 1
+    rest: int = 0
+
+    def at(self, value: int) -> int:
+        """The size for a value of the symbol."""
+        return self.factor * value + self.rest
+
+    @property
+    def text(self) -> str:
+        """What the size is, besides inside of limits; empty when it may be any."""
+        if self.factor == 1:
+            return ""
+        rest = self.rest % self.factor
+        return f", {f'{rest} more than ' if rest else ''}a multiple of {self.factor},"
+
+
+@deep
+def line_of(size: Size) -> Line | None:
+    """A size as a line; None for another expression."""
+    if isinstance(size, str):
+        return Line(size)
+    if not isinstance(size, SizeExpr) or size.op not in ("add", "sub", "mul"):
+        return None
+    first, second = size.parts
+    if isinstance(first, int) and size.op != "sub":
+        first, second = second, first
+    line = line_of(first)
+    if line is None or not isinstance(second, int) or (size.op == "mul" and second < 1):
+        return None
+    if size.op == "mul":
+        return Line(line.symbol, line.factor * second, line.rest * second)
+    return Line(line.symbol, line.factor, line.rest + (second if size.op == "add" else -second))
+
+
 def computed(op: str, *parts: Size) -> Size:
     """A size that is computed from others: a number when they are numbers."""
     expression = SizeExpr(op, parts)

@@ -183,11 +183,16 @@ def test_dynamic_sizes_that_follow_from_others():
         equal(found(rand(*shape)), function(rand(*shape)))
 
 
-def test_a_size_that_no_axis_has_is_refused():
+def test_a_size_that_is_found_from_its_multiple():
     half = Dim("half", min=1, max=32)
-    program = export_model(Wrapped(lambda x: x + 1), (rand(4),), dynamic_shapes=(({0: 2 * half},),))
-    with pytest.raises(FrontendError, match="is not the size of any axis of an input"):
-        from_exported_program(program)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(-1, 2).sum(1)
+
+    found = Imported(export_model(Wrapped(function), (rand(4),), dynamic_shapes=(({0: 2 * half},),)))
+    for size in (2, 6, 64):
+        x = rand(size)
+        equal(found(x), function(x))
 
 
 def test_everything_unsupported_is_listed_at_once():

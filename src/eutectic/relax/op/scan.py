@@ -12,17 +12,15 @@ from eutectic.arith import simplify
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float
 from eutectic.ir.node import node
-from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.call_packed import call_tir
-from eutectic.relax.op.lowering import result_dtype
+from eutectic.relax.op.lowering import own_sizes, result_dtype
 from eutectic.relax.op.numerics import Array, cast, dtype_of
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import axis_of, dtype_option, int_of, like, product, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.relax.struct_info_relations import free_symbolic_vars, substitute_info
 
 
 @node("relax.attrs.ScanopAttrs")
@@ -53,12 +51,9 @@ class ScanConstructor(Protocol):
 def _lowered(builder: Builder, c: Call) -> Expr:
     (info,) = tensor_args(c)
     attrs, name, out = attrs_of(c, ScanopAttrs), short_name(c), c.struct_info
-    own = {var: ScalarVar(var.name, var.dtype) for var in free_symbolic_vars(info)}
-    inner = substitute_info(info, own)
-    assert isinstance(inner, TensorStructInfo) and inner.dims is not None and out is not None
-    if not all(any(var is size for size in inner.dims) for var in own.values()):
-        return c  # a symbol that is only part of sizes would be a parameter of the program
-    program = topi.scan(name, inner.dims, info.dtype, attrs.axis, result_dtype(c), attrs.exclusive)
+    if info.dims is None or out is None:
+        return c
+    program = topi.scan(name, own_sizes(info.dims, "n"), info.dtype, attrs.axis, result_dtype(c), attrs.exclusive)
     return call_tir(builder.add_func(program, name), c.args, out)
 
 

@@ -19,6 +19,7 @@ from eutectic.relax.frontend.torch.formulas import formula
 from eutectic.relax.frontend.torch.symbols import finite
 from eutectic.relax.frontend.torch.trees import children_of, tree_from
 from eutectic.runtime.arguments import Argument, Arguments, FixedArgument, TensorArgument
+from eutectic.runtime.sizes import line_of
 
 
 def arguments_of(program: ExportedProgram) -> Arguments:
@@ -90,7 +91,8 @@ def tensor_argument(node: fx.Node, name: str, ranges_of: Mapping[Any, Any]) -> T
     exact = [size.node.expr if isinstance(size, torch.SymInt) else size for size in value.shape]
     shape: tuple[Any, ...] = tuple(size if isinstance(size, int) else formula(size) for size in exact)
     known = {str(symbol): bounds for symbol, bounds in ranges_of.items()}
-    symbols = dict.fromkeys(size for size in shape if isinstance(size, str) and size in known)
+    lines = [line for line in map(line_of, shape) if line is not None]
+    symbols = dict.fromkeys(line.symbol for line in lines if line.symbol in known)
     ranges = {symbol: (finite(known[symbol].lower), finite(known[symbol].upper)) for symbol in symbols}
     is_complex = is_of_parts(value)
     dtype = np.dtype(str(value.dtype)[6:]) if is_complex else to_numpy(dtype_name(value.dtype, f"input {name}"))

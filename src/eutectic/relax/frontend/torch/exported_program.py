@@ -24,6 +24,7 @@ from eutectic.relax.frontend.torch.decompose import decomposed, functional
 from eutectic.relax.frontend.torch.eager import EagerCalls
 from eutectic.relax.frontend.torch.importer import Importer
 from eutectic.relax.frontend.torch.kernels import Kernels, autocasts
+from eutectic.relax.frontend.torch.multiples import Multiples
 from eutectic.relax.frontend.torch.params import Parameters
 from eutectic.relax.frontend.torch.spans import module_path
 from eutectic.relax.frontend.torch.symbols import Symbols, free_symbols
@@ -160,6 +161,8 @@ class _Builder:
         self.kept: list[tuple[Var, Constant]] = []
         self.state: list[tuple[Var, str]] = []
         self.sizes: list[tuple[Var, ScalarVar]] = []
+        self.multiples = Multiples(self.symbols, [] if options.sizes_as_input else _input_shapes(program))
+        self.recast: list[tuple[fx.Node, Var, TensorStructInfo]] = []
         self.changed = frozenset(changed_buffers(program) if options.state_as_input else ())
 
     def build(self) -> IRModule:
@@ -177,6 +180,7 @@ class _Builder:
         with builder.function("main", params):
             with builder.dataflow():
                 self._define_sizes()
+                self._define_multiples()
                 self.importer.run(self.program.graph)
                 self._check_symbols()
                 output = self._output()
@@ -186,7 +190,7 @@ class _Builder:
     def _input(self, spec: InputSpec, node: fx.Node) -> None:
         if spec.kind is InputKind.USER_INPUT:
             if isinstance(spec.arg, TensorArgument):
-                self.inputs.append(self._parameter(node, f"input {node.name}"))
+                self.inputs.append(self._tensor_input(node))
             elif isinstance(node.meta.get("val"), torch.SymInt) and self.options.sizes_as_input:
                 self.importer.env[node] = self.symbols.size(node.meta["val"])
             elif isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -231,26 +235,47 @@ class _Builder:
             shape = self.block_builder.emit(tensor_to_shape(var))
             self.block_builder.match_cast(shape, ShapeStructInfo((size,)))
 
+    def _define_multiples(self) -> None:
+        """Symbols that are found from axes that have multiples of them, and inputs under the shapes that torch says."""
+        self.multiples.define(self.block_builder)
+        for node, var, info in self.recast:
+            self._bind(node, self.block_builder.match_cast(var, info))
+
     def _check_symbols(self) -> None:
-        """Refuse sizes that no axis of an input has by itself: nothing would give them a value at run time."""
+        """Refuse sizes that no axis of an input gives: nothing would give them a value at run time."""
         defined = {id(size) for var in self.inputs for size in dims_of(var) if isinstance(size, ScalarVar)}
-        of_values = self.symbols.of_values
+        of_values = self.symbols.of_values | self.multiples.found.keys()
         variables = self.symbols.variables.items()
         missing = [name for name, var in variables if id(var) not in defined and name not in of_values]
         if missing:
             raise FrontendError(
-                f"the size {missing[0]} is not the size of any axis of an input",
+                f"the size {missing[0]} is not the size of any axis of an input, nor found from one",
                 notes=[f"input {var.name_hint} is {describe_info(var.struct_info)}" for var in self.inputs],
-                help="export with a size of its own for each axis that varies, not with multiples of it",
+                help="export with a size of its own, or a multiple of it, for each axis that varies",
             )
 
-    def _parameter(self, node: fx.Node, what: str) -> Var:
-        """The parameter of a tensor; of complex numbers their parts."""
-        value = node.meta["val"]
-        is_complex = is_of_parts(value)
-        var = Var(node.name, self.importer.parts_info(value) if is_complex else self.importer.info(value, what))
-        self.importer.env[node] = ComplexParts(var) if is_complex else var
+    def _tensor_input(self, node: fx.Node) -> Var:
+        what = f"input {node.name}"
+        info, parts = self._info(node, what), [as_prim(2, "int64")] * is_of_parts(node.meta["val"])
+        shape = (*self.multiples.shape(node.meta["val"].shape), *parts)
+        if all(a is b for a, b in zip(shape[: len(shape) - len(parts)], info.dims or (), strict=False)):
+            return self._parameter(node, what)
+        var = Var(node.name, TensorStructInfo(ShapeExpr(shape), info.dtype))
+        self.recast.append((node, var, info))
         return var
+
+    def _parameter(self, node: fx.Node, what: str) -> Var:
+        var = Var(node.name, self._info(node, what))
+        self._bind(node, var)
+        return var
+
+    def _info(self, node: fx.Node, what: str) -> TensorStructInfo:
+        """What the program takes for a tensor; for complex numbers their parts."""
+        value = node.meta["val"]
+        return self.importer.parts_info(value) if is_of_parts(value) else self.importer.info(value, what)
+
+    def _bind(self, node: fx.Node, value: Expr) -> None:
+        self.importer.env[node] = ComplexParts(value) if is_of_parts(node.meta["val"]) else value
 
     def _output(self) -> Expr:
         fields = [self.importer.result(node) for node in computed_outputs(self.program)]
@@ -294,6 +319,14 @@ def size_inputs(program: FunctionalProgram, nodes: Iterable[fx.Node]) -> list[fx
         if isinstance(value, torch.SymInt) and str(value) not in known:
             chosen.setdefault(str(value), node)
     return list(chosen.values())
+
+
+def _input_shapes(program: FunctionalProgram) -> list[Any]:
+    """The shapes of the tensors that a program is called with."""
+    specs = program.graph_signature.input_specs
+    names = {spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT}
+    values = [node.meta.get("val") for node in program.graph.nodes if node.name in names]
+    return [value.shape for value in values if isinstance(value, torch.Tensor)]
 
 
 def tensor_of(program: FunctionalProgram, spec: InputSpec) -> torch.Tensor:

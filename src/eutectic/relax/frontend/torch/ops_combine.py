@@ -5,25 +5,30 @@ Each is `scatter_nd` of rows: several of them may have one position, and follow 
 
 from __future__ import annotations
 
-from typing import Any, Final
+import math
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import torch
 from torch import fx
 
+from eutectic.ir.dtype import is_float, to_numpy
 from eutectic.ir.prim_expr import PrimExpr, as_prim
-from eutectic.relax.base import Expr
+from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import Constant, as_int
 from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
-from eutectic.relax.frontend.torch.ops_shape import cut, shaped, transposed
+from eutectic.relax.frontend.torch.ops_shape import beginning, cut, shaped, transposed
 from eutectic.relax.frontend.torch.table import Context, axis_of, converts
 from eutectic.relax.op import (
     add,
     arange,
     astype,
+    broadcast_to,
     bucketize,
     divide,
     expand_dims,
+    floor_divide,
     max,
     maximum,
     multiply,
@@ -35,7 +40,10 @@ from eutectic.relax.op import (
     where,
     zeros,
 )
-from eutectic.relax.op.shapes import product
+from eutectic.relax.op.shapes import product, same
+
+Write: TypeAlias = Callable[[Expr, Expr, str], Expr]
+"""Data, updates and a reduction of `scatter_nd` to the data with its updates."""
 
 _INDEX: Final = "int64"
 _REDUCTIONS: Final = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
@@ -49,17 +57,12 @@ def with_axis(ctx: Context, x: Expr) -> Expr:
     return shaped(ctx, x, (as_prim(1),)) if ndim_of(x) == 0 else x
 
 
-def size_along(ctx: Context, x: Expr, axis: int) -> int:
-    """The size of an axis, which must be known."""
-    size = as_int(dims_of(x)[axis])
-    if size is None:
-        ctx.refuse("it writes along an axis whose size varies")
-    return size
-
-
-def inside(ctx: Context, places: Expr, size: int) -> Expr:
+def inside(ctx: Context, places: Expr, size: PrimExpr) -> Expr:
     """Places that are an error in the call when they are outside."""
-    return ctx.call(take, Constant(np.arange(size, dtype=np.int64)), places, 0)
+    known = as_int(size)
+    if known is None:
+        return ctx.call(take, ctx.call(arange, 0, size, 1, _INDEX), places, 0)
+    return ctx.call(take, Constant(np.arange(known, dtype=np.int64)), places, 0)
 
 
 def combined_slices(ctx: Context, x: Expr, axis: int, places: Expr, slices: Expr, reduction: str) -> Expr:
@@ -79,7 +82,7 @@ def combined_rows(ctx: Context, x: Expr, places: Expr, rows: Expr, reduction: st
         rows: `(m, ...)`, dtype of `x`.
         reduction: As in `scatter_nd`.
     """
-    at = inside(ctx, ctx.cast(places, _INDEX), size_along(ctx, x, 0))
+    at = inside(ctx, ctx.cast(places, _INDEX), dims_of(x)[0])
     return _scattered(ctx, x, ctx.call(expand_dims, at, 1), rows, reduction)
 
 
@@ -101,10 +104,34 @@ def index_add(ctx: Context, x: Expr, dim: int, indices: Expr, source: Expr, *, a
     return shaped(ctx, combined_slices(ctx, x, axis_of(dim, ndim_of(x)), places, rows, "add"), shape)
 
 
+@converts("aten.index_reduce.default")
+def index_reduce(
+    ctx: Context, x: Expr, dim: int, indices: Expr, source: Expr, reduce: str, *, include_self: bool = True
+) -> Expr:
+    """`x` with slices combined with those at positions of an axis."""
+    shape, axis = dims_of(x), axis_of(dim, ndim_of(x))
+    x, source, places = with_axis(ctx, x), with_axis(ctx, source), with_axis(ctx, indices)
+    if any(as_int(size) == 0 for size in dims_of(source)):
+        return shaped(ctx, x, shape)
+
+    def write(held: Expr, slices: Expr, reduction: str) -> Expr:
+        return combined_slices(ctx, held, axis, places, slices, reduction)
+
+    return shaped(ctx, _reduced(ctx, write, x, source, reduce, include_self), shape)
+
+
 @converts("aten.scatter_add.default")
 def scatter_add(ctx: Context, x: Expr, dim: int, indices: Expr, source: Expr) -> Expr:
     """`x` with one element added for each index along an axis."""
     return scatter_reduce(ctx, x, dim, indices, source, "sum")
+
+
+@converts("aten.scatter.reduce", "aten.scatter.value_reduce")
+def scatter_by_name(ctx: Context, x: Expr, dim: int, indices: Expr, source: Any, *, reduce: str) -> Expr:
+    """The older form: sums and products, also with one number."""
+    values = ctx.tensor(source, dtype_of(x))
+    whole = values if isinstance(source, Expr) else ctx.call(broadcast_to, values, ShapeExpr(dims_of(indices)))
+    return scatter_reduce(ctx, x, dim, indices, whole, {"add": "sum", "multiply": "prod"}[reduce])
 
 
 @converts("aten.scatter_reduce.two")
@@ -112,16 +139,62 @@ def scatter_reduce(
     ctx: Context, x: Expr, dim: int, indices: Expr, source: Expr, reduce: str, *, include_self: bool = True
 ) -> Expr:
     """`x` with one element combined for each index along an axis."""
-    if not include_self or reduce not in _REDUCTIONS:
-        ctx.refuse(f"scatter_reduce with {reduce}{'' if include_self else ' without what is there'}")
     shape = dims_of(x)
     if any(as_int(size) == 0 for size in dims_of(indices)):
         return x
     axis, row_places = axis_of(dim, ndim_of(x)), _places_of_rows(ctx, x, dim, source)
     x, indices, source = with_axis(ctx, x), with_axis(ctx, indices), with_axis(ctx, source)
-    if row_places is not None:
-        return combined_rows(ctx, x, row_places, source, _REDUCTIONS[reduce])
-    return shaped(ctx, combined_elements(ctx, x, axis, indices, source, _REDUCTIONS[reduce]), shape)
+
+    def write(held: Expr, updates: Expr, reduction: str) -> Expr:
+        if row_places is not None:
+            return combined_rows(ctx, held, row_places, updates, reduction)
+        return combined_elements(ctx, held, axis, indices, updates, reduction)
+
+    return shaped(ctx, _reduced(ctx, write, x, source, reduce, include_self), shape)
+
+
+def _reduced(ctx: Context, write: Write, x: Expr, source: Expr, reduce: str, include_self: bool) -> Expr:
+    """`x` with updates combined by a name of torch.
+
+    Args:
+        ctx: What a converter may do.
+        write: Combines updates with data, by a reduction of `scatter_nd`.
+        x: The data.
+        source: The updates, dtype of `x`.
+        reduce: `sum`, `prod`, `amax`, `amin` or `mean`.
+        include_self: Whether what is there counts; elements that nothing is written to keep it anyway.
+    """
+    if reduce == "mean":
+        return _averaged(ctx, write, x, source, include_self)
+    reduction = _REDUCTIONS[reduce]
+    if not include_self:
+        x = write(x, _everywhere(ctx, source, _neutral(reduction, dtype_of(x))), "update")
+    return write(x, source, reduction)
+
+
+def _averaged(ctx: Context, write: Write, x: Expr, source: Expr, include_self: bool) -> Expr:
+    """Means of what is written to each element, rounded down for integers; counts are of no less than float32."""
+    dtype = dtype_of(x)
+    held, updates = ctx.wide(x), ctx.wide(source)
+    total = _reduced(ctx, write, held, updates, "sum", include_self)
+    none = _everywhere(ctx, held, int(include_self))
+    count = ctx.call(maximum, write(none, _everywhere(ctx, updates, 1), "add"), number(1, dtype_of(held)))
+    return ctx.cast(ctx.call(divide if is_float(dtype) else floor_divide, total, count), dtype)
+
+
+def _everywhere(ctx: Context, x: Expr, value: Any) -> Expr:
+    """A number in the shape and dtype of `x`."""
+    return ctx.call(broadcast_to, number(value, dtype_of(x)), ShapeExpr(dims_of(x)))
+
+
+def _neutral(reduction: str, dtype: str) -> Any:
+    """What changes nothing that it is combined with."""
+    if reduction in ("add", "mul"):
+        return int(reduction == "mul")
+    if is_float(dtype):
+        return -math.inf if reduction == "max" else math.inf
+    limits = np.iinfo(to_numpy(dtype))
+    return int(limits.min if reduction == "max" else limits.max)
 
 
 def combined_elements(ctx: Context, x: Expr, axis: int, indices: Expr, source: Expr, reduction: str) -> Expr:
@@ -136,7 +209,7 @@ def combined_elements(ctx: Context, x: Expr, axis: int, indices: Expr, source: E
         reduction: As in `scatter_nd`.
     """
     for k, size in enumerate(dims_of(indices)):
-        source = source if dims_of(source)[k] == size else cut(ctx, source, k, 0, size)
+        source = source if same(dims_of(source)[k], size) else beginning(ctx, source, k, size)
     count, flat = product(dims_of(indices)), shaped(ctx, x, (product(dims_of(x)),))
     places = shaped(ctx, _flat_places(ctx, x, axis, indices), (count, as_prim(1)))
     return shaped(ctx, _scattered(ctx, flat, places, shaped(ctx, source, (count,)), reduction), dims_of(x))
@@ -148,11 +221,12 @@ def _places_of_rows(ctx: Context, x: Expr, dim: int, source: Expr) -> Expr | Non
     if not isinstance(node, fx.Node) or node.target is not torch.ops.aten.expand.default or ndim_of(x) < 2:
         return None
     column = ctx.env[node.args[0]]  # type: ignore[index]  # the operand of a node is one
-    same = all(a == b for a, b in zip(dims_of(x)[1:], dims_of(source)[1:], strict=True))
-    whole = all(a == b for a, b in zip(ctx.symbols.shape(node.meta["val"].shape), dims_of(source), strict=True))
+    equal = all(same(a, b) for a, b in zip(dims_of(x)[1:], dims_of(source)[1:], strict=True))
+    whole = all(map(same, ctx.symbols.shape(node.meta["val"].shape), dims_of(source)))
     ones = ndim_of(column) == ndim_of(x) and all(as_int(size) == 1 for size in dims_of(column)[1:])
-    is_first = axis_of(dim, ndim_of(x)) == 0 and as_int(dims_of(x)[0]) is not None
-    if not (same and whole and ones and is_first) or dims_of(column)[0] != dims_of(source)[0]:
+    if not (equal and whole and ones and axis_of(dim, ndim_of(x)) == 0) or not same(
+        dims_of(column)[0], dims_of(source)[0]
+    ):
         return None
     return shaped(ctx, column, dims_of(column)[:1])
 
@@ -160,7 +234,7 @@ def _places_of_rows(ctx: Context, x: Expr, dim: int, source: Expr) -> Expr | Non
 def _flat_places(ctx: Context, x: Expr, axis: int, indices: Expr) -> Expr:
     """Where in the flattened data each index writes: at its own position along the other axes."""
     sizes = dims_of(x)
-    total: Expr = inside(ctx, ctx.cast(indices, _INDEX), size_along(ctx, x, axis))
+    total: Expr = inside(ctx, ctx.cast(indices, _INDEX), dims_of(x)[axis])
     total = ctx.call(multiply, total, ctx.tensor(product(sizes[axis + 1 :]), _INDEX))
     for k, size in enumerate(dims_of(indices)):
         if k != axis and as_int(size) != 1:
@@ -240,7 +314,7 @@ def _of_bags(ctx: Context, rows: Expr, counted: Expr | None, offsets: Expr, mode
     known = [as_int(size) for size in (count, number_of_bags)]
     if None in known or known[0] * known[1] > _MOST_PAIRS:  # type: ignore[operator]  # both are numbers
         ctx.refuse("bags whose number varies, or that are too many to be found by comparing")
-    starts = inside(ctx, ctx.cast(offsets, _INDEX), known[0] + 1)  # type: ignore[operator]  # a number
+    starts = inside(ctx, ctx.cast(offsets, _INDEX), as_prim(known[0] + 1))  # type: ignore[operator]  # a number
     begun = ctx.call(bucketize, ctx.call(arange, 0, count, 1, _INDEX), starts, right=True)
     bag = ctx.call(subtract, begun, number(1, _INDEX))
     total = combined_rows(ctx, ctx.call(zeros, [number_of_bags, width], dtype_of(rows)), bag, rows)

@@ -10,15 +10,17 @@ import torch
 from eutectic.ir.dtype import is_float, to_numpy
 from eutectic.ir.prim_expr import IntImm
 from eutectic.relax.base import Expr, ShapeExpr
-from eutectic.relax.expr import Constant
+from eutectic.relax.expr import Constant, as_int
 from eutectic.relax.frontend.core import dims_of, number
 from eutectic.relax.frontend.torch.dtypes import to_array
 from eutectic.relax.frontend.torch.table import Context, converts
+from eutectic.relax.frontend.torch.varying import positions
 from eutectic.relax.op import (
     add,
     arange,
     broadcast_to,
     divide,
+    equal,
     full,
     multiply,
     ones,
@@ -123,11 +125,36 @@ def arange_(ctx: Context, *numbers: Any, **options: Any) -> Expr:
     """Numbers in equal steps; fractions are computed by torch, so that they are the same to the last bit."""
     first, last, step = (0, *numbers, 1) if len(numbers) == 1 else (*numbers, 1)[:3]
     if is_float(ctx.out_dtype) or any(isinstance(value, float) for value in (first, last, step)):
-        return evaluated(ctx)
+        return evaluated(ctx) if as_int(ctx.out_shape[0]) is not None else _in_steps(ctx, first, step, "float64")
+    if isinstance(step, int) and step < 0 and as_int(ctx.out_shape[0]) is None:
+        return _in_steps(ctx, first, step, "int64")
     return ctx.call(arange, first, last, step, ctx.out_dtype)
 
 
-@converts("aten.linspace.default", "aten.logspace.default", "aten.eye.default", "aten.eye.m")
+def _in_steps(ctx: Context, first: Any, step: Any, work: str) -> Expr:
+    """As many numbers in equal steps as torch says, computed in another dtype."""
+    numbers = ctx.cast(positions(ctx, ctx.out_shape[0]), work)
+    moved = ctx.call(multiply, numbers, ctx.tensor(step, work))
+    return ctx.cast(ctx.call(add, moved, ctx.tensor(first, work)), ctx.out_dtype)
+
+
+@converts("aten.eye.default", "aten.eye.m")
+def eye(ctx: Context, *sizes: Any, **options: Any) -> Expr:
+    """Ones where the two positions are equal."""
+    rows, columns = ctx.out_shape
+    is_one = ctx.call(equal, positions(ctx, rows, 0, 2), positions(ctx, columns, 1, 2))
+    return ctx.cast(is_one, ctx.out_dtype)
+
+
+@converts("aten.linspace.default")
+def linspace(ctx: Context, start: Any, end: Any, steps: Any, **options: Any) -> Expr:
+    """Numbers in equal steps, computed by torch where all that they are made from is known."""
+    if all(isinstance(value, (bool, int, float)) for value in (start, end)):
+        return evaluated(ctx)
+    return linspace_of_tensors(ctx, start, end, steps)
+
+
+@converts("aten.logspace.default")
 def evaluated(ctx: Context, *numbers: Any, **options: Any) -> Expr:
     """A constant that torch computes now."""
     node = ctx.node

@@ -13,6 +13,7 @@ from eutectic.relax.expr import Constant, as_int
 from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
 from eutectic.relax.frontend.torch.ops_shape import shaped, transposed
 from eutectic.relax.frontend.torch.table import Context, axis_of, converts
+from eutectic.relax.frontend.torch.varying import on_diagonal, padded, windows
 from eutectic.relax.op import (
     add,
     gather_elements,
@@ -28,17 +29,19 @@ from eutectic.relax.op import (
 _MODES: Final = {"reflection": "reflect", "replication": "replicate", "circular": "circular"}
 
 
-def _widths(ctx: Context, x: Expr, pad: Sequence[Any]) -> list[int]:
+def _widths(x: Expr, pad: Sequence[Any]) -> list[Any]:
     """Widths of all axes from first to last; torch gives the last axes, last one first."""
-    if any(not isinstance(width, int) for width in pad):
-        ctx.refuse("its widths vary")
     pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)]
     pairs += [(0, 0)] * (ndim_of(x) - len(pairs))
     return [width for pair in reversed(pairs) for width in pair]
 
 
 def _padded(ctx: Context, x: Expr, pad: Sequence[Any], mode: str, value: float | None = None) -> Expr:
-    widths = _widths(ctx, x, pad)
+    widths = _widths(x, pad)
+    if any(not isinstance(width, int) for width in widths):
+        if mode != "constant":
+            ctx.refuse(f"its widths vary, with mode {mode}")
+        return padded(ctx, x, widths[::2], ctx.out_shape, value or 0)
     if not any(widths):
         return x
     if mode != "constant" and min(widths) < 0:
@@ -165,9 +168,10 @@ def unfold(ctx: Context, x: Expr, dim: int, size: int, step: int) -> Expr:
     axis = axis_of(dim, ndim)
     length = as_int(dims_of(x)[axis])
     if length is None:
-        ctx.refuse("windows along an axis whose size varies")
-    starts = np.arange(0, length - size + 1, step, dtype=np.int64)
-    out = ctx.call(take, x, Constant(starts[:, None] + np.arange(size, dtype=np.int64)), axis)
+        out = windows(ctx, x, axis, ctx.out_shape[axis], size, step)
+    else:
+        starts = np.arange(0, length - size + 1, step, dtype=np.int64)
+        out = ctx.call(take, x, Constant(starts[:, None] + np.arange(size, dtype=np.int64)), axis)
     order = [i for i in range(ndim + 1) if i != axis + 1]
     return transposed(ctx, out, [*order, axis + 1])
 
@@ -179,10 +183,10 @@ def diagonal(ctx: Context, x: Expr, offset: int = 0, first: int = 0, second: int
     axes = [axis_of(first, ndim), axis_of(second, ndim)]
     sizes = [as_int(dims_of(x)[axis]) for axis in axes]
     rows, columns = sizes
-    if rows is None or columns is None:
-        ctx.refuse("the diagonal of axes whose size varies")
     rest = [axis for axis in range(ndim) if axis not in axes]
     turned = transposed(ctx, x, [*rest, *axes])
+    if rows is None or columns is None:
+        return on_diagonal(ctx, turned, offset, ctx.out_shape[-1])
     flat = shaped(ctx, turned, (*(dims_of(x)[axis] for axis in rest), as_prim(rows * columns)))
     row = np.arange(max(0, -offset), min(rows, columns - offset), dtype=np.int64)
     return ctx.call(take, flat, Constant(row * columns + row + offset), len(rest))

@@ -13,12 +13,14 @@ from eutectic.relax.expr import Constant, as_int
 from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
 from eutectic.relax.frontend.torch.ops_reduce import log_sum_exp
 from eutectic.relax.frontend.torch.table import Context, converts
+from eutectic.relax.frontend.torch.varying import positions
 from eutectic.relax.op import (
     add,
     broadcast_to,
     einsum,
     equal,
     expand_dims,
+    greater_equal,
     matmul,
     max,
     multiply,
@@ -215,7 +217,10 @@ def _added(ctx: Context, mask: Expr, dtype: str) -> Expr:
 
 
 def _triangle(ctx: Context, query: Expr, key: Expr, dtype: str) -> Expr:
-    queries, keys = as_int(dims_of(query)[-2]), as_int(dims_of(key)[-2])
+    """Minus infinity where a key lies behind the query."""
+    sizes = dims_of(query)[-2], dims_of(key)[-2]
+    queries, keys = map(as_int, sizes)
     if queries is None or keys is None:
-        ctx.refuse("a causal mask over a sequence whose length varies")
+        seen = ctx.call(greater_equal, positions(ctx, sizes[0], 0, 2), positions(ctx, sizes[1], 1, 2))
+        return _added(ctx, seen, dtype)
     return Constant(np.where(np.tri(queries, keys, dtype=np.bool_), 0, -np.inf).astype(dtype))

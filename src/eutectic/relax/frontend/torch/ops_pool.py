@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, Final
 
+from eutectic.ir.prim_expr import as_prim, mul
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, as_int
-from eutectic.relax.frontend.core import dims_of, ndim_of
+from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of
+from eutectic.relax.frontend.torch.ops_shape import transposed
 from eutectic.relax.frontend.torch.table import Context, converts
-from eutectic.relax.op import expand_dims, image, nn, squeeze
+from eutectic.relax.frontend.torch.varying import in_windows
+from eutectic.relax.op import divide, expand_dims, image, max, nn, squeeze, sum
+from eutectic.relax.op.shapes import same
 
+_MOST_WINDOWS: Final = 32  # along an axis whose size varies
 _MAX: Final = {1: nn.max_pool1d, 2: nn.max_pool2d, 3: nn.max_pool3d}
 _MEAN: Final = {1: nn.avg_pool1d, 2: nn.avg_pool2d, 3: nn.avg_pool3d}
 _ADAPTIVE_MAX: Final = {1: nn.adaptive_max_pool1d, 2: nn.adaptive_max_pool2d, 3: nn.adaptive_max_pool3d}
@@ -86,10 +93,27 @@ def avg_pool(
 def _adaptive(ctx: Context, x: Expr, size: Any, operators: dict[int, Callable[..., Call]]) -> Expr:
     rank = _rank(ctx)
     wanted = _spread(size, rank)
-    for old, new in zip(dims_of(x)[-rank:], wanted, strict=True):
-        if as_int(old) is None and new != 1:  # how many elements a window has would vary within one axis
-            ctx.refuse("it pools an axis whose size varies to more than one element")
+    one_by_one = any(not isinstance(new, int) for new in wanted)
+    for axis, new in enumerate(wanted, ndim_of(x) - rank):
+        old = dims_of(x)[axis]
+        if (one_by_one or (as_int(old) is None and new != 1)) and not same(old, as_prim(new, "int64")):
+            x = _over_varying(ctx, x, axis, new, is_mean=operators == _ADAPTIVE_MEAN)
+    if one_by_one:
+        return x
     return _batched(ctx, x, rank, lambda data: ctx.call(operators[rank], data, wanted))
+
+
+def _over_varying(ctx: Context, x: Expr, axis: int, count: Any, is_mean: bool) -> Expr:
+    """One axis pooled, whose windows have sizes that vary: each looks at all elements, and leaves out the others'."""
+    if not isinstance(count, int) or count > _MOST_WINDOWS:
+        ctx.refuse(f"it pools an axis whose size varies to more than {_MOST_WINDOWS} elements")
+    dtype = dtype_of(x)
+    rows, widths = in_windows(ctx, ctx.wide(x), axis, count, 0 if is_mean else -math.inf)
+    out = ctx.call(sum if is_mean else max, rows, -1)
+    out = ctx.call(divide, out, ctx.cast(widths, dtype_of(out))) if is_mean else out
+    order = list(range(ndim_of(x) - 1))
+    order.insert(axis, ndim_of(x) - 1)
+    return ctx.cast(transposed(ctx, out, order), dtype)
 
 
 @converts(
@@ -115,8 +139,8 @@ def _size(ctx: Context, x: Expr, size: Any, factors: Any) -> tuple[Any, Any]:
     wanted = tuple(ctx.out_shape[2:])
     if factors is not None and any(factor is not None for factor in factors):
         for old, new, factor in zip(dims_of(x)[2:], wanted, factors, strict=True):
-            before, after = getattr(old, "value", None), getattr(new, "value", None)
-            if before is None or after is None or before * factor != after:
+            whole = Fraction(factor)
+            if not same(mul(old, as_prim(whole.numerator)), mul(new, as_prim(whole.denominator))):
                 ctx.refuse(f"its scale factor {factor} does not give whole sizes")
     return wanted[0], wanted[1]
 

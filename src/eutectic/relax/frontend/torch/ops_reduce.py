@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, as_int
 from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
@@ -17,11 +18,13 @@ from eutectic.relax.op import (
     argmin,
     cumprod,
     cumsum,
+    divide,
     equal,
     exp,
     expand_dims,
     log,
     max,
+    maximum,
     mean,
     min,
     multiply,
@@ -38,6 +41,7 @@ from eutectic.relax.op import (
     where,
     zeros,
 )
+from eutectic.relax.op.shapes import product as elements
 
 _NARROW: Final = ("float16", "bfloat16")
 
@@ -116,13 +120,18 @@ def _variance(ctx: Context, x: Expr, dim: Any, correction: float | None, keepdim
     if less == 0:
         return out
     axes = _axes(x, dim)
-    sizes = [as_int(dims_of(x)[axis]) for axis in (range(ndim_of(x)) if axes is None else axes)]
-    if any(size is None for size in sizes):
-        ctx.refuse("a corrected variance over an axis whose size varies")
-    count = math.prod(size for size in sizes if size is not None)
-    rest = count - less
-    factor = count / rest if rest > 0 else math.inf
-    return ctx.call(multiply, out, number(factor, dtype_of(wide)))
+    count = elements(dims_of(x)[axis] for axis in (range(ndim_of(x)) if axes is None else axes))
+    return ctx.call(multiply, out, _corrected(ctx, count, less, dtype_of(wide)))
+
+
+def _corrected(ctx: Context, count: PrimExpr, less: float, dtype: str) -> Expr:
+    """A number of elements over what is left of it, infinite where nothing is left."""
+    known = as_int(count)
+    if known is not None:
+        return number(known / (known - less) if known > less else math.inf, dtype)
+    every = ctx.tensor(count, dtype)
+    rest = ctx.call(maximum, ctx.call(subtract, every, number(less, dtype)), number(0, dtype))
+    return ctx.call(divide, every, rest)
 
 
 @converts("aten.var.correction", "aten.std.correction")

@@ -22,16 +22,17 @@ from eutectic.relax.frontend.torch.ops_combine import (
     combined_rows,
     combined_slices,
     inside,
-    size_along,
     with_axis,
 )
 from eutectic.relax.frontend.torch.ops_index import linear, wrapped
-from eutectic.relax.frontend.torch.ops_shape import cut, shaped, transposed
+from eutectic.relax.frontend.torch.ops_shape import beginning, cut, shaped, transposed
 from eutectic.relax.frontend.torch.table import Context, axis_of, converts
 from eutectic.relax.op import (
+    add,
     arange,
     broadcast_to,
     concat,
+    cumsum,
     equal,
     expand_dims,
     gather_elements,
@@ -39,10 +40,12 @@ from eutectic.relax.op import (
     greater_equal,
     logical_not,
     max,
+    subtract,
     sum,
     take,
     where,
 )
+from eutectic.relax.op.shapes import product, same
 
 _MOST_PAIRS: Final = 1 << 26  # 30 ms of comparisons on one thread
 _FEW_PAIRS: Final = 1 << 16  # that are compared sooner than elements are written one by one
@@ -64,7 +67,7 @@ def index_fill(ctx: Context, x: Expr, dim: int, indices: Expr, value: Any) -> Ex
     shape = dims_of(x)
     x, places = with_axis(ctx, x), with_axis(ctx, indices)
     axis = axis_of(dim, ndim_of(x))
-    places = ctx.cast(wrapped(ctx, places, as_prim(size_along(ctx, x, axis))), _INDEX)
+    places = ctx.cast(wrapped(ctx, places, dims_of(x)[axis]), _INDEX)
     sizes = [dims_of(places)[0] if i == axis else size for i, size in enumerate(dims_of(x))]
     rows = ctx.call(broadcast_to, ctx.tensor(value, dtype_of(x)), ShapeExpr(tuple(sizes)))
     return shaped(ctx, _written(ctx, x, axis, places, rows), shape)
@@ -74,10 +77,10 @@ def _written(ctx: Context, x: Expr, axis: int, places: Expr, source: Expr) -> Ex
     """`x` with slices of `source` at some places of an axis; places have one axis."""
     if as_int(dims_of(places)[0]) == 0:
         return x
-    size = size_along(ctx, x, axis)
-    if _pairs(places, size) > _FEW_PAIRS:
+    size = as_int(dims_of(x)[axis])
+    if size is None or _pairs(places, size) > _FEW_PAIRS:
         return combined_slices(ctx, x, axis, places, source, "update")
-    last = _last(ctx, inside(ctx, places, size), size)
+    last = _last(ctx, inside(ctx, places, as_prim(size)), size)
     shape = [1] * ndim_of(x)
     shape[axis] = size
     is_written = shaped(ctx, _is_some(ctx, last), tuple(map(as_prim, shape)))
@@ -113,14 +116,12 @@ def index_put(ctx: Context, x: Expr, indices: list[Expr | None], values: Expr, a
     if masks:
         if len(indexed) > 1:
             ctx.refuse("a mask beside other indices")
-        if accumulate:
-            ctx.refuse("it adds up values where a mask is true")
-        return _masked(ctx, x, indexed[0][0], masks[0], values)
+        return _masked(ctx, x, indexed[0][0], masks[0], values, accumulate)
     return _placed(ctx, x, [axis for axis, _ in indexed], [item for _, item in indexed], values, accumulate)
 
 
-def _masked(ctx: Context, x: Expr, axis: int, mask: Expr, values: Expr) -> Expr:
-    """One value for all elements under the mask, or one for each slice that it selects."""
+def _masked(ctx: Context, x: Expr, axis: int, mask: Expr, values: Expr, accumulate: bool) -> Expr:
+    """One value for, or added to, all elements under the mask, or one for each slice that it selects."""
     behind = ndim_of(x) - axis - ndim_of(mask)
     if ndim_of(values) > behind:
         before, (count, *rest) = dims_of(values)[: -behind - 1], dims_of(values)[ndim_of(values) - behind - 1 :]
@@ -129,34 +130,42 @@ def _masked(ctx: Context, x: Expr, axis: int, mask: Expr, values: Expr) -> Expr:
         ones = [as_prim(1)] * ndim_of(mask) if before else []
         values = shaped(ctx, values, (*before, *ones, *rest))
     chosen = shaped(ctx, ctx.cast(mask, "bool"), (*dims_of(mask), *[as_prim(1)] * behind))
-    return ctx.call(where, chosen, values, x)
+    return ctx.call(where, chosen, ctx.call(add, x, values) if accumulate else values, x)
+
+
+@converts("aten.masked_scatter.default")
+def masked_scatter(ctx: Context, x: Expr, mask: Expr, source: Expr) -> Expr:
+    """`x` with elements under a mask replaced by those of `source`, in their order; too few are an error."""
+    shape, values = ctx.out_shape, shaped(ctx, source, (product(dims_of(source)),))
+    if ctx.symbols.least(dims_of(values)[0]) < 1:
+        ctx.refuse("it takes elements from a tensor that may be empty")
+    x, mask = (ctx.call(broadcast_to, item, ShapeExpr(shape)) for item in (x, mask))
+    flags = shaped(ctx, mask, (product(shape),))
+    number_of = ctx.call(cumsum, ctx.cast(flags, _INDEX), 0)
+    zero, one = number(0, _INDEX), number(1, _INDEX)
+    places = ctx.call(where, flags, ctx.call(subtract, number_of, one), zero)
+    return ctx.call(where, mask, shaped(ctx, ctx.call(take, values, places, 0), shape), x)
 
 
 def _placed(
     ctx: Context, x: Expr, axes: list[int], indices: list[Expr], values: Expr, accumulate: bool = False
 ) -> Expr:
-    sizes = [size_along(ctx, x, axis) for axis in axes]
+    sizes = [dims_of(x)[axis] for axis in axes]
     rest = [axis for axis in range(ndim_of(x)) if axis not in axes]
     order = [*axes, *rest]
     kept = tuple(dims_of(x)[axis] for axis in rest)
-    flat = shaped(ctx, transposed(ctx, x, order), (as_prim(prod(sizes)), *kept))
-    places = (
-        linear(ctx, indices, list(map(as_prim, sizes)))
-        if len(axes) > 1
-        else wrapped(ctx, indices[0], as_prim(sizes[0]))
-    )
+    flat = shaped(ctx, transposed(ctx, x, order), (product(sizes), *kept))
+    places = linear(ctx, indices, sizes) if len(axes) > 1 else wrapped(ctx, indices[0], sizes[0])
     places = ctx.cast(places, _INDEX)
     count, before = dims_of(places), axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
     whole = ctx.call(broadcast_to, values, ShapeExpr((*kept[:before], *count, *kept[before:])))
     front = transposed(
         ctx, whole, [*range(before, before + len(count)), *range(before), *range(before + len(count), ndim_of(whole))]
     )
-    total = as_prim(1)
-    for extent in count:
-        total = total * extent
+    total = product(count)
     places, rows = shaped(ctx, places, (total,)), shaped(ctx, front, (total, *kept))
     written = combined_rows(ctx, flat, places, rows) if accumulate else _written(ctx, flat, 0, places, rows)
-    back = shaped(ctx, written, (*map(as_prim, sizes), *kept))
+    back = shaped(ctx, written, (*sizes, *kept))
     return transposed(ctx, back, [order.index(axis) for axis in range(ndim_of(x))])
 
 
@@ -169,21 +178,22 @@ def scatter(ctx: Context, x: Expr, dim: int, indices: Expr, source: Any) -> Expr
     x, indices = with_axis(ctx, x), with_axis(ctx, indices)
     source = with_axis(ctx, source) if isinstance(source, Expr) and ndim_of(source) < ndim_of(x) else source
     axis = axis_of(dim, ndim_of(x))
-    if _pairs(indices, size_along(ctx, x, axis)) > _FEW_PAIRS:
+    size = as_int(dims_of(x)[axis])
+    if size is None or _pairs(indices, size) > _FEW_PAIRS:
         values = ctx.tensor(source, dtype_of(x))
         whole = values if isinstance(source, Expr) else ctx.call(broadcast_to, values, ShapeExpr(dims_of(indices)))
         return shaped(ctx, combined_elements(ctx, x, axis, indices, whole, "update"), shape)
     written = [
-        size if i == axis else taken for i, (size, taken) in enumerate(zip(dims_of(x), dims_of(indices), strict=True))
+        whole if i == axis else taken for i, (whole, taken) in enumerate(zip(dims_of(x), dims_of(indices), strict=True))
     ]
-    part = _scattered(ctx, _beginning(ctx, x, written), axis, indices, source)
+    part = _scattered(ctx, _beginning(ctx, x, written), axis, size, indices, source)
     return shaped(ctx, _with_beginning(ctx, x, part), shape)
 
 
 def _beginning(ctx: Context, x: Expr, sizes: Sequence[PrimExpr]) -> Expr:
     """The first elements along each axis."""
     for axis, size in enumerate(sizes):
-        x = x if dims_of(x)[axis] == size else cut(ctx, x, axis, 0, size)
+        x = x if same(dims_of(x)[axis], size) else beginning(ctx, x, axis, size)
     return x
 
 
@@ -194,17 +204,17 @@ def _with_beginning(ctx: Context, x: Expr, part: Expr) -> Expr:
         beginnings.append(_beginning(ctx, beginnings[-1], (*sizes[: axis + 1], *dims_of(x)[axis + 1 :])))
     for axis in reversed(range(ndim_of(x))):
         size = dims_of(x)[axis]
-        if sizes[axis] != size:
+        if not same(sizes[axis], size):
             part = ctx.call(concat, [part, cut(ctx, beginnings[axis], axis, sizes[axis], size)], axis)
     return part
 
 
-def _scattered(ctx: Context, x: Expr, axis: int, indices: Expr, source: Any) -> Expr:
-    """The same where there is an index for each position of the other axes."""
-    ndim, size = ndim_of(x), size_along(ctx, x, axis)
+def _scattered(ctx: Context, x: Expr, axis: int, size: int, indices: Expr, source: Any) -> Expr:
+    """The same where there is an index for each position of the other axes; the axis has `size` ones."""
+    ndim = ndim_of(x)
     order = [i for i in range(ndim) if i != axis] + [axis]
     back = [order.index(i) for i in range(ndim)]
-    last = _last(ctx, inside(ctx, ctx.cast(transposed(ctx, indices, order), _INDEX), size), size)
+    last = _last(ctx, inside(ctx, ctx.cast(transposed(ctx, indices, order), _INDEX), as_prim(size)), size)
     value = ctx.tensor(source, dtype_of(x))
     if isinstance(source, Expr):
         value = _beginning(ctx, value, dims_of(indices))

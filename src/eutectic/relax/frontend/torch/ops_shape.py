@@ -7,10 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from eutectic.ir.prim_expr import IntImm, PrimExpr
+from eutectic.arith import simplify
+from eutectic.ir.prim_expr import IntImm, PrimExpr, add, as_prim, mul
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import Constant, as_int
 from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of
+from eutectic.relax.frontend.torch import varying
 from eutectic.relax.frontend.torch.table import Context, axis_of, converts
 from eutectic.relax.op import (
     broadcast_to,
@@ -29,6 +31,7 @@ from eutectic.relax.op import (
     zeros,
 )
 
+_INDEX: Final = "int64"
 END: Final = 2**63 - 1  # of a slice that goes to the end
 
 
@@ -127,7 +130,7 @@ def expand(ctx: Context, x: Expr, size: Any, **options: Any) -> Expr:
 def repeat(ctx: Context, x: Expr, repeats: list[Any]) -> Expr:
     """The whole tensor several times along each axis."""
     if any(not isinstance(count, int) for count in repeats):
-        ctx.refuse("its number of repeats varies")
+        return varying.repeated(ctx, x, repeats, ctx.out_shape)
     return ctx.call(tile, x, list(repeats))
 
 
@@ -161,20 +164,48 @@ def split_(ctx: Context, x: Expr, sizes: Any, dim: int = 0) -> list[Expr]:
     pieces = [ctx.symbols.size(piece.shape[axis]) for piece in ctx.value]
     if len(pieces) == 1:
         return [x]
-    known = [as_int(piece) for piece in pieces[:-1]]
-    cuts, place = [], 0
-    for size in known:
-        if size is None:
-            ctx.refuse("the size of a piece varies")
-        place += size
-        cuts.append(place)
+    known = [as_int(piece) for piece in pieces]
+    if None in known:
+        return _varying_pieces(ctx, x, axis, pieces)
+    cuts = np.cumsum([size for size in known if size is not None])[:-1].tolist()
     parts = ctx.call(split, x, cuts, axis)
     return [ctx.item(parts, i) for i in range(len(pieces))]
+
+
+def _varying_pieces(ctx: Context, x: Expr, axis: int, pieces: Sequence[PrimExpr]) -> list[Expr]:
+    """Pieces of which one or more have a size that varies."""
+    place, parts = as_prim(0, _INDEX), []
+    for size in pieces:
+        part = _cut_inside(ctx, x, axis, place, size)
+        if part is None:
+            ctx.refuse("its pieces may be larger than their sum")
+        parts.append(part)
+        place = simplify(add(place, size))
+    return parts
+
+
+def _cut_inside(ctx: Context, x: Expr, axis: int, begin: Any, count: PrimExpr, step: int = 1) -> Expr | None:
+    """A slice that has as many elements as torch says; None when it may go beyond the axis."""
+    size = dims_of(x)[axis]
+    first = ctx.symbols.from_start(as_prim(begin, _INDEX), size)
+    if first is None or ctx.symbols.is_of_values(count) or ctx.symbols.least(count) < 0:
+        return None
+    steps = count if step == 1 else mul(count, as_prim(step, _INDEX))
+    end = simplify(add(first, steps))
+    if not ctx.symbols.fits(simplify(add(end, 1 - step)), size):
+        return None
+    return ctx.call(strided_slice, x, [axis], [first], [end], [step], assume_inbound=True)
 
 
 def cut(ctx: Context, x: Expr, axis: int, begin: Any, end: Any, step: int = 1) -> Expr:
     """A slice along one axis."""
     return ctx.call(strided_slice, x, [axis], [begin], [end], [step])
+
+
+def beginning(ctx: Context, x: Expr, axis: int, count: PrimExpr) -> Expr:
+    """The first elements along an axis, which has no fewer."""
+    part = _cut_inside(ctx, x, axis, 0, count)
+    return cut(ctx, x, axis, 0, count) if part is None else part
 
 
 @converts("aten.unbind.int")
@@ -194,6 +225,10 @@ def select(ctx: Context, x: Expr, dim: int, index: Any) -> Expr:
     size = as_int(dims_of(x)[axis])
     if isinstance(index, int) and index < 0 and size is not None:
         index += size
+    if not isinstance(index, int):
+        part = _cut_inside(ctx, x, axis, index, as_prim(1, _INDEX))
+        if part is not None:
+            return ctx.call(squeeze, part, axis)
     end = END if index == -1 else index + 1
     return ctx.call(squeeze, cut(ctx, x, axis, index, end), axis)
 
@@ -218,6 +253,11 @@ def slice_(ctx: Context, x: Expr, dim: int = 0, start: Any = None, end: Any = No
         ctx.refuse("its step varies")
     if _is_whole(x, axis, first, last, step):
         return x
+    if as_int(dims_of(x)[axis]) is None or not (isinstance(first, int) and isinstance(last, int)):
+        is_known = not ctx.symbols.is_of_values(as_prim(last, _INDEX))
+        part = _cut_inside(ctx, x, axis, first, ctx.out_shape[axis], step) if is_known else None
+        if part is not None:
+            return part
     return cut(ctx, x, axis, first, last, step)
 
 
@@ -232,7 +272,7 @@ def flip_(ctx: Context, x: Expr, dims: list[int]) -> Expr:
 @converts("aten.roll.default")
 def roll(ctx: Context, x: Expr, shifts: Any, dims: Any = ()) -> Expr:
     """Elements moved along axes; what falls off the end comes back at the start."""
-    moves = [shifts] if isinstance(shifts, int) else list(shifts)
+    moves = list(shifts) if isinstance(shifts, (list, tuple)) else [shifts]
     axes = [dims] if isinstance(dims, int) else list(dims)
     if not axes:
         flat = shaped(ctx, x, ctx.symbols.shape([ctx.result().numel()]))
@@ -242,10 +282,10 @@ def roll(ctx: Context, x: Expr, shifts: Any, dims: Any = ()) -> Expr:
     return x
 
 
-def _rolled(ctx: Context, x: Expr, shift: int, axis: int) -> Expr:
+def _rolled(ctx: Context, x: Expr, shift: Any, axis: int) -> Expr:
     size = as_int(dims_of(x)[axis])
-    if size is None:
-        ctx.refuse("it rolls an axis whose size varies")
+    if size is None or not isinstance(shift, int):
+        return varying.rolled(ctx, x, shift, axis)
     place = -shift % size if size else 0
     if place == 0:
         return x
@@ -260,7 +300,8 @@ def slice_scatter(
     axis = axis_of(dim, ndim_of(x))
     size = as_int(dims_of(x)[axis])
     if size is None or any(value is not None and not isinstance(value, int) for value in (start, end)):
-        ctx.refuse("it assigns to a slice of an axis whose size varies")
+        first, last = 0 if start is None else start, END if end is None else end
+        return varying.assigned(ctx, x, ctx.cast(source, dtype_of(x)), axis, first, last, step)
     places = range(*slice(start, end, step).indices(size))
     if not places:
         return x
@@ -278,12 +319,12 @@ def slice_scatter(
 
 
 @converts("aten.select_scatter.default")
-def select_scatter(ctx: Context, x: Expr, source: Expr, dim: int, index: int) -> Expr:
+def select_scatter(ctx: Context, x: Expr, source: Expr, dim: int, index: Any) -> Expr:
     """`x` with one slice replaced."""
     axis = axis_of(dim, ndim_of(x))
     size = as_int(dims_of(x)[axis])
     if size is None or not isinstance(index, int):
-        ctx.refuse("it assigns to a slice of an axis whose size varies")
+        return varying.one_assigned(ctx, x, ctx.cast(source, dtype_of(x)), axis, index)
     place = index % size
     return slice_scatter(ctx, x, ctx.call(expand_dims, source, axis), axis, place, place + 1)
 
@@ -337,5 +378,14 @@ def diff(
     if dtype_of(x) == "bool":
         ctx.refuse("differences of bool")
     for _ in range(n):
-        x = ctx.call(subtract, cut(ctx, x, axis, 1, END), cut(ctx, x, axis, 0, -1))
+        x = ctx.call(subtract, *_neighbours(ctx, x, axis))
     return x
+
+
+def _neighbours(ctx: Context, x: Expr, axis: int) -> tuple[Expr, Expr]:
+    """All but the first, and all but the last, along an axis."""
+    rest = simplify(add(dims_of(x)[axis], -1))
+    after, before = (_cut_inside(ctx, x, axis, begin, rest) for begin in (1, 0))
+    if after is None or before is None:
+        return cut(ctx, x, axis, 1, END), cut(ctx, x, axis, 0, -1)
+    return after, before

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from functools import reduce
 from typing import Any, Final
 
+import numpy as np
 import sympy  # type: ignore[import-untyped]  # it ships no types
 import torch
 from torch import fx
 
+from eutectic.arith import simplify
 from eutectic.arith.analyzer import Analyzer
 from eutectic.arith.interval import Interval
 from eutectic.ir.prim_expr import Max, Min, PrimExpr, Var, add, as_prim, floordiv, floormod, mul
 from eutectic.support.errors import FrontendError
+from eutectic.tir.analysis.conditions import variables
 
 _FOLDS: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
     "Add": add,
@@ -25,6 +30,13 @@ _FOLDS: Final[dict[str, Callable[[PrimExpr, PrimExpr], PrimExpr]]] = {
     "Max": Max,
     "Min": Min,
 }
+_ROUNDINGS: Final[dict[str, Callable[[Any], Any]]] = {
+    "TruncToInt": np.trunc,
+    "FloorToInt": np.floor,
+    "CeilToInt": np.ceil,
+}
+_MOST_PARTS: Final = 1 << 10  # denominators of the numbers that sizes are multiplied by
+_MOST_TRIED: Final = 1 << 20  # sizes
 
 
 class Symbols:
@@ -72,6 +84,8 @@ class Symbols:
         kind = type(expr).__name__
         if kind in _FOLDS:
             return reduce(_FOLDS[kind], [self._convert(arg) for arg in expr.args])
+        if kind in _ROUNDINGS and (rounded := self._rounded(kind, expr.args[0])) is not None:
+            return rounded
         if kind in ("Pow", "PowByNatural") and isinstance(expr.args[1], sympy.Integer) and int(expr.args[1]) > 0:
             return reduce(mul, [self._convert(expr.args[0])] * int(expr.args[1]))
         raise FrontendError(
@@ -79,13 +93,63 @@ class Symbols:
             help="export the model with that size fixed",
         )
 
+    def _rounded(self, rounding: str, expr: Any) -> PrimExpr | None:
+        """A float that is a size times or over a number, rounded to an integer; None when no quotient says it."""
+        parts = _scaled(expr)
+        if parts is None:
+            return None
+        size, factor, computed = self._convert(parts[0]), *parts[1:]
+        low, high = self.range_of(size)
+        exact, is_ceil = factor.limit_denominator(_MOST_PARTS), rounding == "CeilToInt"
+        if low < 0 or factor <= 0:
+            return None
+        if exact != factor and not _same_everywhere(low, high, exact, computed, _ROUNDINGS[rounding], is_ceil):
+            return None
+        whole = mul(size, as_prim(exact.numerator, "int64"))
+        raised = add(whole, as_prim(exact.denominator - 1, "int64")) if is_ceil else whole
+        return floordiv(raised, as_prim(exact.denominator, "int64"))
+
+    def from_start(self, place: PrimExpr, size: PrimExpr) -> PrimExpr | None:
+        """A place along an axis counted from its start.
+
+        Args:
+            place: Negative ones count from the end.
+            size: Of the axis.
+
+        Returns:
+            None where values decide it, or whether it is negative.
+        """
+        low, high = self.range_of(place)
+        if low < 0 <= high or self.is_of_values(place) or self.is_of_values(size):
+            return None
+        counted = place if low >= 0 else simplify(add(size, place))
+        return counted if self.least(counted) >= 0 else None
+
+    def is_of_values(self, size: PrimExpr) -> bool:
+        """Whether values of the program decide a size."""
+        return any(var.name in self.of_values for var in variables(size))
+
     def least(self, size: PrimExpr) -> float:
         """The smallest value that a size can have."""
+        return self.range_of(size)[0]
+
+    def range_of(self, size: PrimExpr) -> tuple[float, float]:
+        """The smallest and the largest value that a size can have."""
+        bound = self._analyzer().const_int_bound(size)
+        return float(bound.lo), float(bound.hi)
+
+    def fits(self, part: PrimExpr, whole: PrimExpr) -> bool:
+        """Whether one size is at most another in all of the ranges, which are wider than what torch assumes: it takes
+        no size that varies for one.
+        """
+        return self._analyzer().can_prove(part <= whole)
+
+    def _analyzer(self) -> Analyzer:
         analyzer = Analyzer()
-        lower, _ = self.bounds()
-        for name, bound in lower.items():
-            analyzer.bind(self.variables[name], Interval(bound))
-        return float(analyzer.const_int_bound(size).lo)
+        lower, upper = self.bounds()
+        for name in lower.keys() | upper.keys():
+            analyzer.bind(self.variables[name], Interval(lower.get(name, -math.inf), upper.get(name, math.inf)))
+        return analyzer
 
     def bounds(self) -> tuple[dict[str, int], dict[str, int]]:
         """Lower and upper bounds of the variables in use, as far as they are finite."""
@@ -100,6 +164,35 @@ class Symbols:
                 if value is not None:
                     limits[name] = value
         return lower, upper
+
+
+def _scaled(expr: Any) -> tuple[Any, Fraction, Callable[[Any], Any]] | None:
+    """A size, what it is multiplied by, and how torch computes that in floats; None for other expressions."""
+    kind = type(expr).__name__
+    if kind == "IntTrueDiv" and isinstance(expr.args[1], sympy.Integer):
+        divisor = int(expr.args[1])
+        return (expr.args[0], Fraction(1, divisor), lambda sizes: sizes / divisor) if divisor else None
+    is_quotient = kind == "FloatTrueDiv"
+    if not (is_quotient or isinstance(expr, sympy.Mul)) or len(expr.args) != 2:
+        return None
+    size, factor = expr.args if is_quotient else reversed(expr.args)
+    if not isinstance(factor, sympy.Float) or type(size).__name__ != "ToFloat" or not factor:
+        return None
+    number = float(factor)
+    if is_quotient:
+        return size.args[0], 1 / Fraction(number), lambda sizes: sizes / number
+    return size.args[0], Fraction(number), lambda sizes: sizes * number
+
+
+def _same_everywhere(
+    low: float, high: float, exact: Fraction, computed: Callable[[Any], Any], rounding: Any, is_ceil: bool
+) -> bool:
+    """Whether a quotient of integers is what floats give, for all sizes of a range that can be tried."""
+    if not high - low < _MOST_TRIED:
+        return False
+    sizes = np.arange(int(low), int(high) + 1, dtype=np.int64)
+    raised = sizes * exact.numerator + (exact.denominator - 1 if is_ceil else 0)
+    return bool((rounding(computed(sizes.astype(np.float64))) == raised // exact.denominator).all())
 
 
 def free_symbols(values: Iterable[Any]) -> frozenset[Any]:
