@@ -318,3 +318,20 @@ def test_an_axis_of_a_multiple_gives_the_size():
             fast(rows(1, 3, *sizes))
     with pytest.raises(CallError, match=r"must have size 4 .* on axis 3, got 6"):
         fast(rows(1, 3, 6, 6))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64])
+def test_fractions_computed_from_sizes(dtype: torch.dtype):
+    functions: list[Callable[..., Any]] = [
+        lambda x: x / x.shape[0] ** 0.5,
+        lambda x: x * (1 / x.shape[0]),
+        lambda x: x + (x.shape[0] - 1) / 2,
+        lambda x: 2.5 * x.shape[0] - x,
+        lambda x: x.to(torch.float32) / (x.shape[0] / 3 + 0.5),
+    ]
+    dim = torch.export.Dim("n", min=1, max=99)
+    example = ((rows(5, 4) * 9).to(dtype),)
+    fast = eutectic.compile(Called(functions), example, dynamic_shapes=(({0: dim},),), threads=1, fallback="error")
+    for size in SIZES:
+        x = (rows(size, 4) * 9).to(dtype)
+        torch.testing.assert_close(fast(x), [function(x) for function in functions])

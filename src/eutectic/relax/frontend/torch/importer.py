@@ -27,6 +27,7 @@ from eutectic.relax.frontend.torch.complex_parts import (
 from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.eager import EagerCalls
 from eutectic.relax.frontend.torch.kernels import IN_FIXED_POINT, is_in_fixed_point
+from eutectic.relax.frontend.torch.numbers_of_sizes import feeds_arithmetic, number_of
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.spans import span_of
 from eutectic.relax.frontend.torch.symbols import Symbols, free_symbols
@@ -185,6 +186,11 @@ class Importer:
         is_integer = isinstance(value, (torch.SymInt, int))
         if is_integer and self.symbols.are_known(value):
             return self.symbols.size(value)
+        if isinstance(value, torch.SymFloat) and self.symbols.are_known(value) and feeds_arithmetic(node):
+            try:
+                return number_of(context, value.node.expr)
+            except Refused:
+                pass  # torch computes it
         if self.eager is not None and not all(map(_is_check, node.users)):
             try:
                 emit = self.eager.size if is_integer else self.eager.value

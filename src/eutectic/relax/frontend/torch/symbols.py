@@ -72,6 +72,14 @@ class Symbols:
             return self._convert(value.node.expr)
         return as_prim(int(value), "int64")
 
+    def of_expression(self, expr: Any) -> PrimExpr:
+        """An expression of sympy as a scalar expression.
+
+        Raises:
+            FrontendError: as for `size`.
+        """
+        return self._convert(expr)
+
     def shape(self, sizes: Iterable[Any]) -> tuple[PrimExpr, ...]:
         """All sizes of a shape."""
         return tuple(self.size(size) for size in sizes)

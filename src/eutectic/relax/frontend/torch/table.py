@@ -86,7 +86,9 @@ class Context(ConversionContext):
         value = operand.meta.get("val") if isinstance(operand, fx.Node) else operand
         if isinstance(value, torch.SymInt):
             return 1
-        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+        if isinstance(value, torch.SymFloat):
+            return 1.0
+        if isinstance(value, torch.SymBool):
             self.refuse("it uses a number that depends on a size")
         return value
 
