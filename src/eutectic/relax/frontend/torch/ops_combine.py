@@ -166,7 +166,11 @@ def _reduced(ctx: Context, write: Write, x: Expr, source: Expr, reduce: str, inc
     """
     if reduce == "mean":
         return _averaged(ctx, write, x, source, include_self)
-    reduction = _REDUCTIONS[reduce]
+    return _combined(ctx, write, x, source, _REDUCTIONS[reduce], include_self)
+
+
+def _combined(ctx: Context, write: Write, x: Expr, source: Expr, reduction: str, include_self: bool) -> Expr:
+    """The same by a reduction of `scatter_nd`."""
     if not include_self:
         x = write(x, _everywhere(ctx, source, _neutral(reduction, dtype_of(x))), "update")
     return write(x, source, reduction)
@@ -176,7 +180,7 @@ def _averaged(ctx: Context, write: Write, x: Expr, source: Expr, include_self: b
     """Means of what is written to each element, rounded down for integers; counts are of no less than float32."""
     dtype = dtype_of(x)
     held, updates = ctx.wide(x), ctx.wide(source)
-    total = _reduced(ctx, write, held, updates, "sum", include_self)
+    total = _combined(ctx, write, held, updates, "add", include_self)
     none = _everywhere(ctx, held, int(include_self))
     count = ctx.call(maximum, write(none, _everywhere(ctx, updates, 1), "add"), number(1, dtype_of(held)))
     return ctx.cast(ctx.call(divide if is_float(dtype) else floor_divide, total, count), dtype)
