@@ -70,9 +70,12 @@ class Multiples:
 
     def shape(self, sizes: Iterable[Any]) -> tuple[PrimExpr, ...]:
         """The shape of a parameter: what is made of a symbol that is found from an axis is a variable of its own."""
-        return tuple(self._axis(size.node.expr) if self._is_made(size) else self._symbols.size(size) for size in sizes)
+        return tuple(
+            self._axis(size.node.expr) if self.are_part_of(size) else self._symbols.size(size) for size in sizes
+        )
 
-    def _is_made(self, size: Any) -> bool:
+    def are_part_of(self, size: Any) -> bool:
+        """Whether a size is made of a symbol that is found from an axis."""
         return any(str(symbol) in self.found for symbol in free_symbols([size]))
 
     def define(self, builder: BlockBuilder) -> None:
