@@ -255,11 +255,11 @@ class _Builder:
             )
 
     def _tensor_input(self, node: fx.Node) -> Var:
-        what = f"input {node.name}"
-        info, parts = self._info(node, what), [as_prim(2, "int64")] * is_of_parts(node.meta["val"])
-        shape = (*self.multiples.shape(node.meta["val"].shape), *parts)
-        if all(a is b for a, b in zip(shape[: len(shape) - len(parts)], info.dims or (), strict=False)):
+        what, sizes = f"input {node.name}", node.meta["val"].shape
+        if not any(map(self.multiples.are_part_of, sizes)):
             return self._parameter(node, what)
+        info, parts = self._info(node, what), [as_prim(2, "int64")] * is_of_parts(node.meta["val"])
+        shape = (*self.multiples.shape(sizes), *parts)
         var = Var(node.name, TensorStructInfo(ShapeExpr(shape), info.dtype))
         self.recast.append((node, var, info))
         return var
