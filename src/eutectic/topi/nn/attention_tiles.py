@@ -76,18 +76,11 @@ def attention_in_tiles(
             return value
         return Select(sees(at, row(o, i) + offset, window), value, op.const(float("-inf"), query.dtype))
 
-    def shift(*at: PrimExpr) -> PrimExpr:  # infinity less infinity would be NaN
-        lowest = op.const(float(np.finfo(query.dtype).min), query.dtype)
-        return largest(*at) if bias is None else op.max(largest(*at), lowest)
-
-    def share(whole: PrimExpr) -> PrimExpr:
-        one = op.const(1.0, query.dtype)
-        return one / whole if bias is None else Select(whole.equal(0.0), one, one / whole)
-
     def stage(shape: tuple[Any, ...], value: Any, name: str, axes: str) -> Tensor:
         made: Tensor = compute(shape, value, name, "", varargs_names=axes.split())
         return made
 
+    shift, share = (_itself, _inverse) if bias is None else (_finite, _inverse_or_one)
     rows, scored, out = (b, n, tiles, tile), (b, n, tiles, t, tile), (b, n, tiles, tile, v)
     turned = stage((b, n, tiles, d, tile), lambda x, h, o, c, i: query(x, row(o, i), h, c), "turned", "b n o d i")
     products = stage(
@@ -98,7 +91,10 @@ def attention_in_tiles(
         rows, lambda x, h, o, i: reduce_max(scores(x, h, o, keys_of[0], i), keys_of[0]), "largest", "b n o i"
     )
     powers = stage(
-        scored, lambda x, h, o, at, i: op.exp(scores(x, h, o, at, i) - shift(x, h, o, i)), "powers", "b n o t i"
+        scored,
+        lambda x, h, o, at, i: op.exp(scores(x, h, o, at, i) - shift(largest(x, h, o, i))),
+        "powers",
+        "b n o t i",
     )
     total = stage(rows, lambda x, h, o, i: te_sum(powers(x, h, o, keys_of[1], i), keys_of[1]), "total", "b n o i")
     shares = stage(rows, lambda *at: share(total(*at)), "shares", "b n o i")
@@ -109,3 +105,21 @@ def attention_in_tiles(
         "b n o i v",
     )
     return stage(out, lambda *at: shares(*at[:-1]) * mixed(*at), "attention", "b n o i v")
+
+
+def _itself(x: PrimExpr) -> PrimExpr:
+    return x
+
+
+def _finite(largest: PrimExpr) -> PrimExpr:
+    """What is subtracted from scores; minus infinity less itself would be NaN."""
+    return op.max(largest, op.const(float(np.finfo(largest.dtype).min), largest.dtype))
+
+
+def _inverse(total: PrimExpr) -> PrimExpr:
+    return op.const(1.0, total.dtype) / total
+
+
+def _inverse_or_one(total: PrimExpr) -> PrimExpr:
+    """The same, and 1 of a sum of zeros."""
+    return Select(total.equal(0.0), op.const(1.0, total.dtype), _inverse(total))
