@@ -54,10 +54,7 @@ def attention_in_tiles(
     """
     (b, s, n, d), (_, _, t, _), v = query.shape, keys.shape, values.shape[-1]
     count = static(s)
-    pairs = ((keys.shape[-1], d), (keys.shape[1], n), (values.shape[1], n), (values.shape[2], t))
-    if not all(same_size(*pair) for pair in pairs):
-        shapes = ", ".join(sizes_text(x.shape) for x in (query, keys, values))
-        raise ValueError(f"attention in tiles of {shapes}: sizes do not go together")
+    _check(query, keys, values)
     tiles = simplify(floordiv(s + (tile - 1), tile))
     keys_of = [reduce_axis((0, t), name) for name in ("t_largest", "t_total", "t_mixed")]
     k = reduce_axis((0, d), "k")
@@ -123,3 +120,11 @@ def _inverse(total: PrimExpr) -> PrimExpr:
 def _inverse_or_one(total: PrimExpr) -> PrimExpr:
     """The same, and 1 of a sum of zeros."""
     return Select(total.equal(0.0), op.const(1.0, total.dtype), _inverse(total))
+
+
+def _check(query: Tensor, keys: Tensor, values: Tensor) -> None:
+    (_, _, n, d), t = query.shape, keys.shape[2]
+    pairs = ((keys.shape[-1], d), (keys.shape[1], n), (values.shape[1], n), (values.shape[2], t))
+    if not all(same_size(*pair) for pair in pairs):
+        shapes = ", ".join(sizes_text(x.shape) for x in (query, keys, values))
+        raise ValueError(f"attention in tiles of {shapes}: sizes do not go together")
