@@ -20,6 +20,7 @@ from eutectic.relax.expr import Constant, Var
 from eutectic.relax.frontend.core import Converters, Refused, ndim_of, number
 from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.ops import TABLE
+from eutectic.relax.frontend.torch.ops_shape import view
 from eutectic.relax.frontend.torch.table import Context, axis_of
 from eutectic.relax.op import add, broadcast_to, concat, cos, expand_dims, multiply, negative, sin, split, subtract
 from eutectic.relax.op import sum as total
@@ -154,14 +155,9 @@ def _repeated(args: list[Any]) -> list[Any]:
 
 _MOVES: Final[Mapping[str, Arguments]] = MappingProxyType(
     {
+        **{name: _same for name, converter in TABLE.items() if converter is view},
         **dict.fromkeys(
             (
-                "aten.view.default",
-                "aten._unsafe_view.default",
-                "aten.reshape.default",
-                "aten.flatten.using_ints",
-                "aten.unflatten.int",
-                "aten.view_as.default",
                 "aten.expand.default",
                 "aten.squeeze.default",
                 "aten.clone.default",
