@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import fx
 
-from eutectic.ir.dtype import is_float, to_numpy
+from eutectic.ir.dtype import integer_limits, is_float
 from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeExpr
 from eutectic.relax.expr import Constant, as_int
@@ -197,8 +197,8 @@ def _neutral(reduction: str, dtype: str) -> Any:
         return int(reduction == "mul")
     if is_float(dtype):
         return -math.inf if reduction == "max" else math.inf
-    limits = np.iinfo(to_numpy(dtype))
-    return int(limits.min if reduction == "max" else limits.max)
+    low, high = integer_limits(dtype)
+    return low if reduction == "max" else high
 
 
 def combined_elements(ctx: Context, x: Expr, axis: int, indices: Expr, source: Expr, reduction: str) -> Expr:
