@@ -13,7 +13,7 @@ from torch import nn
 import eutectic
 from eutectic import te, topi
 from eutectic.backend.llvm import entry
-from eutectic.backend.llvm.ahead import is_steady, next_constant, steady_iterations
+from eutectic.backend.llvm.ahead import is_steady, next_constant, steady_asks
 from eutectic.backend.llvm.kernels import build_kernel
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.plan import CopyStep, KernelStep, Tensor
@@ -53,8 +53,8 @@ def test_steady_loops_are_those_over_sums_of_vectors():
     body = flat(product()).body
     steady = [part for part in post_order(body) if isinstance(part, For) and is_steady(part)]
     assert steady
-    # One iteration of a steady loop is one term of every sum in a tile.
-    tiles = steady_iterations(body) / 40
+    # A group of a steady loop is eight terms of every sum in a tile.
+    tiles = steady_asks(body) / 5
     assert tiles == int(tiles)
     assert 1 <= tiles <= 24 * 32 / (6 * 8)
 
@@ -63,7 +63,7 @@ def test_steady_loops_are_those_over_sums_of_vectors():
 def test_other_kernels_ask_for_nothing(define):
     x = te.placeholder((64, 64), "float32", "x")
     func = te.create_prim_func([x, define(x)])
-    assert steady_iterations(flat(func).body) == 0
+    assert steady_asks(flat(func).body) == 0
     assert "llvm.prefetch" not in kernel_source(IRModule({"main": func}), TARGET, "llvm")
 
 

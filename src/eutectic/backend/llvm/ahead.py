@@ -2,8 +2,9 @@
 
 A network with one image reads each weight once, and has more of them than caches hold: kernels wait for memory at their
 beginning, and leave it idle while they compute. So a kernel is told what memory is read next, and each thread asks for
-its part of that, line by line, evenly over the iterations of the loops that it is in most of the time: those without
-loops inside that add to several vectors. Loops that ask for weights of their own, by `prefetch`, do not.
+its part of that, line by line, evenly over the loops that it is in most of the time: those without loops inside that
+add to several vectors, of which some terms ask together (`term_groups.py`). Loops that ask for weights of their own, by
+`prefetch`, do not.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from eutectic.backend.llvm.function_text import FunctionText
+from eutectic.backend.llvm.term_groups import asks_of_group, group_size, vector_sums
 from eutectic.backend.plan import Step, Tensor
 from eutectic.ir.node import children
-from eutectic.ir.prim_expr import IntImm, lanes_of
-from eutectic.ir.visit import post_order
+from eutectic.ir.prim_expr import IntImm
 from eutectic.support.deep import deep
 from eutectic.tir.annotation_keys import PREFETCH
-from eutectic.tir.buffer import BufferLoad
-from eutectic.tir.stmt import BufferStore, For, ForKind, Stmt
+from eutectic.tir.stmt import For, Stmt
 
 LINE_BYTES: Final = 64
 PARAMETERS: Final = (("ptr noalias readonly", "%ahead"), ("i64", "%ahead_bytes"))
@@ -50,33 +50,22 @@ def _size(tensor: Tensor) -> int:
 
 
 @deep
-def steady_iterations(stmt: Stmt) -> int:
-    """How many iterations of steady loops a statement has; those of unknown extents count as none."""
+def steady_asks(stmt: Stmt) -> int:
+    """How many lines the steady loops of a statement ask for; those of unknown extents count as none."""
     if isinstance(stmt, For):
-        extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else 0
-        return extent * (1 if is_steady(stmt) else steady_iterations(stmt.body))
-    return sum(steady_iterations(part) for part in children(stmt) if isinstance(part, Stmt))
+        extent = stmt.static_extent or 0
+        return _asks(stmt, extent) if is_steady(stmt) else extent * steady_asks(stmt.body)
+    return sum(steady_asks(part) for part in children(stmt) if isinstance(part, Stmt))
+
+
+def _asks(loop: For, extent: int) -> int:
+    """How many lines a steady loop asks for."""
+    return extent // group_size(loop) * asks_of_group(loop)
 
 
 def is_steady(loop: For) -> bool:
     """Whether a loop computes sums of several vectors in each iteration, and has no loops inside."""
-    if loop.kind != ForKind.SERIAL or PREFETCH in loop.annotations:
-        return False
-    stores, stack = 0, [loop.body]
-    while stack:
-        stmt = stack.pop()
-        if isinstance(stmt, For):
-            return False
-        stores += isinstance(stmt, BufferStore) and _adds(stmt)
-        stack += [part for part in children(stmt) if isinstance(part, Stmt)]
-    return stores >= _LEAST_STORES
-
-
-def _adds(store: BufferStore) -> bool:
-    """Whether a store adds to a vector in memory."""
-    if lanes_of(store.value.dtype) == 1:
-        return False
-    return any(isinstance(part, BufferLoad) and part.buffer is store.buffer for part in post_order(store.value))
+    return PREFETCH not in loop.annotations and vector_sums(loop) >= _LEAST_STORES
 
 
 @dataclass(frozen=True)
@@ -85,7 +74,7 @@ class Ahead:
 
     Attributes:
         cursor: Where the offset of the next line is kept.
-        step: Register with the bytes that each iteration advances.
+        step: Register with the bytes from one line that is asked for to the next.
         limit: Register with the last offset.
     """
 
@@ -94,11 +83,16 @@ class Ahead:
     limit: str
 
 
-def begin(text: FunctionText, iterations: int) -> Ahead:
-    """Write what a kernel does first: the part of its thread, and how fast it goes through it."""
+def begin(text: FunctionText, asks: int) -> Ahead:
+    """Write what a kernel does first: the part of its thread, and how fast it goes through it.
+
+    Args:
+        text: Of the kernel.
+        asks: How many lines all threads ask for together.
+    """
     part = text.assign("udiv i64 %ahead_bytes, %threads")
     first = text.assign(f"mul i64 {part}, %thread")
-    own = text.assign(f"udiv i64 {iterations}, %threads")
+    own = text.assign(f"udiv i64 {asks}, %threads")
     some = text.assign(f"add i64 {own}, 1")
     rounded = text.assign(f"udiv i64 {part}, {some}")
     even = text.assign(f"add i64 {rounded}, 1")
@@ -113,7 +107,7 @@ def begin(text: FunctionText, iterations: int) -> Ahead:
 
 
 def ask(text: FunctionText, ahead: Ahead) -> None:
-    """Write what an iteration does: ask for a line, and go on.
+    """Ask for a line, and go on to the next.
 
     The cursor is an offset, so that LLVM sees which memory is asked for, and keeps sums in registers beside it.
     """

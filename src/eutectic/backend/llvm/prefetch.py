@@ -9,6 +9,7 @@ from typing import Final
 from eutectic.arith import simplify
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.memory import element_within
+from eutectic.backend.llvm.term_groups import group_size
 from eutectic.backend.llvm.types import memory_bytes
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Broadcast, IntImm, PrimExpr, Ramp, Var, add, floordiv, mul, sub
@@ -20,7 +21,7 @@ from eutectic.tir.stmt import For, ForKind
 
 LINE_BYTES: Final = 64
 NEAR_BYTES: Final = 32 << 10  # what is read later than so many others does not stay in the nearest cache until then
-MOST: Final = 16  # prefetches in an iteration; more would not be answered in time
+MOST: Final = 16  # prefetches at a time; more would not be answered in time
 _INTRINSIC: Final = "llvm.prefetch.p0"
 
 
@@ -46,7 +47,7 @@ class _Line:
 
 
 def prefetch(emitter: ExprEmitter, loop: For, around: Sequence[For]) -> None:
-    """Ask for what the annotation of a loop says, at the beginning of an iteration.
+    """Ask for what the annotation of a loop says, at the beginning of an iteration or of a group of them.
 
     Args:
         emitter: Of the function.
@@ -75,7 +76,7 @@ def _in_two(loop: For, index: PrimExpr) -> tuple[PrimExpr, PrimExpr, int]:
 
 
 def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int, around: Sequence[For] | None) -> list[_Line]:
-    """What an iteration asks for; with loops around, of which one may share the asking."""
+    """What an iteration, or a group of them, asks for; with loops around, of which one may share the asking."""
     inside = {item.loop_var: item.min for item in post_order(loop.body) if isinstance(item, For)}
     known = {loop.loop_var, *inside, *emitter.indices}
     lines: list[_Line] = []
@@ -88,15 +89,25 @@ def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int, around: Seque
         now = _at(load.indices[0], inside)
         later = _at(now, {loop.loop_var: add(loop.loop_var, ahead)})
         turns = None if around is None else _turns(loop, around, load.buffer, now)
-        asked = later if turns is None else _at(now, _shifted(turns, ahead))
+        asked = _asked(loop, now, ahead, turns)
         buffer, bytes_ahead = load.buffer, _gap(load.buffer, later, now)
         if around is not None and bytes_ahead is not None:
             bytes_ahead *= 2  # what is read again is between them, too
-        for place in _places(load, asked):
+        for place in (place for first in asked for place in _places(load, first)):
             gaps = (_gap(buffer, place, line.index) for line in lines if line.buffer.data is buffer.data)
             if not any(gap is not None and abs(gap) < LINE_BYTES for gap in gaps):
                 lines.append(_Line(buffer, place, bytes_ahead))
     return lines[:MOST]
+
+
+def _asked(loop: For, now: PrimExpr, ahead: int, turns: _Turns | None) -> list[PrimExpr]:
+    """The first elements that the iterations of a group ask for: those of each, or of the parts that turns have."""
+    size = group_size(loop)
+    if turns is None:
+        return [_at(now, {loop.loop_var: add(loop.loop_var, ahead + k)}) for k in range(size)]
+    count = turns.again.static_extent
+    parts = size if count is None else -(-size // count)
+    return [_at(now, _shifted(turns, ahead + k)) for k in range(parts)]
 
 
 def _places(load: BufferLoad, first: PrimExpr) -> list[PrimExpr]:

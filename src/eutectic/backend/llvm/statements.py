@@ -14,6 +14,7 @@ from eutectic.backend.llvm.ahead import Ahead, ask, is_steady
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.prefetch import prefetch
+from eutectic.backend.llvm.term_groups import GROUPS, PLAIN, WITHIN, asks_of_group, group_size
 from eutectic.backend.llvm.types import memory_bytes, memory_type
 from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.support.deep import deep
@@ -100,26 +101,54 @@ class StatementEmitter(ExprEmitter):
     def loop(self, stmt: For) -> None:
         """A loop over all of its iterations."""
         low, extent = self.index(stmt.min), self.index(stmt.extent)
+        high, size = self.fold("add", low, extent), group_size(stmt)
+        if size > 1:
+            self.loop_over(stmt.loop_var, low, high, lambda: self._group(stmt, size), size, GROUPS)
+        else:
+            self.loop_over(
+                stmt.loop_var, low, high, lambda: self._after_asking(stmt, lambda: self.statement(stmt.body))
+            )
 
-        def body() -> None:
-            prefetch(self, stmt, self._around)
-            if self.ahead is not None and is_steady(stmt):
-                ask(self.text, self.ahead)
-            self._around.append(stmt)
+    def _group(self, stmt: For, size: int) -> None:
+        """Iterations of a loop that are written out together."""
+        first, within = self.indices[stmt.loop_var], Var(stmt.loop_var.name, "int64")
+
+        def one() -> None:
+            self.indices[stmt.loop_var] = self.fold("add", first, self.indices[within])
             self.statement(stmt.body)
-            self._around.pop()
 
-        self.loop_over(stmt.loop_var, low, self.fold("add", low, extent), body)
+        self._after_asking(stmt, lambda: self.loop_over(within, "0", str(size), one, note=WITHIN))
 
-    def loop_over(self, var: Var, low: str, high: str, body: Callable[[], None]) -> None:
-        """`for var in range(low, high): body`; both bounds are 64-bit registers or constants."""
+    def _after_asking(self, stmt: For, body: Callable[[], None]) -> None:
+        """One or some iterations, before which they ask for what is read later."""
+        prefetch(self, stmt, self._around)
+        if self.ahead is not None and is_steady(stmt):
+            for _ in range(asks_of_group(stmt)):
+                ask(self.text, self.ahead)
+        self._around.append(stmt)
+        body()
+        self._around.pop()
+
+    def loop_over(
+        self, var: Var, low: str, high: str, body: Callable[[], None], step: int = 1, note: str = PLAIN
+    ) -> None:
+        """`for var in range(low, high, step): body`; both bounds are 64-bit registers or constants.
+
+        Args:
+            var: Stands for the register that counts.
+            low: The first value.
+            high: What is behind the last one; as many steps from `low` as there are iterations.
+            body: Emits an iteration.
+            step: From one value to the next.
+            note: What LLVM is told of the loop.
+        """
         text = self.text
         self.forget()
         begin, done = text.fresh("loop"), text.fresh("done")
         constant = not low.startswith("%") and not high.startswith("%")
         if constant and int(high) <= int(low):
             return
-        if constant and int(high) == int(low) + 1:
+        if constant and int(high) == int(low) + step:
             self.indices[var] = low
             body()
             self.forget()
@@ -136,12 +165,11 @@ class StatementEmitter(ExprEmitter):
         place = text.reserve()
         self.indices[var] = counter
         body()
-        text.do(
-            f"{following} = add nuw nsw i64 {counter}, 1" if low == "0" else f"{following} = add nsw i64 {counter}, 1"
-        )
+        unsigned = " nuw" if low == "0" else ""
+        text.do(f"{following} = add{unsigned} nsw i64 {counter}, {step}")
         text.fill(place, f"{counter} = phi i64 [ {low}, %{before} ], [ {following}, %{text.block} ]")
         more = text.assign(f"icmp slt i64 {following}, {high}")
-        text.do(f"br i1 {more}, label %{begin}, label %{done}, !llvm.loop !0")
+        text.do(f"br i1 {more}, label %{begin}, label %{done}, !llvm.loop {note}")
         text.start(done)
         self.forget()
 

@@ -26,6 +26,7 @@ from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.pieces import pieces_worth
 from eutectic.backend.llvm.shared_loop import can_be_told, meet, share_iterations, tell, told
 from eutectic.backend.llvm.statements import StatementEmitter
+from eutectic.backend.llvm.term_groups import METADATA
 from eutectic.backend.llvm.types import memory_bytes, register_type
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.node import children
@@ -114,8 +115,8 @@ class _TeamEmitter(StatementEmitter):
         for buffer in self.func.buffer_map.values():
             self.extents[buffer.data] = self.index(_span(buffer))
             self.items[buffer.data] = memory_bytes(buffer.dtype)
-        iterations = ahead.steady_iterations(self.func.body)
-        self.ahead = ahead.begin(self.text, iterations) if iterations else None
+        asks = ahead.steady_asks(self.func.body)
+        self.ahead = ahead.begin(self.text, asks) if asks else None
         if self.together:
             self.uniform(self.func.body, last=True)
         else:
@@ -155,8 +156,7 @@ class _TeamEmitter(StatementEmitter):
         lines += [
             *self.text.declared.values(),
             "",
-            "!0 = distinct !{!0, !1}",
-            '!1 = !{!"llvm.loop.unroll.disable"}',
+            *METADATA,
             "",
         ]
         return "\n".join(lines)

@@ -187,8 +187,8 @@ def test_terms_of_several_loops_are_gone_through_as_one():
 def test_all_lines_of_a_term_are_asked_for():
     func = product(49, 512, 32, width=32)  # numbers of a term are two lines
     text = kernel_source(IRModule({"main": func}), WIDE, "llvm")
-    forms = 2  # tiles: 49 rows are no whole number of them
-    assert len(re.findall(r"call void @llvm.prefetch", text)) == 2 * forms
+    whole, last = 2, 8  # terms that a group of eight asks for: with others of four tiles, and alone
+    assert len(re.findall(r"call void @llvm.prefetch", text)) == 2 * (whole + last)
 
 
 @pytest.mark.parametrize(("rows", "terms", "panels"), [(49, 512, 32), (17, 300, 40), (7, 1000, 20)])

@@ -48,7 +48,6 @@ _LINES: Final = 10  # of the data in one place of a nearest cache that has 12 fo
 _BLOCK_BYTES: Final = 256 << 10  # of a block of it
 _FAR_BYTES: Final = 2 << 20  # of data that is better read once, by blocks, where registers are few
 _BLOCK_ROWS: Final = 48  # of a block that reads panels often enough
-_PANEL_BYTES: Final = 128 << 10  # of a panel, where registers are few, that stays near beside the next one
 _AHEAD: Final = 4096  # bytes of weights between what is read and what is asked for: processors do not look over pages
 
 
@@ -139,8 +138,7 @@ class DensePack:
         Blocks of rows where registers are few, else none (0): see above. Beside tiles there is time to bring the next
         panel from memory: each term asks for that of the panel behind its own, and what several tiles ask for is there
         at the second time. On processors that wait for memory all tiles together ask for it once, so that it is asked
-        evenly; where registers are few, only if two panels are more than stays near, when they would take the place of
-        each other.
+        evenly.
         Rows of a tile whose addresses end in the same bits are fewer than the nearest cache has places for, with two
         for weights.
         """
@@ -150,8 +148,7 @@ class DensePack:
         most = min(axes.most, rows_kept(axes.row_bytes, _LINES))
         size = axes.rows[-1].size or most
         ahead = axes.terms or 0
-        least = _PANEL_BYTES if processor.registers <= FEW_REGISTERS else 0
-        spread = {"spread": True} if processor.waits_for_memory and ahead * axes.term_bytes > least else {}
+        spread = {"spread": True} if processor.waits_for_memory and ahead else {}
         rows = -(-size // -(-size // most))
         return {
             "rows": rows,

@@ -1,0 +1,78 @@
+"""Loops over the terms of sums: which of their iterations are written out together, and what LLVM is told of loops.
+
+A loop that multiplies and adds in registers has twelve or so such instructions in an iteration, and beside them others
+that count, jump, and ask for what is read later. A processor that is alone decodes all of them in the time of the
+multiplications. One whose core runs a second thread, as those of virtual machines do for somebody else, decodes half as
+many, and what stands beside the multiplications costs time. So some terms are written out together, and ask once for
+all; and loops over such groups begin with a line of memory, as instructions are fetched in lines. Measured on a core of
+a Zen 3 that is shared: 128 rows times 768 x 3072 in 0.80 of the time, times 3072 x 768 in 0.72; alone 0.97 and 0.95.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eutectic.ir.node import children
+from eutectic.ir.prim_expr import lanes_of
+from eutectic.ir.visit import post_order
+from eutectic.tir.buffer import BufferLoad
+from eutectic.tir.stmt import BufferStore, For, ForKind, Stmt
+
+PLAIN: Final = "!0"
+"""Of a loop that stays as it is."""
+GROUPS: Final = "!2"
+"""Of a loop over groups."""
+WITHIN: Final = "!4"
+"""Of the loop over a group, which is written out."""
+METADATA: Final = (
+    "!0 = distinct !{!0, !1}",
+    '!1 = !{!"llvm.loop.unroll.disable"}',
+    "!2 = distinct !{!2, !1, !3}",
+    '!3 = !{!"llvm.loop.align", i32 64}',
+    "!4 = distinct !{!4, !5}",
+    '!5 = !{!"llvm.loop.unroll.full"}',
+)
+"""Lines of a module that `PLAIN`, `GROUPS` and `WITHIN` need."""
+_SIZES: Final = (8, 4, 2)
+_FEWEST: Final = 4  # sums beside which that is worth the code
+_MOST: Final = 112  # of them in a group
+_BETWEEN: Final = 96  # sums from one line of memory that is asked for to the next
+
+
+def vector_sums(loop: For) -> int:
+    """How many vectors in memory an iteration adds to; 0 where the loop is not serial, or has loops inside."""
+    if loop.kind != ForKind.SERIAL:
+        return 0
+    sums, stack = 0, [loop.body]
+    while stack:
+        stmt = stack.pop()
+        if isinstance(stmt, For):
+            return 0
+        sums += isinstance(stmt, BufferStore) and _adds(stmt)
+        stack += [part for part in children(stmt) if isinstance(part, Stmt)]
+    return sums
+
+
+def _adds(store: BufferStore) -> bool:
+    """Whether a store adds to a vector in memory."""
+    if lanes_of(store.value.dtype) == 1:
+        return False
+    return any(isinstance(part, BufferLoad) and part.buffer is store.buffer for part in post_order(store.value))
+
+
+def group_size(loop: For) -> int:
+    """How many iterations of a loop are written out together; 1 for most loops.
+
+    Not half of a loop: LLVM would make a bit of a counter that has two values, and then keep all that both halves read
+    in registers at once, and on the stack.
+    """
+    extent, sums = loop.static_extent, vector_sums(loop)
+    if extent is None or sums < _FEWEST:
+        return 1
+    fits = (size for size in _SIZES if extent % size == 0 and sums * size <= _MOST)
+    return next((size for size in fits if extent != 2 * size), 1)
+
+
+def asks_of_group(loop: For) -> int:
+    """How many lines of memory a group of a loop, or an iteration of another one, asks for."""
+    return max(1, vector_sums(loop) * group_size(loop) // _BETWEEN)
