@@ -16,6 +16,7 @@ from eutectic.backend.llvm import entry
 from eutectic.backend.llvm.ahead import is_steady, next_constant, steady_asks
 from eutectic.backend.llvm.kernels import build_kernel
 from eutectic.backend.llvm.machine import machine_of
+from eutectic.backend.llvm.term_groups import term_group
 from eutectic.backend.plan import CopyStep, KernelStep, Tensor
 from eutectic.driver.inspect import kernel_source
 from eutectic.ir.module import IRModule
@@ -51,7 +52,7 @@ def flat(func: PrimFunc) -> PrimFunc:
 
 def test_steady_loops_are_those_over_sums_of_vectors():
     body = flat(product()).body
-    steady = [part for part in post_order(body) if isinstance(part, For) and is_steady(part)]
+    steady = [part for part in post_order(body) if isinstance(part, For) and is_steady(part, term_group(part))]
     assert steady
     # A group of a steady loop is eight terms of every sum in a tile.
     tiles = steady_asks(body) / 5

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eutectic import te, topi
 from eutectic.backend.llvm.machine import machine_of
-from eutectic.backend.llvm.term_groups import asks_of_group, group_size, vector_sums
+from eutectic.backend.llvm.term_groups import term_group, vector_sums
 from eutectic.driver.build_prim_func import NativePrimFunc
 from eutectic.driver.inspect import kernel_source
 from eutectic.ir.dtype import to_numpy
@@ -41,13 +41,13 @@ def loops_over_terms(func: PrimFunc) -> list[For]:
 
 @pytest.mark.parametrize(
     ("terms", "size"),
-    [(200, 8), (24, 8), (16, 4), (8, 8), (12, 4), (10, 2), (6, 2), (4, 4), (9, 1), (7, 1)],
+    [(200, 8), (24, 8), (16, 4), (8, 8), (12, 4), (10, 2), (6, 2), (4, 4), (9, 1), (7, 1), (3, 1)],
 )
 def test_groups_divide_a_loop_and_are_not_half_of_it(terms: int, size: int):
     loops = [loop for loop in loops_over_terms(product(24, terms)) if loop.static_extent == terms]
     assert loops
-    assert {group_size(loop) for loop in loops} == {size}
-    assert {asks_of_group(loop) for loop in loops} == {1}
+    assert {term_group(loop).size for loop in loops} == {size}
+    assert {term_group(loop).asks for loop in loops} == {1}
 
 
 def test_what_is_written_out_already_is_no_group():
@@ -56,7 +56,7 @@ def test_what_is_written_out_already_is_no_group():
     func = te.create_prim_func([data, weight, topi.nn.conv2d_nchwc(data, weight)])
     large = [loop for loop in loops_over_terms(func) if vector_sums(loop) > 56]
     assert large
-    assert {group_size(loop) for loop in large} == {1}
+    assert {term_group(loop).size for loop in large} == {1}
 
 
 def inner_loops(assembly: str) -> list[tuple[str, list[str]]]:

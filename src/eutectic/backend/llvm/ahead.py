@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eutectic.backend.llvm.function_text import FunctionText
-from eutectic.backend.llvm.term_groups import asks_of_group, group_size, vector_sums
+from eutectic.backend.llvm.term_groups import TermGroup, term_group
 from eutectic.backend.plan import Step, Tensor
 from eutectic.ir.node import children
 from eutectic.ir.prim_expr import IntImm
@@ -53,19 +53,14 @@ def _size(tensor: Tensor) -> int:
 def steady_asks(stmt: Stmt) -> int:
     """How many lines the steady loops of a statement ask for; those of unknown extents count as none."""
     if isinstance(stmt, For):
-        extent = stmt.static_extent or 0
-        return _asks(stmt, extent) if is_steady(stmt) else extent * steady_asks(stmt.body)
+        extent, group = stmt.static_extent or 0, term_group(stmt)
+        return extent // group.size * group.asks if is_steady(stmt, group) else extent * steady_asks(stmt.body)
     return sum(steady_asks(part) for part in children(stmt) if isinstance(part, Stmt))
 
 
-def _asks(loop: For, extent: int) -> int:
-    """How many lines a steady loop asks for."""
-    return extent // group_size(loop) * asks_of_group(loop)
-
-
-def is_steady(loop: For) -> bool:
-    """Whether a loop computes sums of several vectors in each iteration, and has no loops inside."""
-    return PREFETCH not in loop.annotations and vector_sums(loop) >= _LEAST_STORES
+def is_steady(loop: For, group: TermGroup) -> bool:
+    """Whether a loop computes sums of several vectors in each iteration, and does not ask for weights of its own."""
+    return PREFETCH not in loop.annotations and group.sums >= _LEAST_STORES
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import gcd
 from typing import Final
 
 from eutectic.arith import simplify
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.memory import element_within
-from eutectic.backend.llvm.term_groups import group_size
+from eutectic.backend.llvm.term_groups import term_group
 from eutectic.backend.llvm.types import memory_bytes
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Broadcast, IntImm, PrimExpr, Ramp, Var, add, floordiv, mul, sub
@@ -77,37 +79,77 @@ def _in_two(loop: For, index: PrimExpr) -> tuple[PrimExpr, PrimExpr, int]:
 
 def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int, around: Sequence[For] | None) -> list[_Line]:
     """What an iteration, or a group of them, asks for; with loops around, of which one may share the asking."""
+    reads = _reads(emitter, loop, name)
+    if around is not None and reads:
+        shared = _shared_lines(loop, around, reads, ahead)
+        if shared is not None:
+            return shared[:MOST]
+    lines: list[_Line] = []
+    again = 1 if around is None else 2  # what is read again is between them, too
+    for buffer, now in ((load.buffer, place) for load, first in reads for place in _places(load, first)):
+        for k in range(term_group(loop).size):
+            later = _at(now, {loop.loop_var: add(loop.loop_var, ahead + k)})
+            gaps = (_gap(buffer, later, line.index) for line in lines if line.buffer.data is buffer.data)
+            if not any(gap is not None and abs(gap) < LINE_BYTES for gap in gaps):
+                gap = _gap(buffer, later, now)
+                lines.append(_Line(buffer, later, gap if gap is None else again * gap))
+    return lines[:MOST]
+
+
+def _reads(emitter: ExprEmitter, loop: For, name: str) -> list[tuple[BufferLoad, PrimExpr]]:
+    """The loads of memory by its name in a loop whose places are known before, and the first element of each."""
     inside = {item.loop_var: item.min for item in post_order(loop.body) if isinstance(item, For)}
     known = {loop.loop_var, *inside, *emitter.indices}
-    lines: list[_Line] = []
+    found: list[tuple[BufferLoad, PrimExpr]] = []
     for load in post_order(loop.body):
         if not isinstance(load, BufferLoad) or load.buffer.data.name != name or len(load.indices) != 1:
             continue
         used = {item for item in post_order(load.indices[0]) if isinstance(item, Var | BufferLoad)}
-        if loop.loop_var not in used or not used <= known:  # what is computed in the iteration is not known before
-            continue
-        now = _at(load.indices[0], inside)
-        later = _at(now, {loop.loop_var: add(loop.loop_var, ahead)})
-        turns = None if around is None else _turns(loop, around, load.buffer, now)
-        asked = _asked(loop, now, ahead, turns)
-        buffer, bytes_ahead = load.buffer, _gap(load.buffer, later, now)
-        if around is not None and bytes_ahead is not None:
-            bytes_ahead *= 2  # what is read again is between them, too
-        for place in (place for first in asked for place in _places(load, first)):
-            gaps = (_gap(buffer, place, line.index) for line in lines if line.buffer.data is buffer.data)
-            if not any(gap is not None and abs(gap) < LINE_BYTES for gap in gaps):
-                lines.append(_Line(buffer, place, bytes_ahead))
-    return lines[:MOST]
+        if loop.loop_var in used and used <= known:  # what is computed in the iteration is not known before
+            found.append((load, _at(load.indices[0], inside)))
+    return found
 
 
-def _asked(loop: For, now: PrimExpr, ahead: int, turns: _Turns | None) -> list[PrimExpr]:
-    """The first elements that the iterations of a group ask for: those of each, or of the parts that turns have."""
-    size = group_size(loop)
-    if turns is None:
-        return [_at(now, {loop.loop_var: add(loop.loop_var, ahead + k)}) for k in range(size)]
-    count = turns.again.static_extent
-    parts = size if count is None else -(-size // count)
-    return [_at(now, _shifted(turns, ahead + k)) for k in range(parts)]
+def _shared_lines(
+    loop: For, around: Sequence[For], reads: Sequence[tuple[BufferLoad, PrimExpr]], ahead: int
+) -> list[_Line] | None:
+    """The lines that one turn of a loop around asks for, if turns can share them.
+
+    Args:
+        loop: The loop.
+        around: Loops around it, from the outside in.
+        reads: What an iteration reads of one buffer, with the first element of each load.
+        ahead: How many iterations ahead.
+
+    Returns:
+        None when no loop reads the same again, or iterations do not read on line by line.
+    """
+    load, first = reads[0]
+    buffer, each = load.buffer, memory_bytes(load.buffer.dtype)
+    turns = _turns(loop, around, buffer, first)
+    step = _gap(buffer, _at(first, {loop.loop_var: add(loop.loop_var, 1)}), first)
+    begin = [_gap(buffer, place, first) for item, own in reads for place in _places(item, own)]
+    if turns is None or step is None or not _reads_on(begin, step):
+        return None
+    count = turns.again.static_extent or 1
+    start = _at(first, {item.loop_var: item.min for item in turns.terms})
+    line = add(_part(turns, step), ahead * step // LINE_BYTES)
+    asks = -(-step * term_group(loop).size // (LINE_BYTES * count))
+    places = (add(start, mul(add(line, k), LINE_BYTES // each)) for k in range(asks))
+    return [_Line(buffer, simplify(place), 2 * ahead * step) for place in places]
+
+
+def _reads_on(begin: Sequence[int | None], step: int) -> bool:
+    """Whether iterations read on without leaving a line out.
+
+    Args:
+        begin: Bytes from the first element that an iteration reads to where it begins to read in a line.
+        step: Bytes from the first element of an iteration to that of the next.
+    """
+    places = sorted({place for place in begin if place is not None})
+    if None in begin or places[0] < 0 or places[-1] >= step:
+        return False
+    return all(after - before <= LINE_BYTES for before, after in pairwise([*places, step]))
 
 
 def _places(load: BufferLoad, first: PrimExpr) -> list[PrimExpr]:
@@ -162,18 +204,18 @@ def _is_row_of(buffer: Buffer, index: PrimExpr, outer: For, inner: For) -> bool:
     return _gap(buffer, one, row) == 0
 
 
-def _shifted(turns: _Turns, ahead: int) -> dict[Var, PrimExpr]:
-    """Values of the loops with which an index is what an iteration asks for, if each turn asks for a part."""
-    *outer, loop = turns.terms
-    return {**{item.loop_var: item.min for item in outer}, loop.loop_var: add(_part(turns), ahead)}
+def _part(turns: _Turns, step: int) -> PrimExpr:
+    """The line of memory that an iteration of the innermost loop asks for, from the first one on.
 
-
-def _part(turns: _Turns) -> PrimExpr:
-    """The iteration of the innermost loop, were it the only one, of which an iteration asks for the elements."""
+    Args:
+        turns: What shares the lines of all iterations.
+        step: Bytes that an iteration reads.
+    """
     done = sub(turns.again.loop_var, turns.again.min)
     for item in turns.terms:
         done = add(mul(done, item.extent), sub(item.loop_var, item.min))
-    return add(turns.terms[-1].min, floordiv(done, turns.again.extent))
+    common = gcd(step, LINE_BYTES)
+    return floordiv(mul(done, step // common), mul(turns.again.extent, LINE_BYTES // common))
 
 
 def _at(index: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:

@@ -14,7 +14,7 @@ from eutectic.backend.llvm.ahead import Ahead, ask, is_steady
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.backend.llvm.prefetch import prefetch
-from eutectic.backend.llvm.term_groups import GROUPS, PLAIN, WITHIN, asks_of_group, group_size
+from eutectic.backend.llvm.term_groups import PLAIN, WITHIN, TermGroup, term_group
 from eutectic.backend.llvm.types import memory_bytes, memory_type
 from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.support.deep import deep
@@ -101,33 +101,31 @@ class StatementEmitter(ExprEmitter):
     def loop(self, stmt: For) -> None:
         """A loop over all of its iterations."""
         low, extent = self.index(stmt.min), self.index(stmt.extent)
-        high, size = self.fold("add", low, extent), group_size(stmt)
-        if size > 1:
-            self.loop_over(stmt.loop_var, low, high, lambda: self._group(stmt, size), size, GROUPS)
-        else:
-            self.loop_over(
-                stmt.loop_var, low, high, lambda: self._after_asking(stmt, lambda: self.statement(stmt.body))
-            )
+        high, group = self.fold("add", low, extent), term_group(stmt)
+        self.loop_over(stmt.loop_var, low, high, lambda: self._iterations_of(stmt, group), group.size, group.note)
 
-    def _group(self, stmt: For, size: int) -> None:
-        """Iterations of a loop that are written out together."""
+    def _iterations_of(self, stmt: For, group: TermGroup) -> None:
+        """An iteration, or some that are written out together, and before it what it asks for."""
+        prefetch(self, stmt, self._around)
+        if self.ahead is not None and is_steady(stmt, group):
+            for _ in range(group.asks):
+                ask(self.text, self.ahead)
+        self._around.append(stmt)
+        if group.size == 1:
+            self.statement(stmt.body)
+        else:
+            self._written_out(stmt, group.size)
+        self._around.pop()
+
+    def _written_out(self, stmt: For, count: int) -> None:
+        """Some iterations, by a loop that LLVM writes out."""
         first, within = self.indices[stmt.loop_var], Var(stmt.loop_var.name, "int64")
 
         def one() -> None:
             self.indices[stmt.loop_var] = self.fold("add", first, self.indices[within])
             self.statement(stmt.body)
 
-        self._after_asking(stmt, lambda: self.loop_over(within, "0", str(size), one, note=WITHIN))
-
-    def _after_asking(self, stmt: For, body: Callable[[], None]) -> None:
-        """One or some iterations, before which they ask for what is read later."""
-        prefetch(self, stmt, self._around)
-        if self.ahead is not None and is_steady(stmt):
-            for _ in range(asks_of_group(stmt)):
-                ask(self.text, self.ahead)
-        self._around.append(stmt)
-        body()
-        self._around.pop()
+        self.loop_over(within, "0", str(count), one, note=WITHIN)
 
     def loop_over(
         self, var: Var, low: str, high: str, body: Callable[[], None], step: int = 1, note: str = PLAIN

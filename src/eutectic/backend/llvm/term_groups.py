@@ -10,6 +10,7 @@ a Zen 3 that is shared: 128 rows times 768 x 3072 in 0.80 of the time, times 307
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from eutectic.ir.node import children
@@ -20,8 +21,8 @@ from eutectic.tir.stmt import BufferStore, For, ForKind, Stmt
 
 PLAIN: Final = "!0"
 """Of a loop that stays as it is."""
-GROUPS: Final = "!2"
-"""Of a loop over groups."""
+SUMS: Final = "!2"
+"""Of a loop over terms, or over groups of them."""
 WITHIN: Final = "!4"
 """Of the loop over a group, which is written out."""
 METADATA: Final = (
@@ -32,7 +33,7 @@ METADATA: Final = (
     "!4 = distinct !{!4, !5}",
     '!5 = !{!"llvm.loop.unroll.full"}',
 )
-"""Lines of a module that `PLAIN`, `GROUPS` and `WITHIN` need."""
+"""Lines of a module that `PLAIN`, `SUMS` and `WITHIN` need."""
 _SIZES: Final = (8, 4, 2)
 _FEWEST: Final = 4  # sums beside which that is worth the code
 _MOST: Final = 112  # of them in a group
@@ -60,19 +61,36 @@ def _adds(store: BufferStore) -> bool:
     return any(isinstance(part, BufferLoad) and part.buffer is store.buffer for part in post_order(store.value))
 
 
-def group_size(loop: For) -> int:
-    """How many iterations of a loop are written out together; 1 for most loops.
+@dataclass(frozen=True)
+class TermGroup:
+    """What a loop has of terms of sums.
 
-    Not half of a loop: LLVM would make a bit of a counter that has two values, and then keep all that both halves read
+    Attributes:
+        sums: Vectors in memory that an iteration adds to; 0 of loops that are of another kind.
+        size: Iterations that are written out together; 1 for most loops.
+        asks: Lines of memory that such a group asks for, of what the next kernel reads.
+        note: What LLVM is told of the loop.
+    """
+
+    sums: int
+    size: int
+    asks: int
+    note: str
+
+
+def term_group(loop: For) -> TermGroup:
+    """How the terms in a loop are written."""
+    sums = vector_sums(loop)
+    size = _size(loop.static_extent, sums) if sums >= _FEWEST else 1
+    return TermGroup(sums, size, max(1, sums * size // _BETWEEN), SUMS if sums >= _FEWEST else PLAIN)
+
+
+def _size(extent: int | None, sums: int) -> int:
+    """How many iterations are written out together.
+
+    Not a window of three, five or seven taps: rows read elements of it together, which LLVM would keep in registers that
+    the sums need. Not half of a loop: LLVM would make a bit of a counter that has two values, and then keep all that both halves read
     in registers at once, and on the stack.
     """
-    extent, sums = loop.static_extent, vector_sums(loop)
-    if extent is None or sums < _FEWEST:
-        return 1
-    fits = (size for size in _SIZES if extent % size == 0 and sums * size <= _MOST)
+    fits = (size for size in _SIZES if extent is not None and extent % size == 0 and sums * size <= _MOST)
     return next((size for size in fits if extent != 2 * size), 1)
-
-
-def asks_of_group(loop: For) -> int:
-    """How many lines of memory a group of a loop, or an iteration of another one, asks for."""
-    return max(1, vector_sums(loop) * group_size(loop) // _BETWEEN)

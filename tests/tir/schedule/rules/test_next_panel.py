@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections import Counter
+from itertools import pairwise
 from itertools import product as tuples
 from math import prod
 
@@ -16,7 +16,7 @@ from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te
 from eutectic.arith import simplify
-from eutectic.backend.llvm.prefetch import _at, _part, _shifted, _Turns, _turns
+from eutectic.backend.llvm.prefetch import _at, _part, _reads_on, _Turns, _turns
 from eutectic.driver.build_prim_func import NativePrimFunc
 from eutectic.driver.inspect import kernel_source
 from eutectic.ir.module import IRModule
@@ -111,20 +111,44 @@ def loop(name: str, low: int, extent: int) -> For:
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 7)), min_size=1, max_size=3),
     st.integers(1, 12),
     st.integers(0, 5),
+    st.sampled_from([16, 32, 64, 96, 128, 512]),
 )
-def test_all_iterations_together_ask_for_everything_evenly(terms: list[tuple[int, int]], turns: int, first: int):
+def test_all_iterations_together_ask_for_everything_evenly(
+    terms: list[tuple[int, int]], turns: int, first: int, step: int
+):
     loops = tuple(loop(f"k{n}", low, extent) for n, (low, extent) in enumerate(terms))
     outer = loop("t", first, turns)
-    part, counts, total = _part(_Turns(outer, loops)), Counter(), prod(extent for _, extent in terms)
-    low = terms[-1][0]
+    part, total = _part(_Turns(outer, loops), step), prod(extent for _, extent in terms)
+    asks, seen = -(-step // (64 * turns)), []
     for t in range(first, first + turns):
-        own = []
         for places in tuples(*(range(low, low + extent) for low, extent in terms)):
             values = {item.loop_var: IntImm("int64", place) for item, place in zip(loops, places, strict=True)}
-            own.append(simplify(with_values(part, {outer.loop_var: IntImm("int64", t), **values})).value)
-        assert len(set(own)) <= -(-total // turns) + 1  # no more lines than its part has
-        counts.update(own)
-    assert counts == dict.fromkeys(range(low, low + total), turns)
+            line = simplify(with_values(part, {outer.loop_var: IntImm("int64", t), **values})).value
+            seen.append(set(range(line, line + asks)))
+    lines = -(-total * step // 64)
+    assert set.union(*seen) >= set(range(lines - (lines * 64 > total * step)))  # all whole lines
+    assert max(set.union(*seen)) <= lines + asks
+    every = [min(asked) for asked in seen]
+    assert every == sorted(every)
+    assert max(after - before for before, after in pairwise([0, *every])) <= asks  # evenly
+
+
+@pytest.mark.parametrize(
+    ("begin", "step", "expected"),
+    [
+        ([0], 64, True),
+        ([0], 32, True),
+        ([0, 64], 128, True),
+        ([64, 0, 32], 128, True),
+        ([0], 128, False),  # a line is left out
+        ([0, 128], 192, False),
+        ([0, 64], 64, False),  # it reads what the next iteration reads
+        ([-64, 0], 128, False),
+        ([0, None], 128, False),
+    ],
+)
+def test_iterations_read_on_where_no_line_is_left_out(begin: list[int | None], step: int, expected: bool):
+    assert _reads_on(begin, step) is expected
 
 
 def test_loops_that_read_other_elements_do_not_share():
@@ -156,7 +180,8 @@ def test_the_next_panel_is_asked_for_whatever_loops_its_terms_are(blocks: int, t
     if gap:
         assert found is None
         return
-    asked = _at(index, _shifted(found, count))
+    start = _at(index, {item.loop_var: item.min for item in found.terms})
+    asked = start + (_part(found, 64) + count) * width
     places = set()
     for t, c, k in tuples(*(range(item.static_extent) for item in (rows, outer, inner))):
         values = {panel: o, rows.loop_var: t, outer.loop_var: c, inner.loop_var: k}
