@@ -37,7 +37,8 @@ METADATA: Final = (
 _SIZES: Final = (8, 4, 2)
 _FEWEST: Final = 4  # sums beside which that is worth the code
 _MOST: Final = 112  # of them in a group
-_BETWEEN: Final = 96  # sums from one line of memory that is asked for to the next
+_BETWEEN: Final = 56  # sums, at least, from one line of memory that is asked for to the next
+_MOST_ASKS: Final = 2
 
 
 def vector_sums(loop: For) -> int:
@@ -82,15 +83,16 @@ def term_group(loop: For) -> TermGroup:
     """How the terms in a loop are written."""
     sums = vector_sums(loop)
     size = _size(loop.static_extent, sums) if sums >= _FEWEST else 1
-    return TermGroup(sums, size, max(1, sums * size // _BETWEEN), SUMS if sums >= _FEWEST else PLAIN)
+    asks = min(max(sums * size // _BETWEEN, 1), _MOST_ASKS)
+    return TermGroup(sums, size, asks, SUMS if sums >= _FEWEST else PLAIN)
 
 
 def _size(extent: int | None, sums: int) -> int:
     """How many iterations are written out together.
 
-    Not a window of three, five or seven taps: rows read elements of it together, which LLVM would keep in registers that
-    the sums need. Not half of a loop: LLVM would make a bit of a counter that has two values, and then keep all that both halves read
-    in registers at once, and on the stack.
+    Not a window of three, five or seven taps: rows read elements of it together, and LLVM would keep these in registers
+    that the sums need. Not half of a loop: LLVM would make a bit of a counter with two values, and then keep all that
+    both halves read in registers at once, and on the stack.
     """
     fits = (size for size in _SIZES if extent is not None and extent % size == 0 and sums * size <= _MOST)
     return next((size for size in fits if extent != 2 * size), 1)
