@@ -16,7 +16,7 @@ from eutectic.tir.stmt import Allocate, BufferStore, DeclBuffer, For, LetStmt, S
 class Substituter(StmtMutator):
     """Replaces variables by expressions.
 
-    Each variable is bound in one place, so `values` may grow while the walk goes on.
+    `values` grows while the walk goes on; a variable that is bound in two places has a value of its own in each.
 
     Args:
         values: What stands for variables.
@@ -53,6 +53,8 @@ class Substituter(StmtMutator):
         """The variable that a copy binds in place of `var`."""
         if not self.rename:
             return var
+        if var in self.values:  # it was bound before: what was rewritten then is another expression now
+            self._memo.clear()
         fresh = Var(var.name, var.dtype, type_annotation=var.type_annotation)
         self.values[var] = fresh
         return fresh

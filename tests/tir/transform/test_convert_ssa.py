@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from eutectic import te
-from eutectic.ir.prim_expr import FloatImm, Var
+from eutectic.ir.prim_expr import FloatImm, IntImm, Var
 from eutectic.ir.visit import post_order
 from eutectic.script import tir as T
 from eutectic.testing.native import run_native
 from eutectic.tir import PrimFunc
+from eutectic.tir.buffer import Buffer
 from eutectic.tir.expr import Let
 from eutectic.tir.interpret import run
+from eutectic.tir.stmt import BufferStore, For, seq
 from eutectic.tir.transform import convert_ssa, lower
 
 N = 40  # some vectors and a rest
@@ -62,6 +64,16 @@ def test_one_variable_with_two_values(depth: int):
 def test_a_program_that_binds_each_variable_once_is_kept():
     func = convert_ssa(twice(1))
     assert convert_ssa(func) is func
+
+
+def test_two_loops_of_one_variable():
+    a, b, i = Buffer("A", (N,), "float32"), Buffer("B", (N,), "float32"), Var("i", "int32")
+    store = BufferStore(b, b[i] + a[i], (i,))
+    loops = [For(i, IntImm("int32", 0), IntImm("int32", count), "serial", store) for count in (N, N // 2)]
+    func = PrimFunc((a, b), seq(*loops))  # type: ignore[arg-type]  # the node converts what it is given
+    bound = [part.loop_var for part in post_order(convert_ssa(func).body) if isinstance(part, For)]
+    assert len(set(bound)) == len(bound) == 2
+    compare(func)
 
 
 @T.prim_func
