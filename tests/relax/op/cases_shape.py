@@ -202,6 +202,22 @@ def _scan(f: Feeds, name: str, function: Any) -> Case:
 table({"relax.cumsum": torch.cumsum, "relax.cumprod": torch.cumprod}, _scan)
 
 
+def _running_extreme(f: Feeds, name: str, function: Any) -> Case:
+    x, t = f.tensor(shape := f.shape(least=1, low=0), f.pick(*ANY), special=f.flag(), low=-2, high=2)
+    axis = _axis(f, shape)
+    return Case(getattr(op, name.removeprefix("relax."))(x, axis), list(function(t, axis)), feeds=f.values)
+
+
+table({"relax.cummax": torch.cummax, "relax.cummin": torch.cummin}, _running_extreme)
+
+
+@covers("relax.logcumsumexp")
+def logcumsumexp(f: Feeds) -> Case:
+    x, t = f.tensor(shape := f.shape(least=1, low=0), f.pick(*FLOATS), special=f.flag())
+    axis = _axis(f, shape)
+    return Case(op.logcumsumexp(x, axis), torch.logcumsumexp(t.double(), axis).to(t.dtype), feeds=f.values)
+
+
 def _reduction(f: Feeds, name: str, row: tuple[Any, list[str], bool]) -> Case:
     function, dtypes, empty = row
     shape, dtype = f.shape(low=0 if empty else 1), f.pick(*dtypes)

@@ -39,7 +39,7 @@ WITHOUT_PROGRAM = {
     "relax.call_inplace_packed": _A_CALL,
     **dict.fromkeys(
         (
-            *("relax.sort", "relax.argsort", "relax.topk", "relax.median", "relax.nonzero", "relax.unique"),
+            *("relax.nonzero", "relax.unique"),
             *("relax.gather_nd", "relax.index_tensor", "relax.dynamic_strided_slice"),
             *("relax.scatter_elements", "relax.index_put", "relax.slice_scatter"),
         ),

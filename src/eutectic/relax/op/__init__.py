@@ -150,6 +150,11 @@ from eutectic.relax.op.reshape import (
     reshape,
     squeeze,
 )
+from eutectic.relax.op.running import (
+    cummax,
+    cummin,
+    logcumsumexp,
+)
 from eutectic.relax.op.scan import (
     cumprod,
     cumsum,
@@ -244,6 +249,8 @@ __all__ = [
     "concat",
     "cos",
     "cosh",
+    "cummax",
+    "cummin",
     "cumprod",
     "cumsum",
     "dequantize",
@@ -286,6 +293,7 @@ __all__ = [
     "linear",
     "log",
     "log_add_exp",
+    "logcumsumexp",
     "logical_and",
     "logical_not",
     "logical_or",

@@ -1,7 +1,4 @@
-"""Order of elements along an axis: sort, argsort, topk, median.
-
-The runtime computes them in NumPy, binding by binding: no tensor program of ours sorts.
-"""
+"""Order of elements along an axis: sort, argsort, topk, median; their programs are those of `topi.ordering`."""
 
 from __future__ import annotations
 
@@ -9,22 +6,29 @@ from typing import Any, Final
 
 import numpy as np
 
+from eutectic.arith import simplify
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float, to_numpy
 from eutectic.ir.node import node
 from eutectic.ir.prim_expr import as_prim
 from eutectic.relax.base import Expr, StructInfo
-from eutectic.relax.expr import Call
+from eutectic.relax.expr import Call, TupleGetItem
+from eutectic.relax.op.builder import Builder
+from eutectic.relax.op.call_packed import call_tir
+from eutectic.relax.op.lowering import own_sizes
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.reduce import StatisticalAttrs
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
-from eutectic.relax.op.shapes import axis_of, int_of, ints_of, like, reject, static, tensor_info
+from eutectic.relax.op.reshape import reshape
+from eutectic.relax.op.shapes import axis_of, int_of, ints_of, like, product, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
+from eutectic.tir.function import PrimFunc
+from eutectic.topi.ordering import median_program, sort_program
 
-_SORT: Final = define_op("relax.sort", arity=1)
-_ARGSORT: Final = define_op("relax.argsort", arity=1)
-_TOPK: Final = define_op("relax.topk", arity=1)
-_MEDIAN: Final = define_op("relax.median", arity=1)
+_SORT: Final = define_op("relax.sort", arity=1, fusion="opaque")
+_ARGSORT: Final = define_op("relax.argsort", arity=1, fusion="opaque")
+_TOPK: Final = define_op("relax.topk", arity=1, fusion="opaque")
+_MEDIAN: Final = define_op("relax.median", arity=1, fusion="opaque")
 
 
 @node("relax.attrs.SortAttrs")
@@ -181,6 +185,28 @@ def _reference_sort(attrs: SortAttrs, x: Array) -> Array:
     return np.take_along_axis(x, _order(x, attrs.axis, attrs.descending), attrs.axis)
 
 
+@_SORT.legalize
+def _legalize_sort(builder: Builder, c: Call) -> Expr:
+    attrs = attrs_of(c, SortAttrs)
+    return _ordered(builder, c, attrs.axis, ["values"], descending=attrs.descending)
+
+
+def _ordered(builder: Builder, c: Call, axis: int, results: list[str], **options: Any) -> Expr:
+    """A call of the program that sorts the argument, where its shape is known."""
+    (info,) = tensor_args(c)
+    if info.dims is None or not info.dtype:
+        return c
+    return _called(builder, c, sort_program(own_sizes(info.dims, "n"), info.dtype, axis, results, **options))
+
+
+def _called(builder: Builder, c: Call, program: PrimFunc) -> Expr:
+    """A call of a program in the place of the operator's."""
+    out = c.struct_info
+    assert out is not None
+    results = out.fields if isinstance(out, TupleStructInfo) else out
+    return call_tir(builder.add_func(program, short_name(c)), c.args, results)
+
+
 @_ARGSORT.infer
 def _infer_argsort(c: Call) -> TensorStructInfo:
     attrs = attrs_of(c, ArgsortAttrs)
@@ -196,6 +222,12 @@ def _places(c: Call, dtype: str) -> str:
 @_ARGSORT.reference
 def _reference_argsort(attrs: ArgsortAttrs, x: Array) -> Array:
     return cast(_order(x, attrs.axis, attrs.descending), attrs.dtype)
+
+
+@_ARGSORT.legalize
+def _legalize_argsort(builder: Builder, c: Call) -> Expr:
+    attrs = attrs_of(c, ArgsortAttrs)
+    return _ordered(builder, c, attrs.axis, ["indices"], descending=attrs.descending, index_dtype=attrs.dtype)
 
 
 @_TOPK.infer
@@ -222,6 +254,15 @@ def _reference_topk(attrs: TopKAttrs, x: Array) -> Any:
     values = np.take_along_axis(x, places, attrs.axis)
     indices = cast(places, attrs.dtype)
     return {"both": (values, indices), "values": values, "indices": indices}[attrs.ret_type]
+
+
+@_TOPK.legalize
+def _legalize_topk(builder: Builder, c: Call) -> Expr:
+    attrs = attrs_of(c, TopKAttrs)
+    results = ["values", "indices"] if attrs.ret_type == "both" else [attrs.ret_type]
+    count = None if attrs.k < 1 else attrs.k
+    options = {"descending": attrs.largest, "count": count, "index_dtype": attrs.dtype}
+    return _ordered(builder, c, attrs.axis, results, **options)
 
 
 @_MEDIAN.infer
@@ -260,6 +301,19 @@ def _reference_median(attrs: StatisticalAttrs, x: Array) -> Any:
     if attrs.keepdims:
         return values, cast(places, "int64")
     return np.squeeze(values, axis), cast(np.squeeze(places, axis), "int64")
+
+
+@_MEDIAN.legalize
+def _legalize_median(builder: Builder, c: Call) -> Expr:
+    attrs = attrs_of(c, StatisticalAttrs)
+    (info,) = tensor_args(c)
+    if info.dims is None or not info.dtype:
+        return c
+    if attrs.axis is None:
+        flat = median(reshape(c.args[0], [simplify(product(info.dims))]), 0)
+        return builder.emit(reshape(TupleGetItem(flat, 0), [1] * info.ndim if attrs.keepdims else []))
+    (axis,) = attrs.axis
+    return _called(builder, c, median_program(own_sizes(info.dims, "n"), info.dtype, axis, keepdims=attrs.keepdims))
 
 
 def _middle(x: Array, axis: int) -> Array:
