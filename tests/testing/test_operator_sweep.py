@@ -100,6 +100,19 @@ def test_a_place_that_is_off_is_seen():
     assert right.fault(upsample_bicubic2d(x, [9, 9], False, 9 / 8 * (1 + 2**-14), 9 / 8)) is not None
 
 
+def test_places_of_equal_elements_are_open():
+    x = torch.tensor([[2.0, 1.0, 2.0, torch.nan], [0.0, -0.0, 1.0, 1.0]])
+    values, places = x.sort(stable=True)
+    for operator, result, right in (("sort", (values, places), True), ("sin", (values, places), False)):
+        sample = Sample(operator, "float32", torch.sort, (x,), {}, 0)
+        said = Truth(sample, result).fault((values, torch.tensor([[1, 2, 0, 3], [1, 0, 3, 2]])))
+        assert (said is None) == right, said
+        for wrong in ([[1, 0, 0, 3], [0, 1, 2, 3]], [[0, 1, 2, 3], [0, 1, 2, 3]], [[1, 0, 2, 4], [0, 1, 2, 3]]):
+            assert "result 1" in str(Truth(sample, result).fault((values, torch.tensor(wrong))))
+    whole = Sample("sort", "int64", torch.sort, (torch.tensor([3, 3, 0, 3]),), {}, 0)
+    assert Truth(whole, torch.sort(whole.args[0])).fault((torch.tensor([0, 3, 3, 1]), torch.tensor([2, 0, 1, 3])))
+
+
 @pytest.mark.parametrize(("number", "is_rounded"), [(4.3, True), (4.25, False)])
 def test_numbers_are_rounded_too(number: float, is_rounded: bool):
     """4.3 is no float32: what is near zero between 4.3 and -4.3 may differ from it by that."""
@@ -146,7 +159,9 @@ def test_a_batch_says_the_same_as_each_sample_alone():
     together = outcomes_of(*calls)
     assert together == [outcome for sample in calls for outcome in outcomes_of(sample)]
     assert {said for result, said in together if result == EQUAL} == {""}
-    assert {"no converter of aten.special_i1e.default", "no converter of aten.special_i1.default"} <= {s for _, s in together}
+    assert {"no converter of aten.special_i1e.default", "no converter of aten.special_i1.default"} <= {
+        s for _, s in together
+    }
 
 
 def test_wrong_samples_are_seen_in_a_batch():

@@ -101,7 +101,9 @@ def test_axes(axis: int, count: int | None) -> None:
     check_sorted(values(tuple(shape), "float32"), "float32", axis, True, count)
 
 
-@pytest.mark.parametrize(("size", "count"), [(1000, 1), (1000, 8), (1000, 9), (2000, 60), (200, 150), (40, 40), (129, 1)])
+@pytest.mark.parametrize(
+    ("size", "count"), [(1000, 1), (1000, 8), (1000, 9), (2000, 60), (200, 150), (40, 40), (129, 1)]
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_first_elements(size: int, count: int, dtype: str) -> None:
     """Kept one after the other, a chunk of neighbours at a time, or sorted."""

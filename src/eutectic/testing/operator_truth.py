@@ -15,7 +15,7 @@ their steps, and those that torch computes by several products, with the result 
 of which `eps ** 2` is allowed. `scale` is the largest magnitude among inputs and truth, so that a step of the
 definition (a floor, a comparison) is never taken for rounding. Denormal results may lose six more bits. NaN,
 infinities and the signs of zeros must be those of the rounded truth or of eager, but where zeros are compared or
-weighted by zero their signs are nobody's promise; integers and bools are exact.
+weighted by zero their signs are nobody's promise; integers and bools are exact, but for places of equal elements.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from eutectic.testing.operator_places import are_open, of_equal_elements
 from eutectic.testing.operator_rounding import COMPOSED, INTERPOLATIONS, RoundedSteps
 from eutectic.testing.operator_samples import ARBITRARY, Calls, Sample, is_pointwise, seeded
 
@@ -38,12 +39,13 @@ SPREAD: Final = 8.0
 _DRAWS: Final = 3
 _UNDERFLOW: Final = 64.0
 _WIDE_EPS: Final = torch.finfo(torch.float32).eps  # 16-bit numbers are computed with in float32
-# Operators that choose among zeros of both signs, which compare equal, or weight terms by zero.
+# Operators that choose among zeros of both signs, which compare equal, order them, or weight terms by zero.
 _UNSIGNED_ZEROS: Final = frozenset(
     """
     amax amin aminmax clamp clamp_max clamp_min fmax fmin max/binary max/reduction_no_dim max/reduction_with_dim
     maximum min/binary min/reduction_no_dim min/reduction_with_dim minimum grid_sampler_2d native_dropout_backward
     nn.functional.grid_sample _softmax_backward_data
+    sort msort topk kthvalue median nanmedian mode
     """.split()  # noqa: SIM905 - a list would be longer than what it says
 )
 
@@ -95,7 +97,9 @@ class Truth:
         if self._sample.operator in ARBITRARY or _same_bits(ours, theirs).all():
             return None
         if not ours.is_floating_point():
-            return _first(_same_bits(ours, theirs), ours, theirs, None)
+            is_open = are_open(self._sample.operator, place)
+            right = of_equal_elements(self._sample, ours, theirs) if is_open else _same_bits(ours, theirs)
+            return None if right.all() else _first(right, ours, theirs, None)
         exact = self._exact_leaf(place, theirs)
         right = _same_bits(ours, theirs)
         if exact is not None:

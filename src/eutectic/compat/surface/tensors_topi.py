@@ -56,7 +56,7 @@ TOPI: Final[Mapping[str, Surface]] = {
         """,
         refused={
             "InvalidShapeError": "shapes that do not go together raise ValueError",
-            **each("sort argsort topk", "no stage of tensor expressions sorts: write a T.prim_func with loops"),
+            **each("sort argsort topk", "relax.op.sort, argsort and topk; no stage of tensor expressions sorts"),
             **each("cumsum cumprod scanop", "relax.op.cumsum and relax.op.cumprod; topi.scan makes their program"),
             **each("scatter_elements scatter_nd index_put", "no stage writes at indices it reads: write a T.prim_func"),
             "binary_search": "topi.searchsorted",

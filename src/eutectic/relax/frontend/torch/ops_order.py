@@ -18,7 +18,6 @@ from eutectic.relax.frontend.torch.table import Context, axis_of, converts
 from eutectic.relax.op import (
     arange,
     argmax,
-    concat,
     cummax,
     cummin,
     expand_dims,
@@ -33,6 +32,7 @@ from eutectic.relax.op import (
     squeeze,
     subtract,
     sum,
+    take,
     topk,
     where,
     zeros,
@@ -153,14 +153,14 @@ def mode(ctx: Context, x: Expr, dim: int = -1, keepdim: bool = False) -> list[Ex
     """The element that occurs most often, of several the smallest, and its last place."""
     axis = axis_of(dim, ndim_of(x))
     values, places = _first(ctx, x, dim, None, largest=False)
-    size = dims_of(values)[axis]
-    begins = ctx.cast(ctx.call(not_equal, cut(ctx, values, axis, 1, size), cut(ctx, values, axis, 0, size - 1)), _INDEX)
-    numbers = ctx.call(arange, 0, size, 1, _INDEX)
+    numbers = ctx.call(arange, 0, dims_of(values)[axis], 1, _INDEX)
+    before = ctx.call(
+        take, values, ctx.call(maximum, ctx.call(subtract, numbers, number(1, _INDEX)), number(0, _INDEX)), axis
+    )
     if axis != ndim_of(values) - 1:
         numbers = ctx.call(expand_dims, numbers, list(range(1, ndim_of(values) - axis)))
-    first = ctx.call(zeros, [1 if a == axis else extent for a, extent in enumerate(dims_of(values))], _INDEX)
-    begin = ctx.call(where, ctx.cast(ctx.call(concat, [first, begins], axis), "bool"), numbers, number(0, _INDEX))
-    length = ctx.call(subtract, numbers, ctx.item(ctx.call(cummax, begin, axis), 0))
+    begin = ctx.call(where, ctx.call(not_equal, values, before), numbers, number(0, _INDEX))
+    length = ctx.call(subtract, numbers, ctx.item(ctx.call(cummax, begin, axis), 0))  # less one
     at = ctx.call(argmax, length, axis, True)
     parts: list[Expr] = [ctx.call(gather_elements, part, at, axis) for part in (values, places)]
     return _without(ctx, parts, x, axis, keepdim)
