@@ -163,7 +163,7 @@ RELAX: Final[Mapping[str, Surface]] = {
             **each(
                 "DispatchSampling DispatchSortScan",
                 (
-                    "no library here sorts, scans or draws samples; LegalizeOps lowers scans, and "
+                    "no library here sorts, scans or draws samples; LegalizeOps lowers sorts and scans, and "
                     "the runtime computes the others"
                 ),
             ),
