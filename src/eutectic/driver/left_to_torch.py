@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from eutectic.driver.report import EagerRecord
 from eutectic.ir.module import IRModule
@@ -14,18 +11,10 @@ from eutectic.ir.op import Op
 from eutectic.relax.analysis.uses import walk_bindings
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.op.eager import EagerAttrs
-from eutectic.support.errors import EutecticAdvice
+from eutectic.support.advice import advise
 
 _PLACES: Final = 3  # shown per operator
 _OPERATORS: Final = 8  # shown in a warning; the report has all
-_PACKAGES: Final = Path(__file__).resolve().parents[1]
-_NOT_THE_USER: Final = (
-    str(_PACKAGES / "artefact"),
-    str(_PACKAGES / "driver"),
-    str(_PACKAGES / "support"),
-    str(_PACKAGES / "dynamo"),
-    "<",
-)
 
 
 def eager_records(mod: IRModule, name: str = "main") -> tuple[EagerRecord, ...]:
@@ -75,16 +64,6 @@ def warn_of(records: Sequence[EagerRecord], total: int) -> None:
 def warn_of_all(reason: str, facts: Sequence[str] = ()) -> None:
     """Say that all of a model runs in torch, and why."""
     advise("\n  ".join((f"the whole model runs in torch eager: {reason}", *facts)))
-
-
-def advise(text: str) -> None:
-    """Warn at the line outside of this package, and of torch, that led here."""
-    torch: Any = sys.modules.get("torch")
-    between = _NOT_THE_USER if torch is None else (*_NOT_THE_USER, str(Path(torch.__file__).parent))
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(between):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, EutecticAdvice, stacklevel=level)
 
 
 def _line(operator: str, reason: str, places: Sequence[str]) -> str:

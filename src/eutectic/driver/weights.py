@@ -12,7 +12,7 @@ from operator import attrgetter
 from time import perf_counter
 from typing import Any, Final
 
-from eutectic.driver.left_to_torch import advise
+from eutectic.support.advice import advise
 from eutectic.support.errors import CallError
 from eutectic.support.plain_memory import as_array
 

@@ -18,6 +18,7 @@ from eutectic.ir.span import Span
 from eutectic.relax.frontend.torch.complex_parts import is_of_parts, parts_of
 from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.dynamic import check_dynamic_shapes, check_inputs
+from eutectic.relax.frontend.torch.python_state import advise_of, state_kept
 from eutectic.relax.frontend.torch.spans import is_user_file
 from eutectic.relax.frontend.torch.tracing import tracing
 from eutectic.relax.frontend.torch.training import refuse_training_mode
@@ -46,7 +47,7 @@ def export_model(
         dynamic_shapes: Sizes that may vary, as `torch.export.export` takes them.
 
     Returns:
-        The exported program.
+        The exported program. What forward changes in Python is warned of: calls of the program do not change it.
 
     Raises:
         FrontendError: not a module, or no example arguments.
@@ -64,10 +65,12 @@ def export_model(
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         _check_numbers(tensor, f"parameter {name}" if isinstance(tensor, nn.Parameter) else f"buffer {name}")
     try:
-        with tracing():
-            return torch.export.export(module, *examples, dynamic_shapes=dynamic_shapes)
+        with tracing(), state_kept(module) as changes:
+            program = torch.export.export(module, *examples, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         raise _explained(error) from error
+    advise_of(changes)
+    return program
 
 
 def _module(model: Any) -> nn.Module:
@@ -206,6 +209,10 @@ _CURES: Final = (
     (
         ("Constraints violated", "marked dynamic", "was inferred to be a constant", "not in the range"),
         "the model needs that size as it is: leave it out of dynamic_shapes, or give its Dim the range that is named",
+    ),
+    (
+        ("expected FakeTensor, got",),
+        "forward may assign tensors to a buffer (self.cache = x), and nothing else",
     ),
     (("not linked with support for cuda", "CUDA"), "only the CPU is compiled for: take the .cuda() and devices out"),
     (

@@ -17,9 +17,7 @@ import torch
 from eutectic.relax.frontend.torch.derivatives import closing_levels
 from eutectic.relax.frontend.torch.recurrent_shapes import recurrent_shapes
 
-_WEIGHTS_OF_RECURRENT_LAYERS: Final = (  # torch warns that its own modules assign them
-    r"The tensor attributes? (self\.[\w.]*_flat_weights\[\d+\](, )?)+ (was|were) assigned during export"
-)
+_ASSIGNED: Final = r"The tensor attributes? .* (was|were) assigned during export"  # `python_state` says it, and of what
 _TORCH: Final = str(Path(torch.__file__).resolve().parent)
 # torch.export keeps what it is doing in globals of its modules: two exports at once end in its internal errors.
 _LOCK = threading.RLock()
@@ -43,7 +41,7 @@ def tracing() -> Iterator[None]:
     """
     with _LOCK, warnings.catch_warnings(), torch.no_grad(), closing_levels(), recurrent_shapes():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
-        warnings.filterwarnings("ignore", _WEIGHTS_OF_RECURRENT_LAYERS, UserWarning)
+        warnings.filterwarnings("ignore", _ASSIGNED, UserWarning)
         if os.environ.get("TORCH_LOGS"):
             yield
             return
