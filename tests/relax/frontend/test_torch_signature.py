@@ -231,6 +231,20 @@ def test_views_of_arguments_share_their_memory():
         equal(mine, theirs)
 
 
+def test_views_by_the_shape_of_another_tensor_share_memory():
+    def function(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x.expand_as(y), x.view_as(y[0]), x.ravel(), x.real, (x + 1).ravel()
+
+    x, y = rand(2, 3), rand(4, 2, 3)
+    model = imported(function, (x, y))
+    for mine, theirs in zip(model(x, y), function(x, y), strict=True):
+        equal(mine, theirs)
+        assert mine.stride() == theirs.stride()
+        assert (mine.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()) == (
+            theirs.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+        )
+
+
 def test_outputs_alias_each_other_as_in_eager():
     def function(x: torch.Tensor) -> Any:
         y = x + 1

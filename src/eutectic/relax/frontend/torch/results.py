@@ -34,7 +34,9 @@ _VIEWS: Final = _names("""
     alias chunk detach diagonal expand expand_as movedim mT narrow numpy_T permute select slice split
     split_with_sizes squeeze swapaxes swapdims t tensor_split transpose unbind unfold unflatten unsqueeze view view_as
 """)
-_SOMETIMES: Final = _names("contiguous dropout feature_dropout flatten reshape to type_as")
+_SOMETIMES: Final = _names("contiguous dropout feature_dropout flatten ravel reshape to type_as")
+# Views by the shape of another tensor -> those by sizes that are the same.
+_BY_SHAPE: Final = {"expand_as": "expand", "view_as": "reshape"}
 # Operators of the functional program whose result may be their argument, unchanged or under another shape.
 _PASSING: Final = (
     _VIEWS
@@ -109,6 +111,10 @@ def _shared(i: int, path: _Path, owners: Mapping[fx.Node, int], inputs: Mapping[
 
 def _view(node: fx.Node) -> View:
     """A view as data."""
+    if _family(node) in _BY_SHAPE:
+        return View(_BY_SHAPE[_family(node)], "default", (list(node.meta["val"].shape),), {})
+    if _family(node) == "ravel":
+        return View("reshape", "default", ([-1],), {})
     args, kwargs = tuple(map(_operand, node.args[1:])), {name: _operand(arg) for name, arg in node.kwargs.items()}
     family, overload = _family(node), str(node.target).rpartition(".")[2]
     if family == "view" and overload == "default":
@@ -175,24 +181,38 @@ def _path(node: fx.Node) -> _Path:
     is_list = bool(steps) and steps[-1].target is getitem
     operands: list[fx.Node] = []
     for step in steps:
-        fx.node.map_arg((step.args[1:], step.kwargs), operands.append)
+        if not _has_known_shape(step):
+            fx.node.map_arg((step.args[1:], step.kwargs), operands.append)
     certain = not operands and not is_list and not (copies_sometimes and _is_written(node))
     return _Path(node, tuple(reversed(steps)), certain)
 
 
+def _has_known_shape(node: fx.Node) -> bool:
+    """Whether a view follows the shape of another tensor, and that shape is the same in each call."""
+    return _family(node) in _BY_SHAPE and all(isinstance(size, int) for size in node.meta["val"].shape)
+
+
 def _passes(node: fx.Node) -> bool:
     """Whether an operator gives back its argument itself."""
+    if _family(node) == "real":
+        return not _argument(node).is_complex()
     if _family(node) in ("dropout", "feature_dropout"):
         return not (node.args[2] and node.args[1])
     return _family(node) == "to" and not _converts(node) and _given(node, "memory_format") is None
+
+
+def _argument(node: fx.Node) -> torch.Tensor:
+    """The example value of the first operand."""
+    before: Any = node.args[0]
+    value: torch.Tensor = before.meta["val"]
+    return value
 
 
 def _converts(node: fx.Node) -> bool:
     """Whether a conversion always makes a new tensor."""
     if _family(node) not in ("to", "type_as"):
         return False
-    before: Any = node.args[0]
-    return bool(_given(node, "copy")) or before.meta["val"].dtype != node.meta["val"].dtype
+    return bool(_given(node, "copy")) or _argument(node).dtype != node.meta["val"].dtype
 
 
 def _given(node: fx.Node, name: str) -> Any:
