@@ -16,6 +16,7 @@ from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, as_expo
 from eutectic.relax.frontend.torch.derivatives import refuse_derivatives
 from eutectic.relax.frontend.torch.hidden_aliases import passing_as_aliases, refuse_hidden_aliases, whole_no_more
 from eutectic.relax.frontend.torch.ops import TABLE
+from eutectic.relax.frontend.torch.overlapping_writes import refuse_overlapping_writes
 from eutectic.relax.frontend.torch.resampling import RULES
 from eutectic.relax.frontend.torch.spans import span_of
 from eutectic.relax.frontend.torch.table import key_of
@@ -42,6 +43,7 @@ def functional(program: ExportedProgram, custom: Collection[str] = ()) -> Functi
     names = frozenset(custom)
     refuse_derivatives(program)
     refuse_hidden_aliases(program)
+    refuse_overlapping_writes(program)
     with tracing():
         done = _DONE.setdefault(program, {})
         if names not in done and not names:  # the keys of a user's converters are names in torch's functional form
