@@ -115,3 +115,18 @@ def test_by_a_number_the_quotient_is_not_rounded_first(divisor: object):
     a = torch.full((5,), 11.625, dtype=torch.bfloat16)
     net = module(lambda a: torch.div(a, divisor, rounding_mode="trunc"))
     assert torch.equal(eutectic.compile(net, (a,), target="llvm")(a), net(a))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int32], ids=str)
+def test_powers_of_two_that_the_dtype_has_no_room_for(dtype: torch.dtype):
+    x = values(dtype) if dtype.is_floating_point else torch.tensor([0, 3, -(2**31), 2**31 - 1], dtype=dtype)
+    powers = torch.tensor([-3000, -2097, -1074, -1023, -300, -149, -24, -3, 0, 1, 15, 130, 278, 1023, 1100, 2097, 3000])
+    compiled = eutectic.compile(module(torch.ldexp), (x[:, None], powers), fallback="error")
+    with np.errstate(over="ignore", under="ignore"):
+        want = np.ldexp(x[:, None].double().numpy(), powers.numpy())
+    same(compiled(x[:, None], powers), want, 0)
+    halves, x = powers[7:11] / 2, x[:4]
+    torch.testing.assert_close(
+        eutectic.compile(module(torch.ldexp), (x, halves), fallback="error")(x, halves),
+        torch.ldexp(x, halves),
+    )

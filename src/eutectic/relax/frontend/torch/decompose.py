@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -17,7 +17,8 @@ from eutectic.relax.frontend.torch.derivatives import refuse_derivatives
 from eutectic.relax.frontend.torch.hidden_aliases import passing_as_aliases, refuse_hidden_aliases, whole_no_more
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.overlapping_writes import refuse_overlapping_writes
-from eutectic.relax.frontend.torch.resampling import RULES
+from eutectic.relax.frontend.torch.powers_of_two import ldexp
+from eutectic.relax.frontend.torch.resampling import RULES as RESAMPLING
 from eutectic.relax.frontend.torch.spans import span_of
 from eutectic.relax.frontend.torch.table import key_of
 from eutectic.relax.frontend.torch.tracing import tracing
@@ -27,6 +28,8 @@ from eutectic.support.errors import FrontendError
 ROUNDS: Final = 5  # of taking operators without converter apart
 # Operators that torch 2.13 takes apart into others that compute something else: labels after a -1 count in its loss.
 _WRONG_APART: Final = frozenset({"aten.multilabel_margin_loss.default", "aten.multilabel_margin_loss_forward.default"})
+# Ways to take operators apart that go before torch's own, by names.
+_RULES: Final[Mapping[str, Callable[..., Any]]] = {**RESAMPLING, "aten.ldexp.Tensor": ldexp}
 _Done = dict[frozenset[str], FunctionalProgram | None]  # None is the program itself, which would keep its own key
 _DONE: Final[WeakKeyDictionary[ExportedProgram, _Done]] = WeakKeyDictionary()
 
@@ -104,7 +107,7 @@ def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedP
         known = torch.export.default_decompositions() if known is None else known
         steps = {target: known[target] for target in unknown if target in known}
         steps.update(_more(target for target in unknown if target not in steps))
-        steps.update({target: RULES[str(target)] for target in unknown if str(target) in RULES})
+        steps.update({target: _RULES[str(target)] for target in unknown if str(target) in _RULES})
         if not steps:
             break
         fresh = _by_parts(program, steps)
