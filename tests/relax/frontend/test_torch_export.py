@@ -12,6 +12,7 @@ import torch
 from tests.relax.frontend.torch_compare import Wrapped, rand
 from torch import nn
 from torch.export import ExportedProgram
+from torch.nn import functional
 
 import eutectic
 from eutectic.relax.frontend.torch import export_model
@@ -161,3 +162,16 @@ def test_examples_that_are_one_tensor_say_nothing_of_later_calls():
 def test_inputs_that_get_another_shape_in_place(change: Callable[[torch.Tensor], torch.Tensor]):
     with pytest.raises(FrontendError, match="torch cannot express the program without operators that write in place"):
         eutectic.compile(Wrapped(change).eval(), (torch.ones(3, 4),))
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_arguments_that_torch_loses_when_it_exports(reduction: str):
+    x, target, weight = rand(3, 4), rand(3, 4), rand(3, 4)
+    handle = functional.handle_torch_function
+
+    def loss(x: Any, target: Any, weight: Any) -> Any:
+        return functional.l1_loss(x, target, reduction=reduction, weight=weight)
+
+    compiled = eutectic.compile(Wrapped(loss), (x, target, weight))
+    torch.testing.assert_close(compiled(x, target, weight), loss(x, target, weight))
+    assert functional.handle_torch_function is handle

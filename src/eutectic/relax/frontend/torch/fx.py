@@ -12,6 +12,7 @@ from eutectic.ir.module import IRModule
 from eutectic.relax.expr import Function, Var
 from eutectic.relax.frontend.torch.exported_program import from_exported_program
 from eutectic.relax.transform.remove_unused_parameters import substituted
+from eutectic.relax.frontend.torch.tracing import tracing
 from eutectic.support.errors import FrontendError
 
 
@@ -50,7 +51,8 @@ def from_fx(
     if default_image_layout != "NCHW":
         raise FrontendError(f"from_fx with images in {default_image_layout}", help="torch's operators take NCHW")
     examples = tuple(_example(tuple(shape), dtype) for shape, dtype in input_info)
-    program = torch.export.export(model.eval(), examples)
+    with tracing():
+        program = torch.export.export(model.eval(), examples)
     is_single = program.call_spec.out_spec is not None and program.call_spec.out_spec.is_leaf()
     mod = from_exported_program(
         program,

@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from eutectic.relax.frontend.torch.derivatives import closing_levels
+from eutectic.relax.frontend.torch.lost_arguments import keeping_arguments
 from eutectic.relax.frontend.torch.recurrent_shapes import recurrent_shapes
 
 _ASSIGNED: Final = r"The tensor attributes? .* (was|were) assigned during export"  # `python_state` says it, and of what
@@ -39,7 +40,7 @@ def tracing() -> Iterator[None]:
     What torch says is in the error that it raises. With `TORCH_LOGS` set nothing is silenced; what a model prints
     itself is never.
     """
-    with _LOCK, warnings.catch_warnings(), torch.no_grad(), closing_levels(), recurrent_shapes():
+    with _LOCK, warnings.catch_warnings(), torch.no_grad(), closing_levels(), recurrent_shapes(), keeping_arguments():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
         warnings.filterwarnings("ignore", _ASSIGNED, UserWarning)
         if os.environ.get("TORCH_LOGS"):
