@@ -11,8 +11,8 @@ from torch import nn
 from eutectic.ir.module import IRModule
 from eutectic.relax.expr import Function, Var
 from eutectic.relax.frontend.torch.exported_program import from_exported_program
-from eutectic.relax.transform.remove_unused_parameters import substituted
 from eutectic.relax.frontend.torch.tracing import tracing
+from eutectic.relax.transform.remove_unused_parameters import substituted
 from eutectic.support.errors import FrontendError
 
 

@@ -20,12 +20,14 @@ def ldexp(x: torch.Tensor, exponent: torch.Tensor) -> Any:
 
     Args:
         x: Any shape; a real dtype.
-        exponent: A shape that broadcasts; a real dtype, also with fractions.
+        exponent: A shape that broadcasts; a real dtype; floats are powers of two in the dtype of the result.
 
     Returns:
         The shapes broadcast; the dtype of the product, the default float where both are integers. Not implemented,
         which leaves the operator whole, for complex numbers.
     """
+    if exponent.is_floating_point():  # its kernel, too, multiplies by a power that may be zero or infinite
+        return x * torch.pow(2.0, exponent)
     dtype = torch.result_type(x, exponent)
     if dtype.is_complex:
         return NotImplemented
