@@ -1,8 +1,8 @@
 """Where a model can keep something in Python: attributes, containers, globals and closures that its code names.
 
 Found by what holds what, from the module on: its parts, containers and objects in attributes, and the variables of
-the functions of their classes. Objects and functions of installed libraries are
-left alone; modules of theirs in a model are looked at.
+the functions of their classes. Objects and functions of installed libraries are left alone; modules of theirs in a
+model are looked at.
 """
 
 from __future__ import annotations
