@@ -54,7 +54,7 @@ def steady_asks(stmt: Stmt) -> int:
     """How many lines the steady loops of a statement ask for; those of unknown extents count as none."""
     if isinstance(stmt, For):
         extent, group = stmt.static_extent or 0, term_group(stmt)
-        return extent // group.size * group.asks if is_steady(stmt, group) else extent * steady_asks(stmt.body)
+        return extent // group.size if is_steady(stmt, group) else extent * steady_asks(stmt.body)
     return sum(steady_asks(part) for part in children(stmt) if isinstance(part, Stmt))
 
 

@@ -108,8 +108,7 @@ class StatementEmitter(ExprEmitter):
         """An iteration, or some that are written out together, and before it what it asks for."""
         prefetch(self, stmt, self._around)
         if self.ahead is not None and is_steady(stmt, group):
-            for _ in range(group.asks):
-                ask(self.text, self.ahead)
+            ask(self.text, self.ahead)
         self._around.append(stmt)
         if group.size == 1:
             self.statement(stmt.body)

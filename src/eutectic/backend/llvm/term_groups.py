@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from eutectic.backend.llvm.types import memory_bytes
 from eutectic.ir.node import children
 from eutectic.ir.prim_expr import lanes_of
 from eutectic.ir.visit import post_order
@@ -35,22 +36,23 @@ METADATA: Final = (
 )
 """Lines of a module that `PLAIN`, `SUMS` and `WITHIN` need."""
 _SIZES: Final = (8, 4, 2)
-_FEWEST: Final = 4  # sums beside which that is worth the code
-_MOST: Final = 112  # of them in a group
-_BETWEEN: Final = 56  # sums, at least, from one line of memory that is asked for to the next
-_MOST_ASKS: Final = 2
+_FEWEST: Final = 128  # bytes of sums beside which that is worth the code
+_MOST: Final = 1024  # beside more little else stands, and LLVM finds no registers for what it reads before its time
+_MOST_OF_GROUP: Final = 3584
 
 
-def vector_sums(loop: For) -> int:
-    """How many vectors in memory an iteration adds to; 0 where the loop is not serial, or has loops inside."""
+def vector_sums(loop: For) -> list[int]:
+    """Bytes of each vector in memory that an iteration adds to; none of loops with loops inside, or not serial."""
     if loop.kind != ForKind.SERIAL:
-        return 0
-    sums, stack = 0, [loop.body]
+        return []
+    sums: list[int] = []
+    stack = [loop.body]
     while stack:
         stmt = stack.pop()
         if isinstance(stmt, For):
-            return 0
-        sums += isinstance(stmt, BufferStore) and _adds(stmt)
+            return []
+        if isinstance(stmt, BufferStore) and _adds(stmt):
+            sums.append(lanes_of(stmt.value.dtype) * memory_bytes(stmt.buffer.dtype))
         stack += [part for part in children(stmt) if isinstance(part, Stmt)]
     return sums
 
@@ -69,30 +71,27 @@ class TermGroup:
     Attributes:
         sums: Vectors in memory that an iteration adds to; 0 of loops that are of another kind.
         size: Iterations that are written out together; 1 for most loops.
-        asks: Lines of memory that such a group asks for, of what the next kernel reads.
         note: What LLVM is told of the loop.
     """
 
     sums: int
     size: int
-    asks: int
     note: str
 
 
 def term_group(loop: For) -> TermGroup:
     """How the terms in a loop are written."""
     sums = vector_sums(loop)
-    size = _size(loop.static_extent, sums) if sums >= _FEWEST else 1
-    asks = min(max(sums * size // _BETWEEN, 1), _MOST_ASKS)
-    return TermGroup(sums, size, asks, SUMS if sums >= _FEWEST else PLAIN)
+    size = _size(loop.static_extent, sum(sums)) if _FEWEST <= sum(sums) <= _MOST else 1
+    return TermGroup(len(sums), size, SUMS if sum(sums) >= _FEWEST else PLAIN)
 
 
-def _size(extent: int | None, sums: int) -> int:
-    """How many iterations are written out together.
+def _size(extent: int | None, count: int) -> int:
+    """How many iterations are written out together, by the bytes of the sums of one.
 
     Not a window of three, five or seven taps: rows read elements of it together, and LLVM would keep these in registers
     that the sums need. Not half of a loop: LLVM would make a bit of a counter with two values, and then keep all that
     both halves read in registers at once, and on the stack.
     """
-    fits = (size for size in _SIZES if extent is not None and extent % size == 0 and sums * size <= _MOST)
+    fits = (size for size in _SIZES if extent is not None and extent % size == 0 and count * size <= _MOST_OF_GROUP)
     return next((size for size in fits if extent != 2 * size), 1)

@@ -212,8 +212,8 @@ def test_terms_of_several_loops_are_gone_through_as_one():
 def test_all_lines_of_a_term_are_asked_for():
     func = product(49, 512, 32, width=32)  # numbers of a term are two lines
     text = kernel_source(IRModule({"main": func}), WIDE, "llvm")
-    whole, last = 2, 8  # terms that a group of eight asks for: with others of four tiles, and alone
-    assert len(re.findall(r"call void @llvm.prefetch", text)) == 2 * (whole + last)
+    shared, alone = 1, 2  # lines that a term of one of four tiles asks for, and one of the last tile
+    assert len(re.findall(r"call void @llvm.prefetch", text)) == shared + alone
 
 
 @pytest.mark.parametrize(("rows", "terms", "panels"), [(49, 512, 32), (17, 300, 40), (7, 1000, 20)])
