@@ -26,8 +26,8 @@ from eutectic.ir.prim_expr import (
 from eutectic.ir.prim_logic import Select
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.stmt import BufferStore, IfThenElse, Stmt, seq
-from eutectic.topi.order_keys import Entry, chosen, given, precedes
-from eutectic.topi.order_rows import Rows, each, int64, loop
+from eutectic.topi.order_keys import Entry, chosen, given, int64, precedes
+from eutectic.topi.order_rows import Rows, each, loop
 from eutectic.topi.shapes import static
 from eutectic.topi.special_values import accumulator
 

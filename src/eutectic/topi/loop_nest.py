@@ -13,6 +13,11 @@ from eutectic.tir.iter_var import IterVar, Range
 from eutectic.tir.stmt import For, Stmt
 
 
+def loops_beside(axis: int, shape: Sequence[PrimExpr]) -> dict[Var, PrimExpr]:
+    """New loops over all axes but one, with their extents."""
+    return {Var(f"ax{a}", size.dtype): size for a, size in enumerate(shape) if a != axis}
+
+
 def block_under_loops(
     name: str,
     loops: Mapping[Var, PrimExpr],

@@ -21,7 +21,6 @@ from eutectic.ir.prim_expr import (
     logical_and,
     logical_or,
     shift_left,
-    shift_right,
 )
 from eutectic.ir.prim_logic import Select
 from eutectic.tir import isnan
@@ -81,13 +80,13 @@ class Entries:
     def entry(self, key: PrimExpr, place: PrimExpr) -> Entry:
         """An entry of an element."""
         if self.packed:
-            return (bitwise_or(shift_left(key, _int64(_HIGH)), place),)
+            return (bitwise_or(shift_left(key, int64(_HIGH)), place),)
         return key, place
 
     def last(self, place: PrimExpr) -> Entry:
         """An entry after those of all elements at earlier places."""
         highest = (1 << 31) - 1 if self.packed else (1 << 63) - 1
-        return self.entry(_int64(highest), place)
+        return self.entry(int64(highest), place)
 
     def load(self, at: PrimExpr) -> Entry:
         """The entry at an index."""
@@ -99,11 +98,7 @@ class Entries:
 
     def place(self, entry: Entry) -> PrimExpr:
         """The place in an entry."""
-        return bitwise_and(entry[0], _int64(_LOW)) if self.packed else entry[1]
-
-    def key(self, entry: Entry) -> PrimExpr:
-        """The key in an entry."""
-        return shift_right(entry[0], _int64(_HIGH)) if self.packed else entry[0]
+        return bitwise_and(entry[0], int64(_LOW)) if self.packed else entry[1]
 
 
 def precedes(a: Entry, b: Entry) -> PrimExpr:
@@ -127,5 +122,6 @@ def given(entry: Sequence[PrimExpr], name: str, body: Callable[[Entry], Stmt]) -
     return stmt
 
 
-def _int64(value: int) -> IntImm:
+def int64(value: int) -> IntImm:
+    """A number as indices and keys are."""
     return IntImm("int64", value)

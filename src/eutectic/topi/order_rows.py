@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from eutectic.ir.prim_expr import IntImm, PrimExpr, StringImm, Var, as_prim
+from eutectic.ir.prim_expr import PrimExpr, StringImm, Var, as_prim
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.complete import complete
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.stmt import AssertStmt, BufferStore, For, Stmt, seq
-from eutectic.topi.loop_nest import block_under_loops
-from eutectic.topi.order_keys import Entries, Entry, given, is_packed, key_of
+from eutectic.topi.loop_nest import block_under_loops, loops_beside
+from eutectic.topi.order_keys import Entries, Entry, given, int64, is_packed, key_of
 from eutectic.topi.shapes import axis_of, static
 
 _MOST_PLACES: Final = 1 << 32
@@ -45,7 +45,7 @@ class Rows:
         self.count = self.shape[self.axis]
         self.data = Buffer("A", tuple(self.shape), self.dtype)
         self.packed = is_packed(self.dtype)
-        self.loops = {Var(f"ax{a}", size.dtype): size for a, size in enumerate(self.shape) if a != self.axis}
+        self.loops = loops_beside(self.axis, self.shape)
 
     def entries(self, name: str, size: PrimExpr | int) -> Entries:
         """Memory for entries of this data."""
@@ -97,8 +97,3 @@ def each(name: str, extent: PrimExpr | int, body: Callable[[PrimExpr], Stmt]) ->
     if count is None or not 0 < count <= _UNROLLED:
         return loop(name, extent, body)
     return seq(*(body(int64(number)) for number in range(count)))
-
-
-def int64(value: int) -> IntImm:
-    """A number as indices are."""
-    return IntImm("int64", value)

@@ -22,8 +22,8 @@ from eutectic.tir.function import PrimFunc
 from eutectic.tir.op import clz
 from eutectic.tir.stmt import BufferStore, For, LetStmt, Stmt, seq
 from eutectic.topi.first_entries import FirstEntries, is_kept
-from eutectic.topi.order_keys import Entries, Entry, chosen, given, precedes
-from eutectic.topi.order_rows import Body, Rows, each, int64, loop
+from eutectic.topi.order_keys import Entries, Entry, chosen, given, int64, precedes
+from eutectic.topi.order_rows import Body, Rows, each, loop
 from eutectic.topi.shapes import static
 
 _RUN: Final = 16  # entries that a network sorts: they fit in registers, nearly

@@ -15,7 +15,7 @@ from eutectic.tir.complete import complete
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.op import abs, log, max_value, min_value
 from eutectic.tir.stmt import BufferStore, For, LetStmt, Stmt, seq
-from eutectic.topi.loop_nest import block_under_loops
+from eutectic.topi.loop_nest import block_under_loops, loops_beside
 from eutectic.topi.shapes import axis_of
 from eutectic.topi.special_values import accumulator
 
@@ -121,7 +121,7 @@ def _program(
     """A function with a block for all elements along the axis."""
     along = axis_of(axis, len(shape))
     data, k = Buffer("A", tuple(shape), dtype), Var("k", shape[along].dtype)
-    loops = {Var(f"ax{a}", size.dtype): size for a, size in enumerate(shape) if a != along}
+    loops = loops_beside(along, shape)
 
     def body(*at: Var) -> Stmt:
         place = (*at[:along], k, *at[along:])

@@ -11,7 +11,6 @@ from typing import Final
 from eutectic.arith import simplify
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.memory import element_within
-from eutectic.backend.llvm.term_groups import term_group
 from eutectic.backend.llvm.types import memory_bytes
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Broadcast, IntImm, PrimExpr, Ramp, Var, add, floordiv, mul, sub
@@ -25,6 +24,7 @@ LINE_BYTES: Final = 64
 NEAR_BYTES: Final = 32 << 10  # what is read later than so many others does not stay in the nearest cache until then
 MOST: Final = 16  # prefetches at a time; more would not be answered in time
 _INTRINSIC: Final = "llvm.prefetch.p0"
+_Read = tuple[BufferLoad, PrimExpr]  # with the first element
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,17 @@ class _Line:
         return 2 if self.bytes_ahead is not None and abs(self.bytes_ahead) > NEAR_BYTES else 3
 
 
-def prefetch(emitter: ExprEmitter, loop: For, around: Sequence[For]) -> None:
+def prefetch(emitter: ExprEmitter, loop: For, around: Sequence[For], together: int) -> None:
     """Ask for what the annotation of a loop says, at the beginning of an iteration or of a group of them.
 
     Args:
         emitter: Of the function.
         loop: The loop.
         around: Loops around it, from the outside in.
+        together: Iterations of a group.
     """
     for name, ahead, *spread in loop.annotations.get(PREFETCH, ()):
-        for line in _lines(emitter, loop, name, ahead, around if SPREAD in spread else None):
+        for line in _lines(_reads(emitter, loop, name), loop, ahead, around if SPREAD in spread else None, together):
             emitter.text.declare("void", _INTRINSIC, ["ptr", "i32", "i32", "i32"])
             place = element_within(emitter, line.buffer, *_in_two(loop, line.index))
             emitter.text.do(f"call void @{_INTRINSIC}(ptr {place}, i32 0, i32 {line.caches}, i32 1)")
@@ -77,17 +78,16 @@ def _in_two(loop: For, index: PrimExpr) -> tuple[PrimExpr, PrimExpr, int]:
     return index, IntImm("int64", 0), 0
 
 
-def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int, around: Sequence[For] | None) -> list[_Line]:
+def _lines(reads: Sequence[_Read], loop: For, ahead: int, around: Sequence[For] | None, together: int) -> list[_Line]:
     """What an iteration, or a group of them, asks for; with loops around, of which one may share the asking."""
-    reads = _reads(emitter, loop, name)
     if around is not None and reads:
-        shared = _shared_lines(loop, around, reads, ahead)
+        shared = _shared_lines(loop, around, reads, ahead, together)
         if shared is not None:
             return shared[:MOST]
     lines: list[_Line] = []
     again = 1 if around is None else 2  # what is read again is between them, too
     for buffer, now in ((load.buffer, place) for load, first in reads for place in _places(load, first)):
-        for k in range(term_group(loop).size):
+        for k in range(together):
             later = _at(now, {loop.loop_var: add(loop.loop_var, ahead + k)})
             gaps = (_gap(buffer, later, line.index) for line in lines if line.buffer.data is buffer.data)
             if not any(gap is not None and abs(gap) < LINE_BYTES for gap in gaps):
@@ -96,11 +96,11 @@ def _lines(emitter: ExprEmitter, loop: For, name: str, ahead: int, around: Seque
     return lines[:MOST]
 
 
-def _reads(emitter: ExprEmitter, loop: For, name: str) -> list[tuple[BufferLoad, PrimExpr]]:
+def _reads(emitter: ExprEmitter, loop: For, name: str) -> list[_Read]:
     """The loads of memory by its name in a loop whose places are known before, and the first element of each."""
     inside = {item.loop_var: item.min for item in post_order(loop.body) if isinstance(item, For)}
     known = {loop.loop_var, *inside, *emitter.indices}
-    found: list[tuple[BufferLoad, PrimExpr]] = []
+    found: list[_Read] = []
     for load in post_order(loop.body):
         if not isinstance(load, BufferLoad) or load.buffer.data.name != name or len(load.indices) != 1:
             continue
@@ -111,7 +111,7 @@ def _reads(emitter: ExprEmitter, loop: For, name: str) -> list[tuple[BufferLoad,
 
 
 def _shared_lines(
-    loop: For, around: Sequence[For], reads: Sequence[tuple[BufferLoad, PrimExpr]], ahead: int
+    loop: For, around: Sequence[For], reads: Sequence[_Read], ahead: int, together: int
 ) -> list[_Line] | None:
     """The lines that one turn of a loop around asks for, if turns can share them.
 
@@ -120,6 +120,7 @@ def _shared_lines(
         around: Loops around it, from the outside in.
         reads: What an iteration reads of one buffer, with the first element of each load.
         ahead: How many iterations ahead.
+        together: Iterations of a group.
 
     Returns:
         None when no loop reads the same again, or iterations do not read on line by line.
@@ -134,7 +135,7 @@ def _shared_lines(
     count = turns.again.static_extent or 1
     start = _at(first, {item.loop_var: item.min for item in turns.terms})
     line = add(_part(turns, step), ahead * step // LINE_BYTES)
-    asks = -(-step * term_group(loop).size // (LINE_BYTES * count))
+    asks = -(-step * together // (LINE_BYTES * count))
     places = (add(start, mul(add(line, k), LINE_BYTES // each)) for k in range(asks))
     return [_Line(buffer, simplify(place), 2 * ahead * step) for place in places]
 

@@ -106,7 +106,7 @@ class StatementEmitter(ExprEmitter):
 
     def _iterations_of(self, stmt: For, group: TermGroup) -> None:
         """An iteration, or some that are written out together, and before it what it asks for."""
-        prefetch(self, stmt, self._around)
+        prefetch(self, stmt, self._around, group.size)
         if self.ahead is not None and is_steady(stmt, group):
             ask(self.text, self.ahead)
         self._around.append(stmt)

@@ -19,7 +19,7 @@ from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.overlapping_writes import refuse_overlapping_writes
 from eutectic.relax.frontend.torch.powers_of_two import ldexp
 from eutectic.relax.frontend.torch.resampling import RULES as RESAMPLING
-from eutectic.relax.frontend.torch.spans import span_of
+from eutectic.relax.frontend.torch.spans import excerpt_of
 from eutectic.relax.frontend.torch.table import key_of
 from eutectic.relax.frontend.torch.tracing import tracing
 from eutectic.relax.frontend.torch.written_state import telling_of_writes
@@ -85,10 +85,9 @@ def _refuse_tensors_in_control_flow(program: ExportedProgram) -> None:
             continue
         for node in graph.graph.nodes:
             if node.op == "get_attr" and isinstance(getattr(graph, str(node.target), None), torch.Tensor):
-                span = span_of(next(iter(node.users), node))
                 raise FrontendError(
                     "a function that is given to control flow makes a tensor out of numbers, which torch cannot export",
-                    at=span.excerpt() if span is not None and span.file else None,
+                    at=excerpt_of(next(iter(node.users), node)),
                     help="make the tensor before the call of torch.cond, while_loop, map or scan, and use it inside",
                 )
 

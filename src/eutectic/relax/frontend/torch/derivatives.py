@@ -17,7 +17,7 @@ from torch._C import _functorch
 from torch.autograd import forward_ad
 from torch.export import ExportedProgram
 
-from eutectic.relax.frontend.torch.spans import span_of
+from eutectic.relax.frontend.torch.spans import excerpt_of
 from eutectic.support.errors import FrontendError
 
 _PARTS: Final = frozenset({"_enter_dual_level", "_exit_dual_level", "_jvp_increment_nesting", "_unwrap_for_grad"})
@@ -32,10 +32,9 @@ def refuse_derivatives(program: ExportedProgram) -> None:
     for module in program.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, fx.GraphModule) else ():
             if node.op == "call_function" and getattr(node.target, "__name__", "") in _PARTS:
-                span = span_of(node)
                 raise FrontendError(
                     "the model takes a derivative of a function (torch.func), which torch.export cannot express",
-                    at=span.excerpt() if span is not None and span.file else None,
+                    at=excerpt_of(node),
                     help='torch.compile(model, backend="eutectic") compiles such models',
                 )
 

@@ -13,7 +13,7 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from eutectic.relax.frontend.torch.as_exported import written
-from eutectic.relax.frontend.torch.spans import span_of
+from eutectic.relax.frontend.torch.spans import excerpt_of
 from eutectic.support.errors import FrontendError
 
 
@@ -28,14 +28,9 @@ def refuse_overlapping_writes(program: ExportedProgram) -> None:
             if node.op == "call_function" and any(map(_overlaps, written(node))):
                 raise FrontendError(
                     f"{node.target} writes in place to a tensor of which several elements are one place in memory",
-                    at=_excerpt(node),
+                    at=excerpt_of(node),
                     help="write to a copy: x.expand(...).clone(); or to the tensor before it is expanded",
                 )
-
-
-def _excerpt(node: fx.Node) -> Any:
-    span = span_of(node)
-    return span.excerpt() if span is not None and span.file else None
 
 
 def _overlaps(argument: Any) -> bool:
@@ -43,11 +38,11 @@ def _overlaps(argument: Any) -> bool:
     value = argument.meta.get("val") if isinstance(argument, fx.Node) else None
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return False
-    axes = [(step, size) for size, step in zip(value.shape, value.stride(), strict=True) if _is_long(size)]
-    numbers: list[Any] = [number for axis in axes for number in axis]
-    if any(isinstance(step, int) and step == 0 for step in numbers[::2]):
+    pairs = zip(value.stride(), value.shape, strict=True)
+    axes: list[tuple[Any, Any]] = [(step, size) for step, size in pairs if _is_long(size)]  # numbers, or follow sizes
+    if any(isinstance(step, int) and step == 0 for step, _ in axes):
         return True
-    if not all(isinstance(number, int) for number in numbers):
+    if not all(isinstance(step, int) and isinstance(size, int) for step, size in axes):
         return False  # strides that follow sizes are those of a tensor that has all its elements
     return _is_interleaved(sorted(axes))
 

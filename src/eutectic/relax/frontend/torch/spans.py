@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from eutectic.ir.span import Span
+from eutectic.support.errors import Excerpt
 
 _FRAME: Final = re.compile(r'File "([^"]+)", line (\d+)')
 _LIBRARY: Final = str(Path(torch.__file__).resolve().parent)
@@ -33,6 +34,12 @@ def place_of(node: fx.Node) -> str:
     if span is None:
         return f"node {node.name}"
     return str(span) if span.file else str(span.module)
+
+
+def excerpt_of(node: fx.Node) -> Excerpt | None:
+    """The user's line that a node comes from, for an error; None when it is not recorded."""
+    span = span_of(node)
+    return span.excerpt() if span is not None and span.file else None
 
 
 def module_path(node: fx.Node) -> str | None:
