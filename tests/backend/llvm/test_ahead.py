@@ -52,10 +52,10 @@ def flat(func: PrimFunc) -> PrimFunc:
 
 def test_steady_loops_are_those_over_sums_of_vectors():
     body = flat(product()).body
-    steady = [part for part in post_order(body) if isinstance(part, For) and is_steady(part, term_group(part))]
+    steady = [part for part in post_order(body) if isinstance(part, For) and is_steady(part, term_group(part, MACHINE.lanes()))]
     assert steady
     # A group of a steady loop is eight terms of every sum in a tile.
-    tiles = steady_asks(body) / 5
+    tiles = steady_asks(body, MACHINE.lanes()) / 5
     assert tiles == int(tiles)
     assert 1 <= tiles <= 24 * 32 / (6 * 8)
 
@@ -64,7 +64,7 @@ def test_steady_loops_are_those_over_sums_of_vectors():
 def test_other_kernels_ask_for_nothing(define):
     x = te.placeholder((64, 64), "float32", "x")
     func = te.create_prim_func([x, define(x)])
-    assert steady_asks(flat(func).body) == 0
+    assert steady_asks(flat(func).body, MACHINE.lanes()) == 0
     assert "llvm.prefetch" not in kernel_source(IRModule({"main": func}), TARGET, "llvm")
 
 

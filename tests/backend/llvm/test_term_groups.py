@@ -24,6 +24,7 @@ from eutectic.tir.stmt import For
 from eutectic.tir.transform.lower_tir import lowered
 
 TARGET = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3")
+LANES = 8
 
 
 def product(rows: int, terms: int, columns: int = 64, dtype: str = "float32") -> PrimFunc:
@@ -46,7 +47,7 @@ def loops_over_terms(func: PrimFunc) -> list[For]:
 def test_groups_divide_a_loop_and_are_not_half_of_it(terms: int, size: int):
     loops = [loop for loop in loops_over_terms(product(24, terms)) if loop.static_extent == terms]
     assert loops
-    assert {term_group(loop).size for loop in loops} == {size}
+    assert {term_group(loop, LANES).size for loop in loops} == {size}
 
 
 def test_tiles_that_need_most_registers_are_no_groups():
@@ -57,7 +58,7 @@ def test_tiles_that_need_most_registers_are_no_groups():
     body = lowered(schedule_for_cpu(func, wide)).body
     tiles = [part for part in post_order(body) if isinstance(part, For) and sum(vector_sums(part)) >= 28 * 64]
     assert tiles
-    assert {term_group(part).size for part in tiles} == {1}
+    assert {term_group(part, 16).size for part in tiles} == {1}
 
 
 def test_what_is_written_out_already_is_no_group():
@@ -66,7 +67,7 @@ def test_what_is_written_out_already_is_no_group():
     func = te.create_prim_func([data, weight, topi.nn.conv2d_nchwc(data, weight)])
     large = [loop for loop in loops_over_terms(func) if len(vector_sums(loop)) > 56]
     assert large
-    assert {term_group(loop).size for loop in large} == {1}
+    assert {term_group(loop, LANES).size for loop in large} == {1}
 
 
 def inner_loops(assembly: str) -> list[tuple[str, list[str]]]:

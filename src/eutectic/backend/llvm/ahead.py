@@ -50,12 +50,12 @@ def _size(tensor: Tensor) -> int:
 
 
 @deep
-def steady_asks(stmt: Stmt) -> int:
+def steady_asks(stmt: Stmt, machine_lanes: int) -> int:
     """How many lines the steady loops of a statement ask for; those of unknown extents count as none."""
     if isinstance(stmt, For):
-        extent, group = stmt.static_extent or 0, term_group(stmt)
-        return extent // group.size if is_steady(stmt, group) else extent * steady_asks(stmt.body)
-    return sum(steady_asks(part) for part in children(stmt) if isinstance(part, Stmt))
+        extent, group = stmt.static_extent or 0, term_group(stmt, machine_lanes)
+        return extent // group.size if is_steady(stmt, group) else extent * steady_asks(stmt.body, machine_lanes)
+    return sum(steady_asks(part, machine_lanes) for part in children(stmt) if isinstance(part, Stmt))
 
 
 def is_steady(loop: For, group: TermGroup) -> bool:

@@ -101,7 +101,7 @@ class StatementEmitter(ExprEmitter):
     def loop(self, stmt: For) -> None:
         """A loop over all of its iterations."""
         low, extent = self.index(stmt.min), self.index(stmt.extent)
-        high, group = self.fold("add", low, extent), term_group(stmt)
+        high, group = self.fold("add", low, extent), term_group(stmt, self.machine_lanes)
         self.loop_over(stmt.loop_var, low, high, lambda: self._iterations_of(stmt, group), group.size, group.note)
 
     def _iterations_of(self, stmt: For, group: TermGroup) -> None:

@@ -115,7 +115,7 @@ class _TeamEmitter(StatementEmitter):
         for buffer in self.func.buffer_map.values():
             self.extents[buffer.data] = self.index(_span(buffer))
             self.items[buffer.data] = memory_bytes(buffer.dtype)
-        asks = ahead.steady_asks(self.func.body)
+        asks = ahead.steady_asks(self.func.body, self.machine_lanes)
         self.ahead = ahead.begin(self.text, asks) if asks else None
         if self.together:
             self.uniform(self.func.body, last=True)

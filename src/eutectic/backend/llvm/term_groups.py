@@ -39,6 +39,7 @@ _SIZES: Final = (8, 4, 2)
 _FEWEST: Final = 128  # bytes of sums beside which that is worth the code
 _MOST: Final = 1024  # beside more little else stands, and LLVM finds no registers for what it reads before its time
 _MOST_OF_GROUP: Final = 3584
+_MOST_REGISTERS: Final = 24  # a processor has 16 or 32, and 26 sums leave too few of these for elements of several terms
 
 
 def vector_sums(loop: For) -> list[int]:
@@ -79,10 +80,16 @@ class TermGroup:
     note: str
 
 
-def term_group(loop: For) -> TermGroup:
-    """How the terms in a loop are written."""
+def term_group(loop: For, machine_lanes: int) -> TermGroup:
+    """How the terms in a loop are written.
+
+    Args:
+        loop: Of any kind.
+        machine_lanes: Elements of 32 bits in one vector register.
+    """
     sums = vector_sums(loop)
-    size = _size(loop.static_extent, sum(sums)) if _FEWEST <= sum(sums) <= _MOST else 1
+    most = min(_MOST, _MOST_REGISTERS * machine_lanes * 4)
+    size = _size(loop.static_extent, sum(sums)) if _FEWEST <= sum(sums) <= most else 1
     return TermGroup(len(sums), size, SUMS if sum(sums) >= _FEWEST else PLAIN)
 
 
