@@ -16,6 +16,7 @@ from eutectic.relax.expr import Function
 from eutectic.relax.struct_info import ObjectStructInfo
 from eutectic.runtime.signature import Signature
 from eutectic.support.errors import FrontendError
+from eutectic.tir.function_attributes import EXAMPLE_SIZES
 from eutectic.tir.transform.check_bounds import checked_module
 
 
@@ -91,7 +92,8 @@ def import_model(
     state = Tensors(places_of(source, [str(name) for name in names])) if names else None
     eager = eager_records(mod)
     warn_of(eager, operator_count(mod))
-    return Imported(mod, signature_of(program), state, source, program, eager, example_sizes(program.graph))
+    sizes = example_sizes(program.graph)
+    return Imported(_with_examples(mod, sizes), signature_of(program), state, source, program, eager, sizes)
 
 
 def import_with_weights(
@@ -125,7 +127,15 @@ def import_with_weights(
     mod["main"] = main.without_attr("params").without_attr("num_input")  # the values of now are of no interest
     signature = signature_of(program, weights_as_input=True)
     state = Tensors(places_of(source, [tensor.name for tensor in signature.state]))
-    return Imported(mod, signature, state, source, program, eager_records(mod), example_sizes(program.graph))
+    sizes = example_sizes(program.graph)
+    return Imported(_with_examples(mod, sizes), signature, state, source, program, eager_records(mod), sizes)
+
+
+def _with_examples(mod: IRModule, sizes: Mapping[str, int]) -> IRModule:
+    """The module, whose `main` says what its symbolic sizes were in the example."""
+    if sizes:
+        mod["main"] = mod["main"].with_attr(EXAMPLE_SIZES, dict(sizes))
+    return mod
 
 
 def _own(mod: IRModule) -> Imported:

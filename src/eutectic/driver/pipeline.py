@@ -43,7 +43,7 @@ from eutectic.support.errors import CodegenError
 from eutectic.support.shown import shown
 from eutectic.support.spelling import did_you_mean
 from eutectic.target import Target
-from eutectic.tir.transform import LowerTIR, ScheduleForTarget, TakeDecisions
+from eutectic.tir.transform import LowerTIR, ScheduleForTarget, TakeDecisions, TakeExampleSizes
 from eutectic.tir.transform.check_bounds import CheckBounds
 
 
@@ -121,7 +121,7 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     images = (DecomposeConvTranspose(), ConvertConv1DToConv2D())
     layouts = (*images, AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
     graph = (*prepare(), *narrow, *faster, *hand_over, *layouts)
-    return Pipeline((*graph, *kernels(), TakeDecisions(), *loops(chosen)), "compile")
+    return Pipeline((*graph, *kernels(), TakeExampleSizes(), TakeDecisions(), *loops(chosen)), "compile")
 
 
 def loops(target: Target) -> Pipeline:

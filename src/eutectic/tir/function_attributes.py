@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from eutectic.tir.function import PrimFunc
 
@@ -11,6 +12,17 @@ LOWERED: Final = "tir.is_lowered"
 TRACE: Final = "tir.schedule_trace"  # what the default schedule did, line by line
 DECISIONS: Final = "tir.decisions"  # what default schedules are to choose, as JSON: decisions by choice point
 CHOSEN: Final = "tir.chosen"  # what the default schedule chose, and which rules were refused, line by line
+
+EXAMPLE_SIZES: Final = "example_sizes"  # of functions of any kind: what symbolic sizes were in the example, by name
+
+
+def example_sizes(func: Any) -> Mapping[str, int]:
+    """The values that symbolic sizes had in the example that a function was made from, by name.
+
+    Args:
+        func: A function of the graph, or a tensor program.
+    """
+    return dict(func.attr(EXAMPLE_SIZES) or {})
 
 
 def is_lowered(func: PrimFunc) -> bool:

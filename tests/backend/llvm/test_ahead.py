@@ -52,7 +52,11 @@ def flat(func: PrimFunc) -> PrimFunc:
 
 def test_steady_loops_are_those_over_sums_of_vectors():
     body = flat(product()).body
-    steady = [part for part in post_order(body) if isinstance(part, For) and is_steady(part, term_group(part, MACHINE.lanes()))]
+    steady = [
+        part
+        for part in post_order(body)
+        if isinstance(part, For) and is_steady(part, term_group(part, MACHINE.lanes()))
+    ]
     assert steady
     # A group of a steady loop is eight terms of every sum in a tile.
     tiles = steady_asks(body, MACHINE.lanes()) / 5

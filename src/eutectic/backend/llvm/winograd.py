@@ -19,6 +19,7 @@ _STREAM_NARROW: Final = 16.0  # the same, of processors whose vectors are not wi
 _REACHED: Final = 0.4  # the same, as a share of what a copy reaches: reads alone, beside arithmetic
 _GAIN: Final = 0.8  # share of the time of direct sums from which on the method is worth its rounding
 _GAIN_NARROW: Final = 0.85  # the same where vectors are not wide: few points at a time are summed more slowly there
+_TOGETHER: Final = 4  # tiles of a row that are multiplied at a time where rows vary, and fewer take as long
 _LEAST: Final = 1e5  # nanoseconds of direct sums below which nothing is to be gained
 
 
@@ -44,7 +45,9 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine, speeds: Speeds | 
     offers = []
     for tile in TILES:
         values = (tile + WINDOW - 1) ** 2
-        tiles = sizes.batch * -(-sizes.height // tile) * -(-sizes.width // tile)
+        across = -(-sizes.width // tile)
+        across = -(-across // _TOGETHER) * _TOGETHER if sizes.varies else across
+        tiles = sizes.batch * -(-sizes.height // tile) * across
         vectors = values * tiles * (sizes.channels + sizes.filters) / lanes
         cost = _time(values * weights, tiles, rate, stream) + vectors * _TRANSFORM
         offers.append(WinogradOffer(tile, lanes, panel, cost, direct, cost < gain * direct and direct > _LEAST))

@@ -17,6 +17,7 @@ from eutectic.tir.transform.remove_no_op import RemoveNoOp, remove_no_op
 from eutectic.tir.transform.schedule_for_target import ScheduleForTarget
 from eutectic.tir.transform.simplify import Simplify, simplify_func
 from eutectic.tir.transform.take_decisions import TakeDecisions
+from eutectic.tir.transform.take_example_sizes import TakeExampleSizes
 from eutectic.tir.transform.unroll_loop import UnrollLoop, unroll_loop
 from eutectic.tir.transform.vectorize_loop import VectorizeLoop, vectorize_loop
 
@@ -37,6 +38,7 @@ __all__ = [
     "ScheduleForTarget",
     "Simplify",
     "TakeDecisions",
+    "TakeExampleSizes",
     "UnrollLoop",
     "VectorizeLoop",
     "compact_buffer_allocation",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from eutectic.ir.services import Speeds
@@ -11,6 +12,7 @@ from eutectic.relax.expr import Call
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.offers_by_kind import OffersByKind
 from eutectic.target import Target
+from eutectic.tir.analysis.example_sizes import size_in_example
 
 
 @dataclass(frozen=True)
@@ -46,17 +48,20 @@ class LayoutOffer:
         return self.layout_of_result(0)
 
 
+_NO_EXAMPLES: Final[Mapping[str, int]] = MappingProxyType({})
 _LIKELY: Final = 32  # elements along an axis of unknown size, such as the height of images
 
 
-def likely_sizes(info: TensorStructInfo) -> list[int]:
+def likely_sizes(info: TensorStructInfo, examples: Mapping[str, int] = _NO_EXAMPLES) -> list[int]:
     """Elements per axis, for estimates: unknown ones are likely numbers, and one along the first axis, of images.
 
     Args:
         info: The type of a tensor whose rank is known.
+        examples: Values of symbolic sizes, by name, for axes that are computed from these.
     """
     assert info.dims is not None
-    return [getattr(size, "value", _LIKELY if axis else 1) for axis, size in enumerate(info.dims)]
+    known = [size_in_example(size, examples) for size in info.dims]
+    return [(_LIKELY if axis else 1) if size is None else size for axis, size in enumerate(known)]
 
 
 ROW_MAJOR: Final = LayoutOffer()

@@ -27,6 +27,7 @@ class ConvolutionSizes:
         filters: Output channels.
         height: Rows of the result.
         width: Columns of the result.
+        varies: Whether height or width are others in other calls.
     """
 
     batch: int
@@ -34,6 +35,7 @@ class ConvolutionSizes:
     filters: int
     height: int
     width: int
+    varies: bool = False
 
     def workload(self, target: Target) -> str:
         """What databases of decisions know such a convolution by; libraries offer another way to compute it."""

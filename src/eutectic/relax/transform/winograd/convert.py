@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from eutectic.relax.transform.offers_by_kind import note_choice, tuned_choice
 from eutectic.relax.transform.winograd.accuracy import is_accurate
 from eutectic.relax.transform.winograd.choice import POINT, WINOGRAD_OFFERS, ConvolutionSizes, WinogradOffer
 from eutectic.target import Target, target_or_current
+from eutectic.tir.function_attributes import example_sizes
 from eutectic.topi.nn.winograd_transforms import TAPS, in_panels, transformed_weights
 
 
@@ -29,12 +31,12 @@ from eutectic.topi.nn.winograd_transforms import TAPS, in_panels, transformed_we
 class ConvertConv2DToWinograd(FunctionPass):
     """Compute convolutions by Winograd's minimal filtering where that is faster, and accurate with their weights.
 
-    Only float32 convolutions of 3x3 windows at every point, in one group, of weights and images whose sizes are known;
-    how many images there are need not be. What is faster is estimated by who makes the kernels for the target, or was
-    measured: the services of the context know it then by the sizes, at the choice point `winograd`, as the tile, 0 for
-    direct sums. The error on the layer's own weights is measured before (`accuracy.py`): relative L2 below 3e-6, in
-    each output channel below 1e-5; otherwise smaller tiles are tried, and then the convolution stays. Functions for a
-    library, and composites, keep theirs.
+    Only float32 convolutions of 3x3 windows at every point, in one group, of known weights. Images of sizes that vary
+    are taken to be as large as in the example of the function (its attribute `example_sizes`). What is faster is
+    estimated by who makes the kernels for the target, or was measured: the services of the context know it then by the
+    sizes, at the choice point `winograd`, as the tile, 0 for direct sums. The error on the layer's own weights is
+    measured before (`accuracy.py`): relative L2 below 3e-6, in each output channel below 1e-5; otherwise smaller tiles
+    are tried, and then the convolution stays. Functions for a library, and composites, keep theirs.
 
     before:                                 after:
         gv = nn.conv2d(x, w, padding=1)         gv = nn.conv2d_winograd(x, transformed_w, padding=1)
@@ -54,19 +56,19 @@ class ConvertConv2DToWinograd(FunctionPass):
         """Convert within one function."""
         if any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
             return function
-        fresh = _Converter(target_or_current(self.target or None), ctx).visit_expr(function)
+        fresh = _Converter(target_or_current(self.target or None), ctx, example_sizes(function)).visit_expr(function)
         assert isinstance(fresh, Function)
         return fresh
 
 
 class _Converter(PyExprMutator):
-    def __init__(self, target: Target, ctx: PassContext) -> None:
+    def __init__(self, target: Target, ctx: PassContext, examples: Mapping[str, int]) -> None:
         super().__init__()
-        self._target, self._ctx = target, ctx
+        self._target, self._ctx, self._examples = target, ctx, examples
 
     def visit_call_(self, call: Call) -> Any:
         """Convert one convolution."""
-        sizes = _sizes(call)
+        sizes = _sizes(call, self._examples)
         way = None if sizes is None else self._chosen(sizes, call.args[1])
         return super().visit_call_(call if way is None else _converted(call, way))
 
@@ -107,8 +109,8 @@ def _converted(call: Call, way: _Way) -> Call:
     return conv2d_winograd(call.args[0], packed, call.attrs["padding"], span=call.span)
 
 
-def _sizes(call: Call) -> ConvolutionSizes | None:
-    """The sizes of a convolution that the method is for; None when it is for others."""
+def _sizes(call: Call, examples: Mapping[str, int]) -> ConvolutionSizes | None:
+    """The sizes of a convolution that the method is for, likely ones where they vary; None when it is for others."""
     attrs = call.attrs
     if not is_plain(call) or attrs is None or attrs["groups"] != 1:
         return None
@@ -121,5 +123,5 @@ def _sizes(call: Call) -> ConvolutionSizes | None:
     dims = [size for info in infos for size in info.dims or ()]
     if len(dims) != 8 or static(dims[1]) is None:
         return None
-    (images, channels, *_), (_, filters, height, width) = map(likely_sizes, infos)
-    return ConvolutionSizes(images, channels, filters, height, width)
+    (images, channels, *_), (_, filters, height, width) = (likely_sizes(info, examples) for info in infos)
+    return ConvolutionSizes(images, channels, filters, height, width, None in map(static, dims[-2:]))

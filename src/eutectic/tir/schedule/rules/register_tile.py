@@ -302,7 +302,7 @@ def _tiles(span: Span | None, width: int) -> int | None:
 
 def _likely(span: Span | None, width: int = 1) -> int:
     """Tiles along an axis, of a likely size where it has none that is known."""
-    size = 1 if span is None else _LIKELY if span.size is None else span.size
+    size = 1 if span is None else span.size or span.likely or _LIKELY
     return -(-size // max(width, 1))
 
 
@@ -474,13 +474,13 @@ def _in_panels(walk: Walk, vector: Span | None, streamed: Sequence[Access]) -> B
 
 
 def _bytes(walk: Walk, accesses: Sequence[Access], unknown: int | None = None) -> int | None:
-    """Size of what is accessed, with so many iterations along axes of unknown size; None where none are given."""
+    """Size of what is accessed, with likely sizes, or else so many iterations, of axes that vary; None for none."""
     total = 0
     for access in accesses:
         size = item_bytes(access.buffer.dtype)
         for span in (*walk.spatial, *walk.reduce):
             if access.coefficient(span) != 0:
-                count = unknown if span.size is None else span.size
+                count = span.size or (unknown and (span.likely or unknown))
                 if count is None:
                     return None
                 size *= count

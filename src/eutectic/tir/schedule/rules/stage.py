@@ -9,9 +9,11 @@ from typing import Final
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Cast, IntImm, PrimExpr, Var
 from eutectic.ir.visit import post_order, rewrite
+from eutectic.tir.analysis.example_sizes import size_in_example
 from eutectic.tir.block import TERMS_OF_SUM, Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.function_attributes import example_sizes
 from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For, ForKind, Stmt, parts_of
 
@@ -27,11 +29,13 @@ class Axis:
         var: Its variable in the stage.
         extent: Number of iterations.
         loop: The loop that runs over it in the program.
+        likely: The extent, or where that varies the one of an example; None when that is not known either.
     """
 
     var: Var
     extent: PrimExpr
     loop: Var
+    likely: int | None = None
 
     @property
     def size(self) -> int | None:
@@ -101,7 +105,7 @@ def stages_of(func: PrimFunc) -> tuple[list[Stage], tuple[Buffer, ...]] | None:
     if not isinstance(body, BlockRealize) or body.block.iter_vars or body.block.init or body.block.match_buffers:
         return None
     root = body.block
-    candidates = [_stage(part) for part in parts_of(root.body)]
+    candidates = [_stage(part, example_sizes(func)) for part in parts_of(root.body)]
     stages = [stage for stage in candidates if stage is not None]
     if len(stages) != len(candidates):
         return None
@@ -109,7 +113,7 @@ def stages_of(func: PrimFunc) -> tuple[list[Stage], tuple[Buffer, ...]] | None:
     return (stages, root.alloc_buffers) if len({id(b) for b in written}) == len(written) else None
 
 
-def _stage(stmt: Stmt) -> Stage | None:
+def _stage(stmt: Stmt, examples: Mapping[str, int]) -> Stage | None:
     extents: dict[Var, PrimExpr] = {}
     while isinstance(stmt, For):
         plain = isinstance(stmt.min, IntImm) and stmt.min.value == 0 and stmt.kind == ForKind.SERIAL
@@ -120,10 +124,12 @@ def _stage(stmt: Stmt) -> Stage | None:
         stmt = stmt.body
     if not isinstance(stmt, BlockRealize) or not stmt.always_runs:
         return None
-    return _from_block(stmt.block, stmt.iter_values, extents)
+    return _from_block(stmt.block, stmt.iter_values, extents, examples)
 
 
-def _from_block(block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, PrimExpr]) -> Stage | None:
+def _from_block(
+    block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, PrimExpr], examples: Mapping[str, int]
+) -> Stage | None:
     spatial: list[Axis] = []
     reduce: list[Axis] = []
     units: dict[Var, PrimExpr] = {}  # what stands for axes of one iteration, and for narrow ones
@@ -153,7 +159,8 @@ def _from_block(block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, 
             wide = Var(var.name, "int64")
             units[var] = wide.astype(var.dtype)
             extent = IntImm("int64", extent.value) if isinstance(extent, IntImm) else extent.astype("int64")
-        (spatial if axis.iter_type == _SPATIAL else reduce).append(Axis(wide, extent, value))
+        likely = size_in_example(extent, examples)
+        (spatial if axis.iter_type == _SPATIAL else reduce).append(Axis(wide, extent, value, likely))
     body, init = block.body, block.init
     if not isinstance(body, BufferStore) or body.predicate is not None:
         return None

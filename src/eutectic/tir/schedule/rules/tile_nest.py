@@ -25,6 +25,7 @@ from eutectic.tir.schedule.rules.nest import (
 )
 from eutectic.tir.schedule.rules.operand_copy import OperandCopy, operand_copy, turned
 from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks
+from eutectic.tir.schedule.rules.tile_size import halves
 from eutectic.tir.schedule.rules.walk import Span
 from eutectic.tir.stmt import For
 
@@ -226,7 +227,7 @@ class TileNest:
     def _halved(self, part: _Part, span: Span) -> list[_Part]:
         """Tiles of half as many iterations along a span, and so on, each form behind the larger one."""
         pieces = []
-        for width in _halves(self.tile[span]):
+        for width in halves(self.tile[span]):
             loop = self._cut(part, span, width)
             factors = ["whole", None] if width > 1 else ["whole"]
             within = replace(part, within=part.within + 1)
@@ -349,14 +350,6 @@ class TileNest:
         last = next((k for k, parts in enumerate(outer) if len(parts) > 1), len(outer) - 1)
         loops = [loop for (loop,) in outer[:last]]
         run_by_threads(self.sch, [*self.nest.units, *loops, *joined(self.sch, outer[last])])
-
-
-def _halves(width: int) -> list[int]:
-    """Half of a number, half of that, and so on down to one."""
-    halves = [max(width // 2, 1)]
-    while halves[-1] > 1:
-        halves.append(halves[-1] // 2)
-    return halves
 
 
 def _tile_by_tile(rank: int, width: int) -> IndexMap:

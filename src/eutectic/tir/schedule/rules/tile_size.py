@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Final, Protocol
@@ -13,6 +13,8 @@ _LATENCY = 4  # cycles until a sum can be added to again
 _PER_CYCLE = 2  # multiply-adds, and loads, that begin in a cycle
 _MOST_VECTORS = 4  # that several rows share
 _SET_BYTES: Final = 4096  # from one line that the nearest cache keeps in the same place to the next
+_ROWS_OF_ANY: Final = 6
+_FEW: Final = 2 * _ROWS_OF_ANY  # iterations of an axis that varies, of which remainders are a good part
 _STEP = 0.5  # cycles that a step takes besides: counting, and waiting where there are hardly more sums than in flight
 
 
@@ -22,6 +24,10 @@ class Extent(Protocol):
     @property
     def size(self) -> int | None:
         """Number of iterations when it is a constant."""
+
+    @property
+    def likely(self) -> int | None:
+        """The same, or that of an example where it varies; None when that is not known either."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,11 @@ class Iterations:
     """
 
     size: int | None
+
+    @property
+    def likely(self) -> int | None:
+        """As of `Extent`."""
+        return self.size
 
 
 @dataclass(frozen=True)
@@ -121,7 +132,7 @@ def near_tiles(axes: TileAxes, machine: Processor, bits: int, most: int) -> list
 def _tiles(axes: TileAxes, machine: Processor, bits: int) -> Iterator[Tile]:
     """All tiles that fit into the registers; those of one block first."""
     lanes, registers = machine.lanes(bits), machine.registers // 2 if axes.is_window else machine.registers
-    most_rows = 1 if axes.rows is None else min(axes.rows.size or 6, 14 if machine.registers == 16 else 28)
+    most_rows = 1 if axes.rows is None else min(_most_rows(axes.rows), 14 if machine.registers == 16 else 28)
     if axes.near_rows is not None:
         most_rows = min(most_rows, axes.near_rows)
     for blocks, count in _forms(axes, lanes):
@@ -133,6 +144,11 @@ def _tiles(axes: TileAxes, machine: Processor, bits: int) -> Iterator[Tile]:
             tile = Tile(height, count * lanes, blocks)
             width = tile.width if axes.vector is not None else 1
             yield replace(tile, width=width, cost=_cost(axes, tile, lanes))
+
+
+def _most_rows(rows: Extent) -> int:
+    """Rows of a tile at most: few where their number varies, as remainders are cut into halves."""
+    return rows.size or min(rows.likely or _ROWS_OF_ANY, _ROWS_OF_ANY)
 
 
 def _forms(axes: TileAxes, lanes: int) -> Iterator[tuple[int, int]]:
@@ -155,7 +171,7 @@ def _cost(axes: TileAxes, tile: Tile, lanes: int) -> float:
     total = 0.0
     vector, shares = axes.vector, axes.shares
     is_known = vector is not None and vector.size is not None
-    for height, many in _parts(axes.rows, tile.rows):
+    for height, many in _row_parts(axes.rows, tile.rows):
         for width, count in _parts(vector, tile.width):
             for blocks, often in _parts(axes.blocks, tile.blocks):
                 vectors = blocks * (-(-width // lanes) if is_known else tile.width // lanes)
@@ -171,8 +187,28 @@ def _parts(axis: Extent | None, width: int) -> list[tuple[int, float]]:
     """The widths that an axis is cut into, and how often each occurs: for one iteration where its size is unknown."""
     if axis is None:
         return [(1, 1)]
-    size = axis.size
-    if size is None:
-        return [(width, 1 / width)]
-    whole: list[tuple[int, float]] = [(width, size // width)] if size >= width else []
-    return [*whole, (size % width, 1)] if size % width else whole
+    return [(width, 1 / width)] if axis.size is None else _pieces(axis.size, [width])
+
+
+def _row_parts(rows: Extent | None, height: int) -> list[tuple[int, float]]:
+    """The same of rows: remainders of a number that varies matter where there are few in the example."""
+    if rows is None or rows.size is not None or rows.likely is None or rows.likely > _FEW:
+        return _parts(rows, height)
+    return _pieces(rows.likely, [height, *halves(height)])
+
+
+def _pieces(size: int, widths: Sequence[int]) -> list[tuple[int, float]]:
+    """What a number is cut into: as many of each width as there are in what the ones before it left, and the rest."""
+    pieces: list[tuple[int, float]] = []
+    for width in widths:
+        pieces += [(width, size // width)] if size >= width else []
+        size %= width
+    return [*pieces, (size, 1)] if size else pieces
+
+
+def halves(width: int) -> list[int]:
+    """Half of a tile, half of that, and so on down to one: what remains of a number that varies is cut into these."""
+    found = [max(width // 2, 1)]
+    while found[-1] > 1:
+        found.append(found[-1] // 2)
+    return found

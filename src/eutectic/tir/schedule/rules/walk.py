@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import FloorDiv, IntImm, Mul, PrimExpr, Var, mul
@@ -40,6 +41,12 @@ class Span:
     def size(self) -> int | None:
         """The extent when it is a constant."""
         return self.extent.value if isinstance(self.extent, IntImm) else None
+
+    @property
+    def likely(self) -> int | None:
+        """The extent, or where that varies the one of an example; None when that is not known either."""
+        sizes = [axis.likely for axis in self.axes]
+        return None if None in sizes else prod(size for size in sizes if size is not None)
 
 
 @dataclass(frozen=True)
