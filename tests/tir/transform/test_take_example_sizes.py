@@ -58,9 +58,9 @@ def test_sizes_are_computed():
     assert likely_sizes(info) == [1, 8, 32, 32]
 
 
-@pytest.mark.parametrize(("rows", "height"), [(4, 4), (6, 6), (8, 4), (3, 3), (40, 6), (None, 6)])
+@pytest.mark.parametrize(("rows", "height"), [(4, 4), (8, 4), (10, 5), (2, 6), (3, 6), (40, 6), (None, 6)])
 def test_tiles_divide_few_rows_of_the_example(rows: int | None, height: int):
-    """Remainders are cut into halves: of eight rows in sixes two would be left, one by one."""
+    """Remainders are cut into halves: of eight rows in sixes two would be left, one by one. Two are any number."""
     func = product() if rows is None else product().with_attr(EXAMPLE_SIZES, {"n": rows})
     staged = stages_of(func)
     assert staged is not None

@@ -172,7 +172,7 @@ def test_weights_are_asked_for_ahead():
 def test_beside_tiles_the_next_panel_is_asked_for():
     func = schedule_by_rules(program((100,), 512, 256, 32), Vectors()).func
     assert '"prefetch": [["weight", 512]]' in func.script()
-    assert not steady_asks(func.body), "weights of other kernels are not asked for besides"
+    assert not steady_asks(func.body, Vectors().lanes()), "weights of other kernels are not asked for besides"
 
 
 @pytest.mark.parametrize("terms", [1024, 3072])

@@ -13,8 +13,8 @@ _LATENCY = 4  # cycles until a sum can be added to again
 _PER_CYCLE = 2  # multiply-adds, and loads, that begin in a cycle
 _MOST_VECTORS = 4  # that several rows share
 _SET_BYTES: Final = 4096  # from one line that the nearest cache keeps in the same place to the next
-_ROWS_OF_ANY: Final = 6
-_FEW: Final = 2 * _ROWS_OF_ANY  # iterations of an axis that varies, of which remainders are a good part
+_ROWS_OF_ANY: Final = 6  # of a tile at most where their number varies, as remainders are cut into halves
+_FEW: Final = range(3, 2 * _ROWS_OF_ANY + 1)  # of which remainders are a good part; one or two are any number
 _STEP = 0.5  # cycles that a step takes besides: counting, and waiting where there are hardly more sums than in flight
 
 
@@ -132,7 +132,7 @@ def near_tiles(axes: TileAxes, machine: Processor, bits: int, most: int) -> list
 def _tiles(axes: TileAxes, machine: Processor, bits: int) -> Iterator[Tile]:
     """All tiles that fit into the registers; those of one block first."""
     lanes, registers = machine.lanes(bits), machine.registers // 2 if axes.is_window else machine.registers
-    most_rows = 1 if axes.rows is None else min(_most_rows(axes.rows), 14 if machine.registers == 16 else 28)
+    most_rows = 1 if axes.rows is None else min(axes.rows.size or _ROWS_OF_ANY, 14 if machine.registers == 16 else 28)
     if axes.near_rows is not None:
         most_rows = min(most_rows, axes.near_rows)
     for blocks, count in _forms(axes, lanes):
@@ -144,11 +144,6 @@ def _tiles(axes: TileAxes, machine: Processor, bits: int) -> Iterator[Tile]:
             tile = Tile(height, count * lanes, blocks)
             width = tile.width if axes.vector is not None else 1
             yield replace(tile, width=width, cost=_cost(axes, tile, lanes))
-
-
-def _most_rows(rows: Extent) -> int:
-    """Rows of a tile at most: few where their number varies, as remainders are cut into halves."""
-    return rows.size or min(rows.likely or _ROWS_OF_ANY, _ROWS_OF_ANY)
 
 
 def _forms(axes: TileAxes, lanes: int) -> Iterator[tuple[int, int]]:
@@ -191,10 +186,12 @@ def _parts(axis: Extent | None, width: int) -> list[tuple[int, float]]:
 
 
 def _row_parts(rows: Extent | None, height: int) -> list[tuple[int, float]]:
-    """The same of rows: remainders of a number that varies matter where there are few in the example."""
-    if rows is None or rows.size is not None or rows.likely is None or rows.likely > _FEW:
+    """The same of rows. Where few of a number that varies are in the example, these count as much as many others."""
+    likely = None if rows is None or rows.size is not None else rows.likely
+    if likely is None or likely not in _FEW:
         return _parts(rows, height)
-    return _pieces(rows.likely, [height, *halves(height)])
+    few = _pieces(likely, [height, *halves(height)])
+    return [*_parts(rows, height), *((part, count / likely) for part, count in few)]
 
 
 def _pieces(size: int, widths: Sequence[int]) -> list[tuple[int, float]]:
