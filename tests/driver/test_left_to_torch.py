@@ -90,6 +90,26 @@ def test_values_are_those_of_eager(name: str, target: str | None):
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
 
 
+PLACED: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "index_copy": lambda x, i, rows: x.index_copy(0, i, rows),
+    "index_put": lambda x, i, rows: x.index_put((i,), rows),
+    "index_fill": lambda x, i, rows: x.index_fill(0, i, 3.0),
+    "scatter": lambda x, i, rows: x.scatter(0, i[:, None].expand_as(rows), rows),
+}
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_places_that_values_decide_may_be_none(name: str):
+    def function(x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        places = chosen.nonzero().view(-1)
+        return PLACED[name](x, places, x.index_select(0, places).cos())
+
+    chosen = torch.tensor([True, False, True, False])
+    compiled = quietly(Of(function).eval(), (X, chosen))
+    for mask in (chosen, torch.zeros_like(chosen), torch.ones_like(chosen), ~chosen):
+        torch.testing.assert_close(compiled(X, mask), function(X, mask))
+
+
 def test_the_warning_names_operator_line_reason_and_share():
     class Inner(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -95,6 +95,19 @@ def test_a_size_that_no_tensor_tells():
         assert_equal(run(compiled, x, n), function(x, n))
 
 
+def test_a_size_that_no_tensor_tells_decides_a_number_that_is_returned():
+    def function(x: torch.Tensor, n: int) -> torch.Tensor:
+        y = torch.nn.functional.pad(x, (n, n // 2), "reflect")
+        end = y.shape[-1] - n // 2
+        torch._dynamo.graph_break()
+        return y[..., :end] + n
+
+    compiled = torch.compile(function, backend="eutectic", dynamic=True)
+    for n, size in ((2, 20), (4, 9), (6, 24)):
+        x = torch.randn(2, 3, size)
+        assert_equal(run(compiled, x, n), function(x, n))
+
+
 @pytest.mark.parametrize("weights", ["live", "inputs"])
 def test_weights_are_followed(weights: str):
     model = nn.Linear(4, 3).eval()

@@ -156,6 +156,24 @@ class TensorArgument:
         return sizes if len(sizes) == len(self.shape) else None
 
 
+@dataclass(frozen=True)
+class SizeArgument(TensorArgument):
+    """A size that no axis of a tensor has by itself, as an int64 tensor of one element; `torch.compile` gives those.
+
+    Attributes:
+        size: What the element is, in symbols.
+    """
+
+    size: Size = 0
+
+    def array(self, value: Any, sizes: Sizes) -> npt.NDArray[Any]:
+        """The argument as an array; binds the symbol that the element is, or is a multiple of."""
+        array = TensorArgument.array(self, value, sizes)
+        if (line := line_of(self.size)) is not None and line.symbol not in sizes:
+            sizes[line.symbol] = (int(array[0]) - line.rest) // line.factor
+        return array
+
+
 def _parts(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Real and imaginary parts of complex numbers, along a last axis."""
     return (

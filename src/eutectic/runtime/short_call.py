@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from eutectic.runtime.arguments import Arguments, TensorArgument
+from eutectic.runtime.arguments import Arguments, SizeArgument, TensorArgument
 from eutectic.runtime.results import Results
 from eutectic.runtime.sized_call import SizedCall, are_new, fits, is_more, torch_dtype
 from eutectic.runtime.trees import Leaf, builder
@@ -45,6 +45,8 @@ def short_call(arguments: Arguments, results: Results, direct: Direct) -> Call |
         return None
     if any(leaf.is_complex for leaf in leaves):
         return None
+    if results.needs_sizes and any(isinstance(leaf, SizeArgument) for leaf in leaves):
+        return None  # shapes do not tell all sizes
     are_fixed = arguments.trees == (Leaf(),) * len(leaves) and all(leaf.static_shape is not None for leaf in leaves)
     if outputs is None or not are_fixed or len(results.recipes) != len(outputs):
         return SizedCall(arguments, results, direct)

@@ -239,6 +239,17 @@ PRODUCTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "linear_without_bias": (F.linear, (rand(3, 4), rand(5, 4))),
     "linear_of_a_vector": (F.linear, (rand(4), rand(5, 4), rand(5))),
     "einsum": (lambda a, b: torch.einsum("bij,bkj->bik", a, b), (rand(2, 3, 4), rand(2, 5, 4))),
+    **{
+        f"einsum {equation}": (lambda a, b, equation=equation: torch.einsum(equation, a, b), (rand(*one), rand(*other)))
+        for equation, one, other in (
+            ("...ij,...kj->...ik", (2, 1, 3, 4), (5, 2, 4)),
+            ("... i j, j k", (2, 3, 4), (4, 5)),
+            ("i...j,j...->i...", (3, 2, 2, 4), (4, 2)),
+            ("...a,...b->ab", (2, 3, 4), (3, 5)),
+            ("Zb...,...a", (2, 4, 3), (1, 5)),
+            ("...i,i...", (4,), (4,)),
+        )
+    },
     "dot": (torch.dot, (rand(4), rand(4, seed=2))),
     "mv": (torch.mv, (rand(3, 4), rand(4))),
 }

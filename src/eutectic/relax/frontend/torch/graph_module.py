@@ -32,8 +32,8 @@ from eutectic.relax.frontend.torch.exported_program import (
 )
 from eutectic.relax.frontend.torch.formulas import typed
 from eutectic.relax.frontend.torch.results import origin_of
-from eutectic.runtime import arguments
-from eutectic.runtime.arguments import Arguments
+from eutectic.runtime.arguments import Arguments, SizeArgument
+from eutectic.runtime.formulas import Formula
 from eutectic.runtime.results import Counted, Fixed, Fresh, Number, Recipe, Results
 from eutectic.runtime.signature import ModelSignature
 from eutectic.runtime.trees import Leaf, Node
@@ -129,8 +129,9 @@ def _ranges(placeholders: list[fx.Node]) -> Mapping[Any, Any]:
     return {}
 
 
-def _size_argument(node: fx.Node) -> arguments.TensorArgument:
-    return arguments.TensorArgument(node.name, _INT64, (1,), ("1",), {})
+def _size_argument(node: fx.Node) -> SizeArgument:
+    size = typed(node.meta["val"])
+    return SizeArgument(node.name, _INT64, (1,), ("1",), {}, 0 if isinstance(size, (float, Formula)) else size)
 
 
 def _results(graph: fx.Graph) -> Results:

@@ -11,6 +11,7 @@ import numpy as np
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Constant, as_int
 from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
+from eutectic.relax.frontend.torch.ellipsis import spelled_out
 from eutectic.relax.frontend.torch.ops_reduce import log_sum_exp
 from eutectic.relax.frontend.torch.table import Context, converts
 from eutectic.relax.frontend.torch.varying import positions
@@ -80,11 +81,12 @@ def _scaled(ctx: Context, x: Expr, factor: float) -> Expr:
 
 @converts("aten.einsum.default")
 def einsum_(ctx: Context, equation: str, operands: list[Expr], path: Any = None) -> Expr:
-    """Sums of products by letters; one letter per axis, without ellipsis."""
-    if "." in equation:
-        ctx.refuse(f"the equation {equation!r} has an ellipsis")
+    """Sums of products by letters."""
+    text = spelled_out(equation, [ndim_of(operand) for operand in operands])
+    if text is None:
+        ctx.refuse("its equation has more axes than there are letters")
     dtype = ctx.out_dtype
-    return ctx.call(einsum, [ctx.cast(operand, dtype) for operand in operands], equation)
+    return ctx.call(einsum, [ctx.cast(operand, dtype) for operand in operands], text)
 
 
 @converts("aten.scaled_dot_product_attention.default")

@@ -78,7 +78,7 @@ def _written(ctx: Context, x: Expr, axis: int, places: Expr, source: Expr) -> Ex
     if as_int(dims_of(places)[0]) == 0:
         return x
     size = as_int(dims_of(x)[axis])
-    if size is None or _pairs(places, size) > _FEW_PAIRS:
+    if size is None or not _are_few(ctx, places, size):
         return combined_slices(ctx, x, axis, places, source, "update")
     last = _last(ctx, inside(ctx, places, as_prim(size)), size)
     shape = [1] * ndim_of(x)
@@ -100,9 +100,13 @@ def _last(ctx: Context, places: Expr, size: int) -> Expr:
     return ctx.call(max, ctx.call(where, is_named, numbers, number(-1, _INDEX)), -1)
 
 
-def _pairs(places: Expr, size: int) -> int:
-    """Comparisons that it takes to find each position among some places, where their number is known."""
-    return size * prod(as_int(extent) or 1 for extent in dims_of(places))
+def _are_few(ctx: Context, places: Expr, size: int) -> bool:
+    """Whether each position is found among some places, as far as their number is known, with few comparisons.
+
+    There must be a place, and so an element of the source: positions that none names read one, and leave it out.
+    """
+    pairs = size * prod(as_int(extent) or 1 for extent in dims_of(places))
+    return pairs <= _FEW_PAIRS and all(ctx.symbols.least(extent) > 0 for extent in dims_of(places))
 
 
 @converts("aten.index_put.default")
@@ -179,7 +183,7 @@ def scatter(ctx: Context, x: Expr, dim: int, indices: Expr, source: Any) -> Expr
     source = with_axis(ctx, source) if isinstance(source, Expr) and ndim_of(source) < ndim_of(x) else source
     axis = axis_of(dim, ndim_of(x))
     size = as_int(dims_of(x)[axis])
-    if size is None or _pairs(indices, size) > _FEW_PAIRS:
+    if size is None or not _are_few(ctx, indices, size):
         values = ctx.tensor(source, dtype_of(x))
         whole = values if isinstance(source, Expr) else ctx.call(broadcast_to, values, ShapeExpr(dims_of(indices)))
         return shaped(ctx, combined_elements(ctx, x, axis, indices, whole, "update"), shape)
