@@ -173,6 +173,34 @@ def test_operators_that_torch_runs_as_a_whole(name: str):
         torch.testing.assert_close(compiled(x), function(x), rtol=1e-4, atol=1e-5)
 
 
+# Operators whose converters need to know a number that here only a call knows.
+NUMBERS: dict[str, Callable[[torch.Tensor, Any], torch.Tensor]] = {
+    "threshold": lambda x, n: nn.functional.threshold(x, 0.5, n),
+    "leaky_relu": lambda x, n: nn.functional.leaky_relu(x, n),
+    "softplus": lambda x, n: nn.functional.softplus(x, n),
+    "celu": lambda x, n: nn.functional.celu(x, n),
+    "addcmul": lambda x, n: torch.addcmul(x, x, x, value=n),
+}
+OF_A_CALL: dict[str, Callable[[torch.Tensor], Any]] = {
+    "a size": lambda x: x.shape[0],
+    "computed from a size": lambda x: 1.5 / x.shape[0],
+    "out of a tensor": lambda x: x[0, 0],
+}
+
+
+@pytest.mark.parametrize("number", OF_A_CALL)
+def test_numbers_that_only_a_call_knows(number: str):
+    def results(x: torch.Tensor) -> list[torch.Tensor]:
+        return [function(x, OF_A_CALL[number](x)) for function in NUMBERS.values()]
+
+    compiled = quietly(Of(results).eval(), (X,), dynamic_shapes=(({0: torch.export.Dim.DYNAMIC},),))
+    assert {item.op.split(".")[1] for item in compiled.report.eager_operators} >= set(NUMBERS)
+    for x in (X + 3, X[:3] * 2 + 5):
+        torch.testing.assert_close(compiled(x), results(x))
+    with pytest.raises(UnsupportedOperatorError, match=r"aten\."):
+        eutectic.compile(Of(results).eval(), (X,), dynamic_shapes=(({0: torch.export.Dim.DYNAMIC},),), fallback="error")
+
+
 def test_results_that_are_not_read_leave_nothing_to_torch():
     compiled = eutectic.compile(Of(lambda x: POOL.max_pool1d(x, 2, return_indices=True)[0]).eval(), (X,))
     assert not compiled.report.eager_operators

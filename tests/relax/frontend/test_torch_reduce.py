@@ -96,6 +96,7 @@ CREATION: dict[str, Callable[..., Any]] = {
     "tensor": lambda x: x + torch.tensor([1.0, 2.0, 3.0]) * torch.scalar_tensor(2.0),
     "fill": lambda x: (x.clone().fill_(2.0), x.clone().zero_()),
     "copy": lambda x: torch.zeros(2, 3).copy_(x),
+    "copy of a number": lambda x: x.clone().copy_(2.5),
     "mask": lambda x: torch.arange(3)[:, None] >= torch.arange(3)[None, :],
 }
 

@@ -131,3 +131,25 @@ def test_powers_of_two_that_the_dtype_has_no_room_for(dtype: torch.dtype):
         torch.ldexp(x, halves),
         equal_nan=True,
     )
+
+
+def test_celu_of_a_negative_alpha_is_left_to_torch():
+    """Below zero the scaled input is above zero, where elu is straight."""
+    x = values(torch.float32)
+    with pytest.warns(eutectic.EutecticAdvice, match="alpha is negative"):
+        compiled = eutectic.compile(module(lambda x: F.celu(x, -1.5)), (x,))
+    torch.testing.assert_close(compiled(x), F.celu(x, -1.5), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_narrow_floats_beside_a_wider_tensor_without_axes(dtype: torch.dtype):
+    """Torch does not round it where it is the second factor or the divisor, as it does not round a number."""
+    x = torch.cat([values(dtype), torch.arange(1000).to(dtype)])
+    wide = [torch.tensor(70000), torch.tensor(0.1), torch.tensor(2.0**40, dtype=torch.float64)]
+
+    def results(x: torch.Tensor, *wide: torch.Tensor) -> list[torch.Tensor]:
+        return [y for w in wide for y in (x * w, w * x, x / w, w / x, x.clone().mul_(w))]
+
+    compiled = eutectic.compile(module(results), (x, *wide), target="llvm")
+    for got, want in zip(compiled(x, *wide), results(x, *wide), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)

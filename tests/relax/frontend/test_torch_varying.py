@@ -335,3 +335,25 @@ def test_fractions_computed_from_sizes(dtype: torch.dtype):
     for size in SIZES:
         x = (rows(size, 4) * 9).to(dtype)
         torch.testing.assert_close(fast(x), [function(x) for function in functions])
+
+
+LARGEST: dict[str, Callable[[torch.Tensor], Any]] = {
+    "amax": lambda x: x.amax(1, keepdim=True),
+    "argmin": lambda x: x.argmin(-1),
+    "max and its place": lambda x: x.max(1),
+    "of all": lambda x: x.min(),
+    "place in all": lambda x: x.argmax(),
+    "both": lambda x: x.aminmax(dim=1),
+}
+
+
+@pytest.mark.parametrize("name", LARGEST)
+def test_there_is_no_largest_of_none(name: str):
+    """An axis of no elements was reduced to the start of the search: -inf, and the largest int64 as a place."""
+    function = LARGEST[name]
+    axes = {0: torch.export.Dim("m", min=0), 1: torch.export.Dim("n", min=0)}
+    fast = eutectic.compile(Called([function]), (rows(3, 4),), dynamic_shapes=((axes,),))
+    for x in (rows(2, 1), rows(5, 3), *([] if "all" in name else [rows(0, 2)])):
+        torch.testing.assert_close(fast(x), [function(x)])
+    with pytest.raises(CallError, match="a size at least 1 on axis 1, got 0"):
+        fast(rows(2, 0))

@@ -13,6 +13,7 @@ from torch.export import graph_signature as signatures
 from torch.utils import _pytree as pytree
 
 from eutectic.ir.dtype import to_numpy
+from eutectic.relax.frontend.torch.axes_with_elements import ranges_of
 from eutectic.relax.frontend.torch.complex_parts import is_of_parts
 from eutectic.relax.frontend.torch.dtypes import dtype_name
 from eutectic.relax.frontend.torch.formulas import formula
@@ -28,9 +29,8 @@ def arguments_of(program: ExportedProgram) -> Arguments:
     positional, keywords = children_of(spec)
     users = _user_inputs(program)
     names = _names(program, positional.num_children, list(keywords.context or []))
-    leaves = [
-        _leaf(node, name, program) for node, name in zip(users, _leaf_names(spec, names, len(users)), strict=True)
-    ]
+    labels, ranges = _leaf_names(spec, names, len(users)), ranges_of(program)
+    leaves = [_leaf(node, name, program, ranges) for node, name in zip(users, labels, strict=True)]
     trees = [tree_from(child) for part in (positional, keywords) for child in children_of(part)]
     return Arguments(names, tuple(trees), positional.num_children, tuple(leaves))
 
@@ -44,7 +44,8 @@ def state_of(program: ExportedProgram, changed: Sequence[str]) -> tuple[TensorAr
     """
     by_name = {spec.target: spec.arg.name for spec in program.graph_signature.input_specs}
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-    return tuple(tensor_argument(nodes[by_name[name]], name, program.range_constraints) for name in changed)
+    ranges = ranges_of(program)
+    return tuple(tensor_argument(nodes[by_name[name]], name, ranges) for name in changed)
 
 
 def _names(program: ExportedProgram, count: int, keywords: list[str]) -> tuple[str, ...]:
@@ -72,11 +73,11 @@ def _user_inputs(program: ExportedProgram) -> list[fx.Node]:
     return [by_name[spec.arg.name] for spec in specs if spec.kind is signatures.InputKind.USER_INPUT]
 
 
-def _leaf(node: fx.Node, name: str, program: ExportedProgram) -> Argument:
+def _leaf(node: fx.Node, name: str, program: ExportedProgram, ranges: Mapping[Any, Any]) -> Argument:
     spec = next(s for s in program.graph_signature.input_specs if s.arg.name == node.name)
     if not isinstance(spec.arg, signatures.TensorArgument):
         return FixedArgument(name, getattr(spec.arg, "value", None))
-    return tensor_argument(node, name, program.range_constraints)
+    return tensor_argument(node, name, ranges)
 
 
 def tensor_argument(node: fx.Node, name: str, ranges_of: Mapping[Any, Any]) -> TensorArgument:

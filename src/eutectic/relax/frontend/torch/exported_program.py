@@ -19,6 +19,7 @@ from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Tuple, Var, describe_info
 from eutectic.relax.frontend.core import dims_of
 from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, Rewritten
+from eutectic.relax.frontend.torch.axes_with_elements import ranges_of
 from eutectic.relax.frontend.torch.complex_parts import ComplexParts, is_of_parts, parts_of
 from eutectic.relax.frontend.torch.decompose import decomposed, functional
 from eutectic.relax.frontend.torch.eager import EagerCalls
@@ -152,7 +153,7 @@ class _Builder:
 
     def __init__(self, program: FunctionalProgram, options: _Options, custom: Mapping[Any, Callable[..., Any]]) -> None:
         self.program, self.options = program, options
-        self.symbols = Symbols(program.range_constraints)
+        self.symbols = Symbols(ranges_of(program))
         self.block_builder = BlockBuilder()
         eager = EagerCalls(self.symbols) if options.leaves_to_torch else None
         self.importer = Importer(self.block_builder, self.symbols, custom, eager)

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from eutectic.arith import prove_equal, prove_unequal
-from eutectic.ir.prim_expr import as_prim
+from eutectic.ir.prim_expr import IntImm, PrimExpr, as_prim
 from eutectic.relax.base import Expr, ShapeExpr, StructInfo
 from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import Constant, Var, describe_info
@@ -34,7 +34,7 @@ from eutectic.relax.frontend.torch.symbols import Symbols, free_symbols
 from eutectic.relax.frontend.torch.table import Context, key_of
 from eutectic.relax.frontend.torch.unsupported import Unsupported
 from eutectic.relax.op import checked
-from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
+from eutectic.relax.struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.support.deep import deep
 from eutectic.support.errors import FrontendError, InternalError, TypeInferenceError, UnsupportedTypeError
 
@@ -229,7 +229,12 @@ class Importer:
             return converted(context, name, args, keywords)
         if name not in TABLE:
             raise Refused("")
-        return TABLE[name](context, *args, **keywords)
+        try:
+            return TABLE[name](context, *args, **keywords)
+        except (TypeError, ValueError):  # of a converter that needs to know the number
+            if not any(map(_is_unknown_number, (*args, *keywords.values()))):
+                raise
+            raise Refused("it takes a number that has no value when compiling") from None
 
     def _assert(self, node: fx.Node, context: Context) -> None:
         condition, *message = _arguments(node)[0]
@@ -366,6 +371,13 @@ def _is_check(node: fx.Node) -> bool:
 
 def _is_leaf(value: Any) -> bool:
     return isinstance(value, (Var, Constant)) or not isinstance(value, Expr)
+
+
+def _is_unknown_number(value: Any) -> bool:
+    """Whether an operand is a number that only a call knows: a size that varies, or what an item of a tensor is."""
+    if isinstance(value, PrimExpr):
+        return not isinstance(value, IntImm)
+    return isinstance(value, Expr) and isinstance(value.struct_info, (ObjectStructInfo, PrimStructInfo))
 
 
 def _arguments(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:

@@ -205,6 +205,6 @@ def triangle(ctx: Context, x: Expr, diagonal: int) -> Expr:
 
 
 @converts("aten.copy.default")
-def copy(ctx: Context, x: Expr, source: Expr, non_blocking: bool = False) -> Expr:
-    """`source` in the shape and dtype of `x`."""
-    return ctx.call(broadcast_to, ctx.cast(source, ctx.out_dtype), ShapeExpr(dims_of(x)))
+def copy(ctx: Context, x: Expr, source: Any, non_blocking: bool = False) -> Expr:
+    """`source`, a tensor or a number, in the shape and dtype of `x`."""
+    return ctx.call(broadcast_to, ctx.tensor(source, ctx.out_dtype), ShapeExpr(dims_of(x)))

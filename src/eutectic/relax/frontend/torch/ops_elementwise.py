@@ -14,7 +14,7 @@ from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax import op
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
-from eutectic.relax.frontend.core import dims_of, dtype_of, number
+from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of, number
 from eutectic.relax.frontend.torch.table import Context, converts
 from eutectic.relax.op.numerics import integer_bounds
 
@@ -110,6 +110,18 @@ def _is_exact(value: float, dtype: str) -> bool:
     return math.isnan(value) or float(number(value, dtype).data) == value
 
 
+def _is_lone(value: Any) -> bool:
+    """Whether an operand is a number, or a tensor without axes."""
+    return not isinstance(value, Expr) or ndim_of(value) == 0
+
+
+def _is_kept(value: Any, dtype: str) -> bool:
+    """Whether a number, or a tensor without axes, may be one that a 16-bit float does not hold without rounding."""
+    if _is_number(value):
+        return not _is_exact(value, dtype)
+    return isinstance(value, Expr) and ndim_of(value) == 0 and dtype_of(value) not in (dtype, "bool", "int8", "uint8")
+
+
 def _arithmetic(ctx: Context, operator: Callable[..., Call], a: Any, b: Any) -> Expr:
     """An operator in the dtype of the result."""
     wanted = ctx.out_dtype
@@ -117,11 +129,15 @@ def _arithmetic(ctx: Context, operator: Callable[..., Call], a: Any, b: Any) -> 
 
 
 def _scaling(ctx: Context, operator: Callable[..., Call], a: Any, b: Any, then: Any = None) -> Expr:
-    """Multiplication or division; torch does not round a number beside 16-bit floats, so these go by float32."""
+    """Multiplication or division; torch does not round a number beside 16-bit floats, so these go by float32.
+
+    A tensor without axes is such a number in the second place, and only there.
+    """
     wanted = ctx.out_dtype
-    wide = wanted in _NARROW and (then is not None or (_is_number(b) and not _is_exact(b, wanted)))
-    work = "float32" if wide else wanted
-    scaled = ctx.call(operator, ctx.tensor(a, work), ctx.tensor(b, work))
+    work = "float32" if wanted in _NARROW and (then is not None or _is_kept(b, wanted)) else wanted
+    left = ctx.cast(ctx.tensor(a, wanted), work)
+    right = ctx.tensor(b, work) if _is_lone(b) else ctx.cast(ctx.tensor(b, wanted), work)
+    scaled = ctx.call(operator, left, right)
     return ctx.cast(scaled if then is None else ctx.call(then, scaled), wanted)
 
 

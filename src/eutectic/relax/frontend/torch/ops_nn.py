@@ -85,6 +85,8 @@ def elu(ctx: Context, x: Expr, alpha: float, scale: float, input_scale: float) -
 @converts("aten.celu.default")
 def celu(ctx: Context, x: Expr, alpha: float) -> Expr:
     """`max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`, below zero as elu of the scaled input."""
+    if alpha < 0:
+        ctx.refuse("its alpha is negative: below zero it is no elu")
     if alpha == 1:
         return ctx.call(nn.elu, x, 1.0)
     dtype = dtype_of(x)
