@@ -335,7 +335,8 @@ def _axes(products: Stage, last: Stage) -> Axes | None:
     if columns or column is None or len(weights) != 1 or len(products.reduce) != 1:
         return None
     rows = tuple(axis for axis in last.spatial if axis is not column)
-    sums = products.reduce[0].size, terms_of_block(products, products.reduce, prod(axis.size or 0 for axis in rows))
+    count = prod(axis.likely or 0 for axis in rows)
+    sums = products.reduce[0].size, terms_of_block(products, products.reduce, count)
     return Axes(products.name, last.name, rows, column, panel.value, weights.pop(), *sums)
 
 
