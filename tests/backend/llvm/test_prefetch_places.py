@@ -15,9 +15,10 @@ import eutectic
 from eutectic import te, topi
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.driver.build_prim_func import NativePrimFunc
+from eutectic.ir.prim_expr import IntImm
 from eutectic.runtime.symbols import register_symbol
 from eutectic.target import Target
-from eutectic.tir import PrimFunc
+from eutectic.tir import PrimFunc, Var
 from eutectic.tir.schedule.rules.choosing import with_decisions
 
 _ASKED: list[int] = []
@@ -45,8 +46,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[int]
     _ASKED.clear()
 
 
-def packed(rows: int, terms: int, columns: int) -> PrimFunc:
-    x, w = te.placeholder((rows, terms), "float32", "x"), te.placeholder((columns // 16, terms, 16), "float32", "w")
+def packed(rows: int | Var, terms: int, columns: int) -> PrimFunc:
+    panels = [IntImm("int64", size) if isinstance(rows, Var) else size for size in (columns // 16, terms, 16)]
+    x, w = te.placeholder((rows, terms), "float32", "x"), te.placeholder(tuple(panels), "float32", "w")
     return te.create_prim_func([x, w, topi.nn.dense_pack(x, w, units=columns)])
 
 
@@ -71,6 +73,22 @@ def test_weights_are_asked_for_to_their_end(func: PrimFunc, decisions: dict, ask
     assert first <= min(asked)
     assert max(asked) < end
     assert max(asked) >= end - weights.nbytes // 4  # the last panel, too
+
+
+@pytest.mark.parametrize(("rows", "share"), [(60, 1.0), (24, 1.0), (12, 0.5), (5, 1.0)])
+@pytest.mark.parametrize("terms", [320, 640])  # all at once, and in blocks of terms
+def test_the_first_tiles_share_the_asking_where_their_number_varies(rows: int, share: float, terms: int, asked: list):
+    """Four tiles of six rows ask for a quarter each, and later ones for what is there; what remains asks for all."""
+    func = packed(Var("n", "int64"), terms, 64)
+    x, w = np.ones((rows, terms), "float32"), np.ones((4, terms, 16), "float32")
+    out = np.empty((rows, 64), "float32")
+    NativePrimFunc(func, Target("llvm -mcpu=x86-64-v3"), threads=1)(x, w, out)
+    lines = {(place - w.ctypes.data) // 64 for place in asked}
+    of_next = {line for line in lines if terms <= line}
+    assert len(of_next) == pytest.approx(3 * terms * share, rel=0.07)
+    assert out.min() == out.max() == terms
+    if rows == 60:
+        assert len(asked) <= 4 * 10 * (terms / 4 + 8)
 
 
 def test_weights_of_the_next_kernel_are_asked_for_to_their_end(asked: list[int]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import gcd
+from math import gcd, prod
 from typing import Final
 
 from eutectic.arith import simplify
@@ -13,7 +13,7 @@ from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.memory import element_within
 from eutectic.backend.llvm.types import memory_bytes
 from eutectic.ir.node import Node
-from eutectic.ir.prim_expr import Broadcast, IntImm, PrimExpr, Ramp, Var, add, floordiv, mul, sub
+from eutectic.ir.prim_expr import Broadcast, IntImm, PrimExpr, Ramp, Var, add, floordiv, minimum, mul, sub
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.annotation_keys import PREFETCH, SPREAD
@@ -22,6 +22,7 @@ from eutectic.tir.stmt import For, ForKind
 
 LINE_BYTES: Final = 64
 NEAR_BYTES: Final = 32 << 10  # what is read later than so many others does not stay in the nearest cache until then
+FEW_TURNS: Final = 4  # that share lines where it varies how many there are: fewer turns leave some out
 MOST: Final = 16  # prefetches at a time; more would not be answered in time
 _INTRINSIC: Final = "llvm.prefetch.p0"
 _Read = tuple[BufferLoad, PrimExpr]  # with the first element
@@ -132,10 +133,9 @@ def _shared_lines(
     begin = [_gap(buffer, place, first) for item, own in reads for place in _places(item, own)]
     if turns is None or step is None or not _reads_on(begin, step):
         return None
-    count = turns.again.static_extent or 1
     start = _at(first, {item.loop_var: item.min for item in turns.terms})
-    line = add(_part(turns, step), ahead * step // LINE_BYTES)
-    asks = -(-step * together // (LINE_BYTES * count))
+    asks = -(-step * together // (LINE_BYTES * turns.count))
+    line = add(_part(turns, step, asks), ahead * step // LINE_BYTES)
     places = (add(start, mul(add(line, k), LINE_BYTES // each)) for k in range(asks))
     return [_Line(buffer, simplify(place), 2 * ahead * step) for place in places]
 
@@ -174,9 +174,16 @@ class _Turns:
     again: For
     terms: tuple[For, ...]
 
+    @property
+    def count(self) -> int:
+        """How many turns share the lines: all, or the first few of a number that varies."""
+        return self.again.static_extent or FEW_TURNS
+
 
 def _turns(loop: For, around: Sequence[For], buffer: Buffer, index: PrimExpr) -> _Turns | None:
     """The innermost loop with several iterations that read the same elements, if all within it is known.
+
+    Of a number that varies it is the loop over whole tiles: what remains is one turn, which asks for all.
 
     Args:
         loop: The innermost loop that goes through the elements.
@@ -185,17 +192,23 @@ def _turns(loop: For, around: Sequence[For], buffer: Buffer, index: PrimExpr) ->
         index: Of the first element that an iteration reads.
     """
     used, terms = variables(index), [loop]
-    for item in reversed(around):
+    for number, item in reversed(list(enumerate(around))):
         if item.static_extent == 1:
             continue
-        if item.kind != ForKind.SERIAL or item.static_extent is None or item.loop_var.dtype != loop.loop_var.dtype:
+        if item.kind != ForKind.SERIAL or item.loop_var.dtype != loop.loop_var.dtype:
             return None
         if item.loop_var not in used:
-            return None if loop.static_extent is None else _Turns(item, tuple(terms))
-        if not _is_row_of(buffer, index, item, terms[0]):
+            is_rest = item.static_extent is None and any(_varies(outer) for outer in around[:number])
+            return None if loop.static_extent is None or is_rest else _Turns(item, tuple(terms))
+        if item.static_extent is None or not _is_row_of(buffer, index, item, terms[0]):
             return None
         terms.insert(0, item)
     return None
+
+
+def _varies(loop: For) -> bool:
+    """Whether a serial loop has a number of iterations that varies, as one around what remains of tiles."""
+    return loop.kind == ForKind.SERIAL and loop.static_extent is None
 
 
 def _is_row_of(buffer: Buffer, index: PrimExpr, outer: For, inner: For) -> bool:
@@ -205,18 +218,23 @@ def _is_row_of(buffer: Buffer, index: PrimExpr, outer: For, inner: For) -> bool:
     return _gap(buffer, one, row) == 0
 
 
-def _part(turns: _Turns, step: int) -> PrimExpr:
+def _part(turns: _Turns, step: int, asks: int) -> PrimExpr:
     """The line of memory that an iteration of the innermost loop asks for, from the first one on.
 
     Args:
-        turns: What shares the lines of all iterations.
+        turns: What shares the lines of all iterations. Later ones than the first few ask for the last lines again.
         step: Bytes that an iteration reads.
+        asks: For how many lines it asks together.
     """
     done = sub(turns.again.loop_var, turns.again.min)
     for item in turns.terms:
         done = add(mul(done, item.extent), sub(item.loop_var, item.min))
     common = gcd(step, LINE_BYTES)
-    return floordiv(mul(done, step // common), mul(turns.again.extent, LINE_BYTES // common))
+    line = floordiv(mul(done, step // common), turns.count * (LINE_BYTES // common))
+    if turns.again.static_extent is not None:
+        return line
+    all_lines = step * prod(item.static_extent or 1 for item in turns.terms) // LINE_BYTES
+    return minimum(line, max(all_lines - asks, 0))
 
 
 def _at(index: PrimExpr, values: dict[Var, PrimExpr]) -> PrimExpr:

@@ -118,8 +118,8 @@ def test_all_iterations_together_ask_for_everything_evenly(
 ):
     loops = tuple(loop(f"k{n}", low, extent) for n, (low, extent) in enumerate(terms))
     outer = loop("t", first, turns)
-    part, total = _part(_Turns(outer, loops), step), prod(extent for _, extent in terms)
     asks, seen = -(-step // (64 * turns)), []
+    part, total = _part(_Turns(outer, loops), step, asks), prod(extent for _, extent in terms)
     for t in range(first, first + turns):
         for places in tuples(*(range(low, low + extent) for low, extent in terms)):
             values = {item.loop_var: IntImm("int64", place) for item, place in zip(loops, places, strict=True)}
@@ -181,7 +181,7 @@ def test_the_next_panel_is_asked_for_whatever_loops_its_terms_are(blocks: int, t
         assert found is None
         return
     start = _at(index, {item.loop_var: item.min for item in found.terms})
-    asked = start + (_part(found, 64) + count) * width
+    asked = start + (_part(found, 64, 1) + count) * width
     places = set()
     for t, c, k in tuples(*(range(item.static_extent) for item in (rows, outer, inner))):
         values = {panel: o, rows.loop_var: t, outer.loop_var: c, inner.loop_var: k}
