@@ -17,5 +17,5 @@ def size_in_example(size: PrimExpr, examples: Mapping[str, int]) -> int | None:
     """
     try:
         return evaluate(size, {var: examples[var.name] for var in variables(size) if var.name in examples})
-    except (KeyError, TypeError):  # a variable without a value, or no expression of integers
+    except (KeyError, TypeError, ZeroDivisionError):  # a variable without a value, or an expression
         return None
