@@ -198,7 +198,7 @@ def _turns(loop: For, around: Sequence[For], buffer: Buffer, index: PrimExpr) ->
         if item.kind != ForKind.SERIAL or item.loop_var.dtype != loop.loop_var.dtype:
             return None
         if item.loop_var not in used:
-            is_rest = item.static_extent is None and any(_varies(outer) for outer in around[:number])
+            is_rest = _varies(item) and any(map(_varies, around[:number]))
             return None if loop.static_extent is None or is_rest else _Turns(item, tuple(terms))
         if item.static_extent is None or not _is_row_of(buffer, index, item, terms[0]):
             return None

@@ -39,9 +39,7 @@ _SIZES: Final = (8, 4, 2)
 _FEWEST: Final = 128  # bytes of sums beside which that is worth the code
 _MOST: Final = 1024  # beside more little else stands, and LLVM finds no registers for what it reads before its time
 _MOST_OF_GROUP: Final = 3584
-_MOST_REGISTERS: Final = (
-    24  # a processor has 16 or 32, and 26 sums leave too few of these for elements of several terms
-)
+_MOST_REGISTERS: Final = 24  # of sums: 26 leave too few of 32 for elements of several terms
 
 
 def vector_sums(loop: For) -> list[int]:

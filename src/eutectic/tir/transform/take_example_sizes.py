@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from eutectic.ir.module import IRModule
-from eutectic.ir.prim_expr import Var
 from eutectic.ir.transform import Pass, PassContext, with_functions
-from eutectic.ir.visit import post_order
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.function_attributes import EXAMPLE_SIZES, example_sizes
 
@@ -50,4 +49,4 @@ class TakeExampleSizes(Pass):
 def _names(func: PrimFunc) -> set[str]:
     """Names of the variables in the shapes of parameters."""
     sizes = [size for buffer in func.buffer_map.values() for size in buffer.shape]
-    return {part.name for size in sizes for part in post_order(size) if isinstance(part, Var)}
+    return {var.name for size in sizes for var in variables(size)}

@@ -16,6 +16,7 @@ _BY_AXES: Final = frozenset(
     f"aten.{name}" for name in ("amax.default", "amin.default", "argmax.default", "argmin.default", "aminmax.default")
 ) | {"aten.max.dim", "aten.min.dim"}
 _WHOLE: Final = frozenset({"aten.max.default", "aten.min.default"})
+_ALL: Final = _BY_AXES | _WHOLE
 
 
 def ranges_of(program: Any) -> Mapping[Any, Any]:
@@ -26,7 +27,8 @@ def ranges_of(program: Any) -> Mapping[Any, Any]:
     """
     ranges, nodes = dict(program.range_constraints), program.graph.nodes
     of_arguments = free_symbols(node.meta.get("val") for node in nodes if node.op == "placeholder")
-    for symbol in of_arguments & {size for node in nodes for size in _sizes(node)}:
+    needed = {size for node in nodes for size in _sizes(node)} if of_arguments else set()
+    for symbol in of_arguments & needed:
         known = ranges.get(symbol)
         if known is not None and known.lower < 1:
             ranges[symbol] = known & ValueRanges(1, sympy.oo)
@@ -35,7 +37,7 @@ def ranges_of(program: Any) -> Mapping[Any, Any]:
 
 def _sizes(node: fx.Node) -> Iterator[Any]:
     """Symbols that are the size of an axis that needs an element."""
-    if node.op != "call_function" or str(node.target) not in _BY_AXES | _WHOLE:
+    if node.op != "call_function" or str(node.target) not in _ALL:
         return
     shape = node.args[0].meta["val"].shape  # type: ignore[union-attr]  # the tensor
     for axis in _axes(node, len(shape)):

@@ -302,7 +302,7 @@ def _tiles(span: Span | None, width: int) -> int | None:
 
 def _likely(span: Span | None, width: int = 1) -> int:
     """Tiles along an axis, of a likely size where it has none that is known."""
-    size = 1 if span is None else span.size or span.likely or _LIKELY
+    size = 1 if span is None else _LIKELY if span.likely is None else span.likely
     return -(-size // max(width, 1))
 
 
@@ -480,7 +480,8 @@ def _bytes(walk: Walk, accesses: Sequence[Access], unknown: int | None = None) -
         size = item_bytes(access.buffer.dtype)
         for span in (*walk.spatial, *walk.reduce):
             if access.coefficient(span) != 0:
-                count = span.size or (unknown and (span.likely or unknown))
+                count = span.size if unknown is None or span.likely is None else span.likely
+                count = unknown if count is None else count
                 if count is None:
                     return None
                 size *= count

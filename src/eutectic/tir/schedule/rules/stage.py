@@ -104,8 +104,8 @@ def stages_of(func: PrimFunc) -> tuple[list[Stage], tuple[Buffer, ...]] | None:
     body = func.body
     if not isinstance(body, BlockRealize) or body.block.iter_vars or body.block.init or body.block.match_buffers:
         return None
-    root = body.block
-    candidates = [_stage(part, example_sizes(func)) for part in parts_of(root.body)]
+    root, examples = body.block, example_sizes(func)
+    candidates = [_stage(part, examples) for part in parts_of(root.body)]
     stages = [stage for stage in candidates if stage is not None]
     if len(stages) != len(candidates):
         return None
