@@ -32,6 +32,7 @@ from eutectic.relax.transform import (
     FuseInvertedResidual,
     FuseOps,
     FuseTIR,
+    JoinVaryingAxes,
     LegalizeOps,
     RemoveIdentityOps,
     RemovePaddedTaps,
@@ -43,7 +44,7 @@ from eutectic.support.errors import CodegenError
 from eutectic.support.shown import shown
 from eutectic.support.spelling import did_you_mean
 from eutectic.target import Target
-from eutectic.tir.transform import LowerTIR, ScheduleForTarget, TakeDecisions, TakeExampleSizes
+from eutectic.tir.transform import LowerTIR, NameSizes, ScheduleForTarget, TakeDecisions, TakeExampleSizes
 from eutectic.tir.transform.check_bounds import CheckBounds
 
 
@@ -121,7 +122,8 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     images = (DecomposeConvTranspose(), ConvertConv1DToConv2D())
     layouts = (*images, AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
     graph = (*prepare(), *narrow, *faster, *hand_over, *layouts)
-    return Pipeline((*graph, *kernels(), TakeExampleSizes(), TakeDecisions(), *loops(chosen)), "compile")
+    sizes = (TakeExampleSizes(), JoinVaryingAxes(), NameSizes())
+    return Pipeline((*graph, *kernels(), *sizes, TakeDecisions(), *loops(chosen)), "compile")
 
 
 def loops(target: Target) -> Pipeline:

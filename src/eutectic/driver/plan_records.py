@@ -54,7 +54,7 @@ def plan_record(
     """
     said = [remark for remark in remarks if isinstance(remark, FusionRemark)]
     builder = _Builder(_Graphs(stages, entry), said, generator, made)
-    for binding in walk_bindings(stages.kernels[entry]):
+    for binding in walk_bindings(stages.calls[entry]):
         builder.add(binding)
     misses = tuple(builder.misses())
     return PlanRecord(tuple(builder.groups), tuple(builder.boundaries(misses)), misses)
@@ -64,7 +64,7 @@ class _Graphs:
     """The graph as operators, as programs before they were grouped, and as kernels."""
 
     def __init__(self, stages: Stages, entry: str) -> None:
-        self.kernels: IRModule = stages.kernels
+        self.kernels: IRModule = stages.calls
         bound = walk_bindings(stages.operators[entry])
         self.operators = {b.var: b.value for b in bound if isinstance(b.value, Call) and _is_operator(b.value)}
         self.were_fused = stages.were_fused

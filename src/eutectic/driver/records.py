@@ -35,6 +35,7 @@ class Stages:
         ungrouped: These before those that become one kernel were found.
         were_fused: Whether `FuseOps` was run.
         groups: With the programs that become one kernel in functions of their own.
+        calls: The module in the end, before its tensor programs were given other shapes of what they read.
         kernels: The module in the end.
     """
 
@@ -47,6 +48,7 @@ class Stages:
         self.ungrouped = last["FuseOps"].before if "FuseOps" in last else self.programs
         self.were_fused = "FuseOps" in last
         self.groups = last["FuseTIR"].before if "FuseTIR" in last else kernels
+        self.calls = last["JoinVaryingAxes"].before if "JoinVaryingAxes" in last else kernels
         self.kernels = kernels
 
     @property
@@ -148,7 +150,7 @@ def kernel_records(stages: Stages, generator: str, entry: str = "main") -> tuple
         entry: The function.
     """
     op_of = _operators_of_programs(stages.operators, stages.programs, entry)
-    last = walk_bindings(stages.kernels[entry])
+    last = walk_bindings(stages.calls[entry])
     called = {var.name_hint for b in last if (var := callee_of(b.value)) is not None}
     groups = stages.groups
     composites = []

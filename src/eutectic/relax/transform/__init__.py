@@ -30,6 +30,7 @@ from eutectic.relax.transform.global_symbols import AttachGlobalSymbol, Normaliz
 from eutectic.relax.transform.infra import FunctionPass, dataflowblock_pass, function_pass
 from eutectic.relax.transform.inline_private_functions import InlinePrivateFunctions
 from eutectic.relax.transform.inverted_residual.fuse import FuseInvertedResidual
+from eutectic.relax.transform.join_varying_axes import JoinVaryingAxes
 from eutectic.relax.transform.lambda_lift import LambdaLift
 from eutectic.relax.transform.layouts.assign_layouts import AssignLayouts
 from eutectic.relax.transform.legalize_ops import LegalizeOps
@@ -89,6 +90,7 @@ __all__ = [
     "FuseTIR",
     "FusionPattern",
     "InlinePrivateFunctions",
+    "JoinVaryingAxes",
     "LambdaLift",
     "LegalizeOps",
     "MergeCompositeFunctions",

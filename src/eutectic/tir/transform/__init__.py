@@ -10,6 +10,7 @@ from eutectic.tir.transform.infra import PrimFuncPass, prim_func_pass
 from eutectic.tir.transform.lower_blocks import ConvertBlocksToOpaque, LowerBlocks, LowerOpaqueBlock, lower_blocks
 from eutectic.tir.transform.lower_init_block import LowerInitBlock, lower_init_block
 from eutectic.tir.transform.lower_tir import LowerTIR
+from eutectic.tir.transform.name_sizes import NameSizes
 from eutectic.tir.transform.narrow_float import LegalizeNarrowFloat, legalize_narrow_float
 from eutectic.tir.transform.pipeline import default_cpu_lowering, lower
 from eutectic.tir.transform.plan_allocations import PlanAndUpdateBufferAllocationLocation, plan_allocations
@@ -32,6 +33,7 @@ __all__ = [
     "LowerInitBlock",
     "LowerOpaqueBlock",
     "LowerTIR",
+    "NameSizes",
     "PlanAndUpdateBufferAllocationLocation",
     "PrimFuncPass",
     "RemoveNoOp",

@@ -32,6 +32,7 @@ from eutectic.tir.schedule.rules.rows import Group, groups_of
 from eutectic.tir.schedule.rules.rule import Decisions, JointRule, Rule
 from eutectic.tir.schedule.rules.scatter import Scatter
 from eutectic.tir.schedule.rules.stage import Stage, stages_of
+from eutectic.tir.schedule.rules.varying_window import VaryingWindow
 from eutectic.tir.schedule.rules.walk import Walk, walk_of
 from eutectic.tir.schedule.rules.winograd import Winograd
 from eutectic.tir.schedule.schedule import Schedule
@@ -43,6 +44,7 @@ _TOGETHER: Final[tuple[JointRule[Any], ...]] = (
     InvertedResidual(),
     DensePack(),
     PaddedWindow(),
+    VaryingWindow(),
     PaddedBands(),
     Recurrent(),
     Scatter(),

@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, product
 from math import prod
-from typing import Final, NamedTuple
+from typing import Final
 
 from eutectic.ir.prim_expr import IntImm, PrimExpr
-from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.borders import padded_sums
@@ -35,10 +34,10 @@ from eutectic.tir.schedule.rules.nest import (
     with_iterations,
 )
 from eutectic.tir.schedule.rules.processor import Processor
-from eutectic.tir.schedule.rules.register_tile import contiguous_result
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.rules.walk import Span, Walk, walk_of
+from eutectic.tir.schedule.rules.window_axes import moving_axes, seen_once
 from eutectic.tir.schedule.rules.work import lanes_of
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.statement_mutator import with_values
@@ -204,9 +203,11 @@ def _in_registers(sch: Schedule, pair: tuple[str, str], depth: int, tap_loops: i
 
 
 def _axes(pad: Stage, walk: Walk, processor: Processor) -> Axes | None:
-    sums, seen, moving = walk.stage, _seen_once(walk, pad.output), _moving(walk, pad.output)
+    sums, seen, moving = walk.stage, seen_once(walk, pad.output), moving_axes(walk, pad.output)
     lanes = lanes_of(sums.output.dtype, processor)
     if sums.epilogue is None or seen is None or moving is None or (moving.channels.size or 1) % lanes:
+        return None
+    if any(span.size is None for span in moving):
         return None
     others = [span for span in walk.spatial if span not in (moving.rows, moving.points)]
     units = [span.size for span in (*others, moving.rows)]
@@ -244,39 +245,6 @@ def _band(axes: Axes) -> int:
     return next((size for size in _BANDS if rows % size == 0 and rows // size >= _FEWEST_BANDS), 0)
 
 
-class _Moving(NamedTuple):
-    """Axes of the result: those that a window moves along, and that which vectors lie along."""
-
-    rows: Span
-    points: Span
-    channels: Span
-
-
-def _moving(walk: Walk, image: Buffer) -> _Moving | None:
-    """What a window does along the axes; None when it does not move along two others, or channels share one."""
-    channels = contiguous_result(walk)
-    moved = [span for span in walk.spatial if _is_moved(walk, image, span)]
-    if len(moved) < 2 or channels is None or any(access.coefficient(channels) in (None, 0) for access in walk.reads):
-        return None
-    found = _Moving(moved[-2], moved[-1], channels)
-    if channels in found[:2]:  # vectors would lie along rows, as in a pool of a row-major image
-        return None
-    return None if any(len(span.axes) > 1 or span.size is None for span in found) else found
-
-
-def _is_moved(walk: Walk, image: Buffer, span: Span) -> bool:
-    """Whether the window moves over the image along an axis, and all else that is added up stays.
-
-    Where nothing else is read, as by a pool, all axes select a part of the image: a window moves along those that are
-    added to its own.
-    """
-    if all(access.buffer is image for access in walk.reads):
-        own, taps = ({axis.var for axis in axes} for axes in (span.axes, walk.stage.reduce))
-        indices = [variables(index) for load in walk.stage.reads() if load.buffer is image for index in load.indices]
-        return any(index & own and index & taps for index in indices)
-    return all((access.coefficient(span) != 0) == (access.buffer is image) for access in walk.reads)
-
-
 def _is_of_images(walk: Walk, image: Buffer, span: Span) -> bool:
     """Whether weights, where there are some, are the same for all of an axis."""
     weights = [access for access in walk.reads if access.buffer is not image]
@@ -289,12 +257,6 @@ def _ways(axes: Axes, processor: Processor) -> tuple[tuple[int, bool], ...]:
     divisors = [size for size in range(most, _FEWEST_POINTS - 1, -1) if points % size == 0]
     ways = [(size, row_parts) for size in divisors for row_parts in (True, False)]
     return tuple(way for way in ways if axes.terms(*way) <= _MOST_TERMS)
-
-
-def _seen_once(walk: Walk, image: Buffer) -> BufferLoad | None:
-    """Where sums read the padded image; None when they read it at several places."""
-    found = [access.load for access in walk.reads if access.buffer is image]
-    return found[0] if len(found) == 1 else None
 
 
 def _values(pad: Stage, sums: Stage, seen: BufferLoad) -> Iterator[PrimExpr]:
