@@ -9,11 +9,14 @@ import pytest
 from tests.backend.llvm.guarded import Guarded, noise
 
 from eutectic import te, tir, topi
-from eutectic.ir.prim_expr import Broadcast, PrimExpr, Ramp, Var
+from eutectic.driver.build_prim_func import NativePrimFunc
+from eutectic.ir.prim_expr import LT, Broadcast, IntImm, PrimExpr, Ramp, Var
 from eutectic.support.errors import CallError
+from eutectic.target import Target
 from eutectic.testing.native import native, run_native
 from eutectic.tir import Allocate, Buffer, BufferStore, For, PrimFunc
 from eutectic.tir.buffer import BufferLoad
+from eutectic.tir.function_attributes import SCHEDULED
 from eutectic.tir.interpret import run
 from eutectic.tir.stmt import IfThenElse, LetStmt, Stmt, seq
 
@@ -120,25 +123,62 @@ def x_dtype(dtype: str) -> np.dtype:
     return noise(0, (1,), dtype).dtype
 
 
+PLACES = ((56, 1, 8), (3, 1, 5), (0, 3, 8), (63, -1, 8), (0, 2, 8), (9, 2, 5), (1, 2, 16), (33, 2, 4))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bool", "int16", "float16"])
 def test_predicates(dtype: str):
     """Lanes whose predicate is false read zero and store nothing, also at the edge of memory."""
-    x, flags, y = Buffer("x", (64,), dtype), Buffer("flags", (64,), "bool"), Buffer("y", (8, 64), dtype)
+    x, flags, y = Buffer("x", (64,), dtype), Buffer("flags", (64,), "bool"), Buffer("y", (16, 64), dtype)
     parts: list[Stmt] = []
-    for row, (base, stride, lanes) in enumerate([(56, 1, 8), (3, 1, 5), (0, 3, 8), (63, -1, 8)]):
+    for row, (base, stride, lanes) in enumerate(PLACES):
         at = Ramp(base, stride, lanes)
         mask = BufferLoad(flags, (Ramp(base % 50, 1, lanes),))
         parts.append(BufferStore(y, BufferLoad(x, (at,), mask), (row, Ramp(0, 1, lanes))))
-        parts.append(BufferStore(y, BufferLoad(x, (at,)), (row + 4, at), mask))
+        parts.append(BufferStore(y, BufferLoad(x, (at,)), (row + 8, at), mask))
     values, masks = noise(1, (64,), dtype), noise(2, (64,), "bool")
-    got, want = np.zeros((2, 8, 64), values.dtype)
+    got, want = np.zeros((2, 16, 64), values.dtype)
     run_native(PrimFunc((x, flags, y), seq(*parts)), values, masks, got, schedule=False)
-    for row, (base, stride, lanes) in enumerate([(56, 1, 8), (3, 1, 5), (0, 3, 8), (63, -1, 8)]):
+    for row, (base, stride, lanes) in enumerate(PLACES):
         at = base + stride * np.arange(lanes)
         mask = masks[base % 50 + np.arange(lanes)]
         want[row, :lanes] = np.where(mask, values[at], np.zeros(1, values.dtype))
-        want[row + 4, at[mask]] = values[at[mask]]
+        want[row + 8, at[mask]] = values[at[mask]]
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int64", "bfloat16"])
+@pytest.mark.parametrize("lanes", [4, 8, 12])
+def test_one_element_for_the_lanes_that_want_it(dtype: str, lanes: int):
+    """It is read if any lane wants it; otherwise it may be nowhere."""
+    x, flags, y = Buffer("x", (5,), dtype), Buffer("flags", (3, lanes), "bool"), Buffer("y", (3, lanes), dtype)
+    masks = [BufferLoad(flags, (row, Ramp(0, 1, lanes))) for row in range(3)]
+    places = [Broadcast(IntImm("int64", at), lanes) for at in (4, 2, 1 << 40)]
+    takes = [BufferLoad(x, (at,), mask) for at, mask in zip(places, masks, strict=True)]
+    stores = [BufferStore(y, take, (row, Ramp(0, 1, lanes))) for row, take in enumerate(takes)]
+    values, wanted = noise(1, (5,), dtype), np.zeros((3, lanes), bool)
+    wanted[0, ::3], wanted[1, -1] = True, True
+    got = np.ones((3, lanes), values.dtype)
+    func = PrimFunc((x, flags, y), seq(*stores)).with_attr(SCHEDULED, True)
+    NativePrimFunc(func, Target("llvm"), 1, bounds="trusted")(values, wanted, got)
+    want = np.where(wanted, values[[4, 2, 0]][:, None], np.zeros(1, values.dtype))
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_every_other_element_up_to_the_end_of_memory(lanes: int):
+    """What lanes do not want, and what is between the lanes, is not read behind the last element."""
+    data = Guarded((2 * lanes - 3,), "float32")
+    values = data.fill(noise(3, (2 * lanes - 3,)))
+    x, y, n = Buffer("x", (2 * lanes - 3,)), Buffer("y", (lanes,)), Var("n", "int64")
+    mask = LT(Ramp(IntImm("int64", 0), IntImm("int64", 1), lanes), Broadcast(n, lanes))
+    take = BufferLoad(x, (Ramp(IntImm("int64", 0), IntImm("int64", 2), lanes),), mask)
+    func = PrimFunc((x, y, n), BufferStore(y, take, (Ramp(0, 1, lanes),)))
+    for count in range(lanes):
+        got, want = np.ones(lanes, "float32"), np.zeros(lanes, "float32")
+        want[:count] = values[: 2 * count : 2]
+        run_native(func, values, got, count, schedule=False)
+        np.testing.assert_array_equal(got, want)
 
 
 def test_gather_and_scatter():

@@ -11,6 +11,7 @@ from typing import Final
 
 from eutectic.backend.llvm import arithmetic, casts
 from eutectic.backend.llvm.function_text import FunctionText
+from eutectic.backend.llvm.lane_masks import compare_lanes, lanes_and_bound
 from eutectic.backend.llvm.types import constant, register_type, splat, vector
 from eutectic.ir.prim_expr import (
     Add,
@@ -204,6 +205,10 @@ class ExprEmitter:
 
     def _compare(self, expr: Comparison) -> str:
         a, b = expr.a, expr.b
+        lanes = lanes_and_bound(expr)
+        if lanes is not None and not has_load(a) and not has_load(b):
+            word, ramp, bound = lanes
+            return compare_lanes(self.text, word, ramp.lanes, self.index(ramp.base), self.index(bound))
         if a.dtype in INDEX_DTYPES and not has_load(a) and not has_load(b):
             return arithmetic.compare(self.text, type(expr), "int64", "i64", self.index(a), self.index(b))
         kind = register_type(a.dtype)

@@ -137,18 +137,17 @@ def _zero(kind: str) -> str:
 @loads_with
 def load(emitter: ExprEmitter, expr: BufferLoad) -> str:
     """The value of a load, of type `register_type(expr.dtype)`."""
-    buffer, index = expr.buffer, _index_of(expr.buffer, expr.indices)
+    index = _index_of(expr.buffer, expr.indices)
     lanes = lanes_of(index.dtype)
     if lanes == 1:
         return _scalar_load(emitter, expr, index)
     match index:
         case Ramp(stride=IntImm(value=1)) if lanes_of(index.base.dtype) == 1:
             return _contiguous(emitter, expr, index)
-        case Ramp(stride=IntImm(value=2)) if lanes_of(index.base.dtype) == 1 and expr.predicate is None:
+        case Ramp(stride=IntImm(value=2)) if lanes_of(index.base.dtype) == 1:
             return _every_other(emitter, expr, index)
-        case Broadcast() if expr.predicate is None:
-            one = _scalar_load(emitter, BufferLoad(buffer, (index.value,)), index.value)
-            return emitter.broadcast(register_type(expr.dtype), lanes, one)
+        case Broadcast():
+            return _one_for_all(emitter, expr, index)
     return _gather(emitter, expr, index)
 
 
@@ -179,7 +178,6 @@ def _scalar_load(emitter: ExprEmitter, expr: BufferLoad, index: PrimExpr) -> str
 
 
 def _contiguous(emitter: ExprEmitter, expr: BufferLoad, index: Ramp) -> str:
-    kind, size = memory_type(expr.dtype), memory_bytes(expr.dtype)
     if expr.predicate is None:
         return _to_register(
             emitter, expr.dtype, _read(emitter, expr.buffer, index.base, emitter.index(index.base), index.lanes)
@@ -187,27 +185,64 @@ def _contiguous(emitter: ExprEmitter, expr: BufferLoad, index: Ramp) -> str:
     if emitter.is_from_data(index.base):
         return _gather(emitter, expr, index)
     at = address(emitter, expr.buffer, _index(emitter, expr.buffer, emitter.index(index.base)))
-    mask = vector("i1", index.lanes)
+    return _to_register(emitter, expr.dtype, _masked_load(emitter, expr, at, emitter.value(expr.predicate)))
+
+
+def _masked_load(emitter: ExprEmitter, expr: BufferLoad, at: str, flags: str) -> str:
+    """As many elements as a load has, from a place on, as they are in memory; zero where a flag is not set."""
+    kind, mask = memory_type(expr.dtype), vector("i1", lanes_of(expr.dtype))
     name = f"llvm.masked.load.{overload(kind)}.p0"
-    args = [(f"ptr align {size}", at), (mask, emitter.value(expr.predicate)), (kind, "zeroinitializer")]
+    args = [(f"ptr align {memory_bytes(expr.dtype)}", at), (mask, flags), (kind, "zeroinitializer")]
     emitter.text.declare(kind, name, ["ptr", mask, kind])
-    return _to_register(emitter, expr.dtype, emitter.text.call(kind, name, args))
+    return emitter.text.call(kind, name, args)
+
+
+def _one_for_all(emitter: ExprEmitter, expr: BufferLoad, index: Broadcast) -> str:
+    """One element in all lanes, which is read if any of them wants it; zero in the others."""
+    text, lanes, kind = emitter.text, index.lanes, register_type(expr.dtype)
+    one = BufferLoad(expr.buffer, (index.value,))
+    if expr.predicate is None:
+        return emitter.broadcast(kind, lanes, _scalar_load(emitter, one, index.value))
+    wanted, mask, element = emitter.value(expr.predicate), vector("i1", lanes), register_type(expr.buffer.dtype)
+    anybody = text.call("i1", f"llvm.vector.reduce.or.v{lanes}i1", [(mask, wanted)])
+    read = emitter.choose(anybody, element, lambda: _scalar_load(emitter, one, index.value), lambda: _zero(element))
+    return text.assign(f"select {mask} {wanted}, {kind} {emitter.broadcast(kind, lanes, read)}, {kind} zeroinitializer")
 
 
 def _every_other(emitter: ExprEmitter, expr: BufferLoad, index: Ramp) -> str:
-    """Elements at even distances, from two overlapping vectors that stay within first and last element."""
-    lanes, text = index.lanes, emitter.text
-    kind, size = memory_type(expr.dtype), memory_bytes(expr.dtype)
+    """Elements at even distances, from two vectors, of which only these are read where lanes do not want them all."""
+    lanes = index.lanes
     if lanes % 2 or emitter.is_from_data(index.base):
         return _gather(emitter, expr, index)
-    first = _index(emitter, expr.buffer, emitter.index(index.base))
+    if expr.predicate is not None:
+        return _every_other_wanted(emitter, expr, index, expr.predicate)
+    first, text = _index(emitter, expr.buffer, emitter.index(index.base)), emitter.text
+    kind, size = memory_type(expr.dtype), memory_bytes(expr.dtype)
     second = emitter.fold("add", first, str(lanes - 1))
     low = text.assign(f"load {kind}, ptr {address(emitter, expr.buffer, first)}, align {size}")
     high = text.assign(f"load {kind}, ptr {address(emitter, expr.buffer, second)}, align {size}")
     places = [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)]
+    return _to_register(emitter, expr.dtype, _shuffled(emitter, kind, low, high, places))
+
+
+def _every_other_wanted(emitter: ExprEmitter, expr: BufferLoad, index: Ramp, predicate: PrimExpr) -> str:
+    """The same from two vectors one behind the other, of which odd elements, and those nobody wants, are not read."""
+    lanes, kind, mask = index.lanes, memory_type(expr.dtype), vector("i1", index.lanes)
+    wanted, first = emitter.value(predicate), _index(emitter, expr.buffer, emitter.index(index.base))
+    halves: list[str] = []
+    for start in (0, lanes // 2):
+        lane = [start + place // 2 if place % 2 == 0 else lanes for place in range(lanes)]  # the last one is false
+        flags = _shuffled(emitter, mask, wanted, "zeroinitializer", lane)
+        at = address(emitter, expr.buffer, emitter.fold("add", first, str(2 * start)))
+        halves.append(_masked_load(emitter, expr, at, flags))
+    places = [*range(0, lanes, 2), *range(lanes, 2 * lanes, 2)]
+    return _to_register(emitter, expr.dtype, _shuffled(emitter, kind, halves[0], halves[1], places))
+
+
+def _shuffled(emitter: ExprEmitter, kind: str, first: str, second: str, places: Sequence[int]) -> str:
+    """Some of the lanes of two vectors, which are counted through."""
     mask = ", ".join(f"i32 {place}" for place in places)
-    selected = text.assign(f"shufflevector {kind} {low}, {kind} {high}, <{lanes} x i32> <{mask}>")
-    return _to_register(emitter, expr.dtype, selected)
+    return emitter.text.assign(f"shufflevector {kind} {first}, {kind} {second}, <{len(places)} x i32> <{mask}>")
 
 
 def lane_indices(emitter: ExprEmitter, index: PrimExpr) -> list[str]:

@@ -6,6 +6,7 @@ from eutectic.tir.transform.compact_buffer_allocation import CompactBufferAlloca
 from eutectic.tir.transform.convert_ssa import ConvertSSA, convert_ssa
 from eutectic.tir.transform.flatten_buffer import FlattenBuffer, flatten_buffer
 from eutectic.tir.transform.hoist_if_then_else import HoistIfThenElse, hoist_if_then_else
+from eutectic.tir.transform.hoist_quotients import HoistQuotients, hoist_quotients
 from eutectic.tir.transform.infra import PrimFuncPass, prim_func_pass
 from eutectic.tir.transform.lower_blocks import ConvertBlocksToOpaque, LowerBlocks, LowerOpaqueBlock, lower_blocks
 from eutectic.tir.transform.lower_init_block import LowerInitBlock, lower_init_block
@@ -28,6 +29,7 @@ __all__ = [
     "ConvertSSA",
     "FlattenBuffer",
     "HoistIfThenElse",
+    "HoistQuotients",
     "LegalizeNarrowFloat",
     "LowerBlocks",
     "LowerInitBlock",
@@ -48,6 +50,7 @@ __all__ = [
     "default_cpu_lowering",
     "flatten_buffer",
     "hoist_if_then_else",
+    "hoist_quotients",
     "legalize_narrow_float",
     "lower",
     "lower_blocks",

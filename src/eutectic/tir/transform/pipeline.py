@@ -11,6 +11,7 @@ from eutectic.tir.transform.compact_buffer_allocation import CompactBufferAlloca
 from eutectic.tir.transform.convert_ssa import ConvertSSA, convert_ssa
 from eutectic.tir.transform.flatten_buffer import FlattenBuffer, flatten_buffer
 from eutectic.tir.transform.hoist_if_then_else import HoistIfThenElse, hoist_if_then_else
+from eutectic.tir.transform.hoist_quotients import HoistQuotients, hoist_quotients
 from eutectic.tir.transform.lower_blocks import LowerBlocks, lower_blocks
 from eutectic.tir.transform.lower_init_block import LowerInitBlock, lower_init_block
 from eutectic.tir.transform.narrow_float import LegalizeNarrowFloat, legalize_narrow_float
@@ -33,6 +34,7 @@ _STEPS: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (
     simplify_func,
     hoist_if_then_else,
     remove_no_op,
+    hoist_quotients,
 )
 
 
@@ -70,5 +72,6 @@ def default_cpu_lowering() -> Sequential:
         Simplify(),
         HoistIfThenElse(),
         RemoveNoOp(),
+        HoistQuotients(),
     )
     return Sequential(list(passes), name="default_cpu_lowering")
