@@ -12,6 +12,7 @@ from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from eutectic.relax.frontend.torch.antialiased import RULES as ANTIALIASED
 from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, as_exported
 from eutectic.relax.frontend.torch.derivatives import refuse_derivatives
 from eutectic.relax.frontend.torch.hidden_aliases import passing_as_aliases, refuse_hidden_aliases, whole_no_more
@@ -29,7 +30,7 @@ ROUNDS: Final = 5  # of taking operators without converter apart
 # Operators that torch 2.13 takes apart into others that compute something else: labels after a -1 count in its loss.
 _WRONG_APART: Final = frozenset({"aten.multilabel_margin_loss.default", "aten.multilabel_margin_loss_forward.default"})
 # Ways to take operators apart that go before torch's own, by names.
-_RULES: Final[Mapping[str, Callable[..., Any]]] = {**RESAMPLING, "aten.ldexp.Tensor": ldexp}
+_RULES: Final[Mapping[str, Callable[..., Any]]] = {**RESAMPLING, **ANTIALIASED, "aten.ldexp.Tensor": ldexp}
 _Done = dict[frozenset[str], FunctionalProgram | None]  # None is the program itself, which would keep its own key
 _DONE: Final[WeakKeyDictionary[ExportedProgram, _Done]] = WeakKeyDictionary()
 
