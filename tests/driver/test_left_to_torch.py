@@ -305,3 +305,11 @@ def test_a_buffer_is_written_by_models_of_exported_programs():
     compiled, other = eutectic.compile(program), Cache().eval()
     for x in (X, X + 1):
         torch.testing.assert_close(compiled(x), other(x))
+
+
+def test_literals_keep_the_sign_of_nan():
+    nan = float("nan")
+    literals = [-nan, nan, -0.0, 0.0]
+    model = Of(lambda x: [torch.copysign(x, literal) for literal in literals]).eval()
+    for literal, got in zip(literals, quietly(model, (X.abs(),))(X.abs()), strict=True):
+        torch.testing.assert_close(got, torch.copysign(X.abs(), literal), rtol=0, atol=0)

@@ -153,3 +153,14 @@ def test_narrow_floats_beside_a_wider_tensor_without_axes(dtype: torch.dtype):
     compiled = eutectic.compile(module(results), (x, *wide), target="llvm")
     for got, want in zip(compiled(x, *wide), results(x, *wide), strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_roots_by_powers(dtype: torch.dtype, exponent: float):
+    """The power of minus infinity is none of a root, nor that of minus zero; torch takes roots but of float16."""
+    x = values(dtype).repeat(3)
+    got, want = eutectic.compile(module(lambda x: x**exponent), (x,), target="llvm")(x), x**exponent
+    same(got, want.double().numpy(), 2)
+    is_power = dtype is torch.float16
+    assert torch.equal(got[x == -torch.inf].isnan(), torch.full((3,), not is_power))
