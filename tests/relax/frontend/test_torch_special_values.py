@@ -164,3 +164,19 @@ def test_roots_by_powers(dtype: torch.dtype, exponent: float):
     same(got, want.double().numpy(), 2)
     is_power = dtype is torch.float16
     assert torch.equal(got[x == -torch.inf].isnan(), torch.full((3,), not is_power))
+
+
+@pytest.mark.parametrize("function", [torch.xlogy, torch.special.xlog1py])
+def test_products_with_logarithms_round_operands_first(function: Any):
+    """Integers and numbers that the dtype of the result has no room for are infinite in it, as for torch."""
+    x = values(torch.float16)
+    large = torch.tensor([2**63 - 1, 70000, 2049, 3, 1, 0, -1]).repeat(5)[: len(x)]
+    wide = values(torch.float32)
+
+    def results(x: torch.Tensor, large: torch.Tensor, wide: torch.Tensor) -> list[torch.Tensor]:
+        mixed = [(x, large), (large, x), (x, 70000.5), (70000.5, x), (wide, 1e300), (1e300, wide), (wide, float("nan"))]
+        return [function(a, b) for a, b in mixed]
+
+    compiled = eutectic.compile(module(results), (x, large, wide), fallback="error")
+    for got, want in zip(compiled(x, large, wide), results(x, large, wide), strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)
