@@ -180,3 +180,17 @@ def test_products_with_logarithms_round_operands_first(function: Any):
     compiled = eutectic.compile(module(results), (x, large, wide), fallback="error")
     for got, want in zip(compiled(x, large, wide), results(x, large, wide), strict=True):
         torch.testing.assert_close(got, want, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_operators_without_a_converter_round_operands_first(dtype: torch.dtype):
+    """Their operands of other dtypes are what the dtype of the result holds of them."""
+    x = values(dtype)
+    weights = [torch.tensor(value, dtype=torch.float64) for value in (70000.0, 2049.0, 1e300, 0.1)]
+
+    def results(x: torch.Tensor, *weights: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.lerp(x, x * 2, weight) for weight in weights]
+
+    compiled = eutectic.compile(module(results), (x, *weights), fallback="error")
+    for got, want in zip(compiled(x, *weights), results(x, *weights), strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)

@@ -17,6 +17,7 @@ from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, as_expo
 from eutectic.relax.frontend.torch.derivatives import refuse_derivatives
 from eutectic.relax.frontend.torch.hidden_aliases import passing_as_aliases, refuse_hidden_aliases, whole_no_more
 from eutectic.relax.frontend.torch.label_losses import label_losses
+from eutectic.relax.frontend.torch.operand_rounding import rounding_operands
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.overlapping_writes import refuse_overlapping_writes
 from eutectic.relax.frontend.torch.powers_of_two import ldexp
@@ -123,6 +124,7 @@ def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedP
         known = torch.export.default_decompositions() if known is None else known
         steps = {target: known[target] for target in unknown if target in known}
         steps.update(_more(target for target in unknown if target not in steps))
+        steps = {target: rounding_operands(target, rule) for target, rule in steps.items()}
         steps.update({target: _RULES[str(target)] for target in unknown if str(target) in _RULES})
         if not steps:
             break
