@@ -305,3 +305,30 @@ def test_a_buffer_is_written_by_models_of_exported_programs():
     compiled, other = eutectic.compile(program), Cache().eval()
     for x in (X, X + 1):
         torch.testing.assert_close(compiled(x), other(x))
+
+
+def test_literals_keep_the_sign_of_nan():
+    nan = float("nan")
+    literals = [-nan, nan, -0.0, 0.0]
+    model = Of(lambda x: [torch.copysign(x, literal) for literal in literals]).eval()
+    for literal, got in zip(literals, quietly(model, (X.abs(),))(X.abs()), strict=True):
+        torch.testing.assert_close(got, torch.copysign(X.abs(), literal), rtol=0, atol=0)
+
+
+def test_integers_of_tensors_may_be_negative():
+    def results(x: torch.Tensor, n: torch.Tensor) -> list[torch.Tensor]:
+        number = n.item()
+        return [x * number, x.clamp(min=number), x[:, number:], x.select(0, number), x + abs(number) // 2, x.int() - n]
+
+    model, (two, less) = Of(results).eval(), (torch.tensor(2), torch.tensor(-3))
+    compiled = quietly(model, (X, two))
+    for n in (two, less):
+        for got, want in zip(compiled(X, n), results(X, n), strict=True):
+            torch.testing.assert_close(got, want)
+
+
+def test_arithmetic_with_an_integer_of_a_tensor_is_compiled():
+    model = Of(lambda x, n: x * n.item() + n.item()).eval()
+    compiled = quietly(model, (X, torch.tensor(-2)))
+    assert "aten.mul" not in compiled.script()
+    torch.testing.assert_close(compiled(X, torch.tensor(-5)), X * -5 - 5)

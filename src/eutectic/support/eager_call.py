@@ -10,6 +10,7 @@ has no form for, they have an object with one key:
 | `torch` | a dtype, layout or memory format by its name in torch |
 | `device` | a device |
 | `complex` | a complex number: real and imaginary part |
+| `nan` | a NaN with the sign of that number |
 | `graph` | a function, as control flow takes it: `inputs`, `calls` and `results` |
 | `value` | in a graph: the input with that number, or behind the inputs the result of a call |
 
@@ -141,7 +142,9 @@ class _Filling:
             case "device":
                 return self._torch.device(value)
             case "complex":
-                return complex(*value)
+                return complex(*map(self, value))
+            case "nan":
+                return math.copysign(math.nan, value)
             case "graph":
                 return partial(self._run, value)
             case "value" if self._values is not None:

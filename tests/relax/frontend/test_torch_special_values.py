@@ -153,3 +153,44 @@ def test_narrow_floats_beside_a_wider_tensor_without_axes(dtype: torch.dtype):
     compiled = eutectic.compile(module(results), (x, *wide), target="llvm")
     for got, want in zip(compiled(x, *wide), results(x, *wide), strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5])
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_roots_by_powers(dtype: torch.dtype, exponent: float):
+    """The power of minus infinity is none of a root, nor that of minus zero; torch takes roots but of float16."""
+    x = values(dtype).repeat(3)
+    got, want = eutectic.compile(module(lambda x: x**exponent), (x,), target="llvm")(x), x**exponent
+    same(got, want.double().numpy(), 2)
+    is_power = dtype is torch.float16
+    assert torch.equal(got[x == -torch.inf].isnan(), torch.full((3,), not is_power))
+
+
+@pytest.mark.parametrize("function", [torch.xlogy, torch.special.xlog1py])
+def test_products_with_logarithms_round_operands_first(function: Any):
+    """Integers and numbers that the dtype of the result has no room for are infinite in it, as for torch."""
+    x = values(torch.float16)
+    large = torch.tensor([2**63 - 1, 70000, 2049, 3, 1, 0, -1]).repeat(5)[: len(x)]
+    wide = values(torch.float32)
+
+    def results(x: torch.Tensor, large: torch.Tensor, wide: torch.Tensor) -> list[torch.Tensor]:
+        mixed = [(x, large), (large, x), (x, 70000.5), (70000.5, x), (wide, 1e300), (1e300, wide), (wide, float("nan"))]
+        return [function(a, b) for a, b in mixed]
+
+    compiled = eutectic.compile(module(results), (x, large, wide), fallback="error")
+    for got, want in zip(compiled(x, large, wide), results(x, large, wide), strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_operators_without_a_converter_round_operands_first(dtype: torch.dtype):
+    """Their operands of other dtypes are what the dtype of the result holds of them."""
+    x = values(dtype)
+    weights = [torch.tensor(value, dtype=torch.float64) for value in (70000.0, 2049.0, 1e300, 0.1)]
+
+    def results(x: torch.Tensor, *weights: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.lerp(x, x * 2, weight) for weight in weights]
+
+    compiled = eutectic.compile(module(results), (x, *weights), fallback="error")
+    for got, want in zip(compiled(x, *weights), results(x, *weights), strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)

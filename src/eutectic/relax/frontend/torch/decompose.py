@@ -11,11 +11,14 @@ from torch import fx
 from torch._decomp import get_decompositions
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from eutectic.relax.frontend.torch.antialiased import RULES as ANTIALIASED
 from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, as_exported
 from eutectic.relax.frontend.torch.derivatives import refuse_derivatives
 from eutectic.relax.frontend.torch.hidden_aliases import passing_as_aliases, refuse_hidden_aliases, whole_no_more
+from eutectic.relax.frontend.torch.label_losses import label_losses
+from eutectic.relax.frontend.torch.operand_rounding import rounding_operands
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.overlapping_writes import refuse_overlapping_writes
 from eutectic.relax.frontend.torch.powers_of_two import ldexp
@@ -24,7 +27,7 @@ from eutectic.relax.frontend.torch.spans import excerpt_of
 from eutectic.relax.frontend.torch.table import key_of
 from eutectic.relax.frontend.torch.tracing import tracing
 from eutectic.relax.frontend.torch.written_state import telling_of_writes
-from eutectic.support.errors import FrontendError
+from eutectic.support.errors import ExportFailedError, FrontendError
 
 ROUNDS: Final = 5  # of taking operators without converter apart
 # Operators that torch 2.13 takes apart into others that compute something else: labels after a -1 count in its loss.
@@ -68,15 +71,30 @@ def decomposed(program: ExportedProgram, custom: Collection[str] = ()) -> Functi
         FrontendError: torch cannot, because of a tensor that control flow makes out of numbers, or because of what the
             program writes to: memory that it has under two names, a tensor that is no buffer, an input that gets
             another shape.
+        ExportFailedError: torch asks, to take an operator apart, for a size that only values decide.
     """
     names = frozenset(custom)
     _refuse_tensors_in_control_flow(program)
     with tracing():
         # Beneath autograd torch leaves operators whole that it takes apart for the sake of their gradients.
         with torch.inference_mode(), passing_as_aliases(program), telling_of_writes(program):
-            rewritten = _taken_apart(program.run_decompositions(dict(whole_no_more(program))), names)
+            rewritten = _taken_apart(_made_functional(program), names)
         _DONE.setdefault(program, {})[names] = rewritten
         return rewritten
+
+
+def _made_functional(program: ExportedProgram) -> ExportedProgram:
+    try:
+        fresh: ExportedProgram = program.run_decompositions({**whole_no_more(program), **label_losses(program)})
+    except GuardOnDataDependentSymNode as error:
+        said = str(error)
+        node = next((node for node in program.graph.nodes if f"While executing %{node.name} " in said), None)
+        raise ExportFailedError(
+            f"torch cannot take {node.target if node else 'an operator'} apart: {said.splitlines()[0]}",
+            at=excerpt_of(node) if node else None,
+            help="that size is known only from values: compute with torch.where over all rows instead of choosing some",
+        ) from error
+    return fresh
 
 
 def _refuse_tensors_in_control_flow(program: ExportedProgram) -> None:
@@ -107,6 +125,7 @@ def _taken_apart(program: ExportedProgram, custom: Collection[str]) -> ExportedP
         known = torch.export.default_decompositions() if known is None else known
         steps = {target: known[target] for target in unknown if target in known}
         steps.update(_more(target for target in unknown if target not in steps))
+        steps = {target: rounding_operands(target, rule) for target, rule in steps.items()}
         steps.update({target: _RULES[str(target)] for target in unknown if str(target) in _RULES})
         if not steps:
             break

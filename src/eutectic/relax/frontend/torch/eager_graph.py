@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -76,16 +77,23 @@ def literal(argument: Any, reason: str) -> Any:
         Refused: it has no form as data.
     """
     match argument:
-        case None | bool() | int() | float() | str():
+        case float():
+            return _number(argument)
+        case None | bool() | int() | str():
             return argument
         case torch.dtype() | torch.layout() | torch.memory_format():
             return {"torch": str(argument).removeprefix("torch.")}
         case torch.device():
             return {"device": str(argument)}
         case complex():
-            return {"complex": [argument.real, argument.imag]}
+            return {"complex": [_number(argument.real), _number(argument.imag)]}
         case _:
             raise Refused(f"{reason}{': ' if reason else ''}an argument of it is a {type(argument).__name__}")
+
+
+def _number(value: float) -> Any:
+    """A number as data: JSON has one NaN, and an operator may read the sign of another."""
+    return {"nan": -1} if math.isnan(value) and math.copysign(1.0, value) < 0 else value
 
 
 def callable_name(node: fx.Node, reason: str) -> str:

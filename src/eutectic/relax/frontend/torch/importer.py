@@ -105,6 +105,9 @@ class Importer:
         """
         sizes = free_symbols(node.meta.get("val") for node in graph.nodes if node.op == "placeholder")
         self.symbols.known |= set(map(str, sizes))
+        values = [node.meta.get("val") for node in graph.nodes]
+        shapes = free_symbols(v for v in values if not isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool)))
+        self.symbols.of_shapes |= set(map(str, shapes))
         self._walk(graph)
         output = next(node for node in graph.nodes if node.op == "output")
         for node in output.all_input_nodes:
@@ -193,13 +196,22 @@ class Importer:
                 pass  # torch computes it
         if self.eager is not None and not all(map(_is_check, node.users)):
             try:
-                emit = self.eager.size if is_integer else self.eager.value
-                return emit(node, context, self._known_to_torch)
+                if is_integer and self.symbols.is_size(value):
+                    return self.eager.size(node, context, self._known_to_torch)
+                return self._number_of_torch(node, context, self.eager)
             except Refused:
                 pass  # whatever uses it is refused
         if not self.symbols.are_known(value):
             return _NoValue(self._origin(node), _DATA)
         return _NoValue(node, "it takes a number that is computed from sizes, and is not an integer")
+
+    def _number_of_torch(self, node: fx.Node, context: Context, eager: EagerCalls) -> Any:
+        """A number as torch has it; an integer that tensors alone are computed with is one of them."""
+        number = eager.value(node, context, self._known_to_torch)
+        is_operand = isinstance(node.meta["val"], torch.SymInt) and feeds_arithmetic(node)
+        if is_operand and all(isinstance(user.meta.get("val"), torch.Tensor) for user in node.users):
+            return eager.tensor_of(node, number, context)
+        return number
 
     def _origin(self, node: fx.Node) -> fx.Node:
         """The node that made the first number of data that a node depends on."""

@@ -242,7 +242,7 @@ def power_of_number(ctx: Context, x: Expr, exponent: Any) -> Expr:
         return ctx.call(op.multiply, base, base)
     if exponent == 3 and dtype not in _NARROW:
         return ctx.call(op.multiply, ctx.call(op.multiply, base, base), base)
-    if is_float(dtype) and exponent in (0.5, -0.5):
+    if is_float(dtype) and dtype != "float16" and exponent in (0.5, -0.5):  # of which torch takes powers
         return ctx.call(op.sqrt if exponent > 0 else op.rsqrt, base)
     if is_float(dtype) and exponent == -1:
         return ctx.call(op.divide, number(1, dtype), base)
@@ -399,8 +399,16 @@ def exp2(ctx: Context, x: Expr) -> Expr:
 @converts("aten.log1p.default")
 def log1p(ctx: Context, x: Expr) -> Expr:
     """`log(1 + x)`, accurate near zero: the rounding of the sum is divided out."""
+    return ctx.cast(_log1p(ctx, _widened(ctx, x)), ctx.out_dtype)
+
+
+def _widened(ctx: Context, x: Any) -> Expr:
+    """An operand, rounded to the dtype of the result as torch does, in no less than float32."""
     dtype = ctx.out_dtype
-    wide = ctx.cast(x, "float32" if dtype in _NARROW else dtype)
+    return ctx.cast(ctx.tensor(x, dtype), "float32" if dtype in _NARROW else dtype)
+
+
+def _log1p(ctx: Context, wide: Expr) -> Expr:
     kind = dtype_of(wide)
     one = number(1, kind)
     total = ctx.call(op.add, wide, one)
@@ -408,7 +416,20 @@ def log1p(ctx: Context, x: Expr) -> Expr:
     value = ctx.call(op.multiply, ctx.call(op.log, total), ratio)
     infinite = ctx.call(op.equal, total, number(math.inf, kind))
     plain = ctx.call(op.logical_or, ctx.call(op.equal, total, one), infinite)
-    return ctx.cast(ctx.call(op.where, plain, wide, value), dtype)
+    return ctx.call(op.where, plain, wide, value)
+
+
+@converts(
+    *(f"aten.{name}" for name in ("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")),
+    *(f"aten.special_xlog1py.{form}" for form in ("default", "other_scalar", "self_scalar")),
+)
+def product_with_logarithm(ctx: Context, x: Any, y: Any) -> Expr:
+    """`x * log(y)` or `x * log(1 + y)`; 0 where `x` is, but for a `y` that is NaN."""
+    left, right = _widened(ctx, x), _widened(ctx, y)
+    logarithm = ctx.call(op.log, right) if _family(ctx) == "xlogy" else _log1p(ctx, right)
+    zero = number(0, dtype_of(left))
+    value = ctx.call(op.where, ctx.call(op.equal, left, zero), zero, ctx.call(op.multiply, left, logarithm))
+    return ctx.cast(ctx.call(op.where, ctx.call(op.isnan, right), right, value), ctx.out_dtype)
 
 
 @converts("aten.expm1.default")

@@ -51,6 +51,7 @@ class Symbols:
         self.variables: dict[str, Var] = {}
         self.known: set[str] = set()  # symbols that arguments, or values that were met, define
         self.of_values: set[str] = set()  # those of them that values define
+        self.of_shapes: set[str] = set()  # symbols in the shapes of tensors
 
     def define(self, *sizes: Any) -> None:
         """Note that values of the program define the symbols in sizes."""
@@ -61,6 +62,13 @@ class Symbols:
     def are_known(self, *values: Any) -> bool:
         """Whether arguments, and values that were met, define all symbols in numbers, shapes of tensors, and lists."""
         return self.known.issuperset(map(str, free_symbols(values)))
+
+    def is_size(self, value: Any) -> bool:
+        """Whether an integer that values decide is a size: a shape has it, or torch knows that it is not negative."""
+        name = str(value.node.expr) if isinstance(value, torch.SymInt) else str(value)
+        known = self._ranges.get(name)
+        lower = None if known is None else finite(known.lower)
+        return name in self.of_shapes or (lower is not None and lower >= 0)
 
     def size(self, value: Any) -> PrimExpr:
         """A Python int or a `SymInt` as a scalar expression.
