@@ -32,7 +32,7 @@ class Resampled(nn.Module):
         return nn.functional.interpolate(x, antialias=True, **self.options)
 
 
-@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("mode", ["bilinear", pytest.param("bicubic", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_values(mode: str, name: str):
     model = Resampled(mode=mode, **OPTIONS[name])

@@ -224,11 +224,10 @@ class _Rewriter:
         """The program; None where something in it needs one of the two axes, or its size, by itself."""
         assert isinstance(func.body, BlockRealize)
         root = func.body.block
-        numbers = {stage.name: number for number, stage in enumerate(self.pairs.stages)}
-        parts = [self._nest(part, numbers) for part in parts_of(root.body)]
-        if None in parts:
+        nests = [self._nest(part, number) for number, part in enumerate(parts_of(root.body))]
+        if None in nests:
             return None
-        body = seq(*(part for part in parts if part is not None))
+        body = seq(*(nest for nest in nests if nest is not None))
         allocated = tuple(self.buffers.get(buffer, buffer) for buffer in root.alloc_buffers)
         described = {param: self.buffers.get(buffer, buffer) for param, buffer in func.buffer_map.items()}
         fresh = replace(
@@ -251,15 +250,15 @@ class _Rewriter:
         sizes = [self.size if axis in axes else size for axis, size in enumerate(buffer.shape) if axis - 1 not in axes]
         return replace(buffer, shape=tuple(sizes))
 
-    def _nest(self, stmt: Stmt, numbers: Mapping[str, int]) -> Stmt | None:
-        """A block with its loops."""
+    def _nest(self, stmt: Stmt, number: int) -> Stmt | None:
+        """A stage: a block with its loops."""
         loops: list[For] = []
         inner = stmt
         while isinstance(inner, For):
             loops.append(inner)
             inner = inner.body
         assert isinstance(inner, BlockRealize)
-        pairs = self.pairs.axes.get(numbers[inner.block.name_hint], set())
+        pairs = self.pairs.axes.get(number)
         if not pairs:
             return stmt
         block = _OneBlock(self, inner, loops, dict(pairs))
