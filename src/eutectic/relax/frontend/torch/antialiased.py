@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any, Final, NamedTuple
 
 import torch
+from torch._prims_common import suggest_memory_format
 
 _NARROW: Final = (torch.float16, torch.bfloat16)
 _SHARPNESS: Final = -0.5  # of cubic weights; without antialiasing it is -0.75
@@ -55,7 +56,8 @@ def resample(
     rows, columns = map(taps, old, sizes, factors)
     wide = columns.mean(wide)
     wide = rows.mean(wide.transpose(-1, -2)).transpose(-1, -2)
-    return wide.to(image.dtype)
+    # In the order of memory that torch gives it, as a view of it may follow.
+    return wide.to(image.dtype).contiguous(memory_format=suggest_memory_format(image))
 
 
 class _Taps(NamedTuple):
