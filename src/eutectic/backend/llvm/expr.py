@@ -11,7 +11,7 @@ from typing import Final
 
 from eutectic.backend.llvm import arithmetic, casts
 from eutectic.backend.llvm.function_text import FunctionText
-from eutectic.backend.llvm.lane_masks import compare_lanes, lanes_and_bound
+from eutectic.backend.llvm.lane_masks import lanes_and_bound, lanes_before
 from eutectic.backend.llvm.types import constant, register_type, splat, vector
 from eutectic.ir.prim_expr import (
     Add,
@@ -207,12 +207,17 @@ class ExprEmitter:
         a, b = expr.a, expr.b
         lanes = lanes_and_bound(expr)
         if lanes is not None and not has_load(a) and not has_load(b):
-            word, ramp, bound = lanes
-            return compare_lanes(self.text, word, ramp.lanes, self.index(ramp.base), self.index(bound))
+            return self._compare_lanes(*lanes)
         if a.dtype in INDEX_DTYPES and not has_load(a) and not has_load(b):
             return arithmetic.compare(self.text, type(expr), "int64", "i64", self.index(a), self.index(b))
         kind = register_type(a.dtype)
         return arithmetic.compare(self.text, type(expr), element_dtype(a.dtype), kind, self.value(a), self.value(b))
+
+    def _compare_lanes(self, word: str, ramp: Ramp, bound: PrimExpr) -> str:
+        kind = vector("i32", ramp.lanes)
+        before = lanes_before(self.text, ramp.lanes, self.index(ramp.base), self.index(bound))
+        numbers = ", ".join(f"i32 {lane}" for lane in range(ramp.lanes))
+        return self.text.assign(f"icmp {word} {kind} <{numbers}>, {self.broadcast(kind, ramp.lanes, before)}")
 
     def _logical(self, expr: And | Or) -> str:
         kind = register_type(expr.dtype)

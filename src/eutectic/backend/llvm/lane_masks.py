@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 from eutectic.backend.llvm.function_text import FunctionText
-from eutectic.backend.llvm.types import vector
 from eutectic.ir.prim_expr import GE, GT, LE, LT, Broadcast, Comparison, IntImm, PrimExpr, Ramp, lanes_of
 
 _WORDS: Final[dict[type[Comparison], str]] = {LT: "slt", LE: "sle", GT: "sgt", GE: "sge"}
@@ -31,22 +30,16 @@ def lanes_and_bound(expr: Comparison) -> tuple[str, Ramp, PrimExpr] | None:
     return _WORDS[kind], ramp, number
 
 
-def compare_lanes(text: FunctionText, word: str, lanes: int, base: str, bound: str) -> str:
-    """A vector of flags: how the numbers of lanes, counted from a base, compare with a bound.
+def lanes_before(text: FunctionText, lanes: int, base: str, bound: str) -> str:
+    """How many lanes, counted from a base, lie before a bound, in 32 bits: -1 where the bound lies before the base.
 
     Args:
         text: The function.
-        word: `slt` and so on.
-        lanes: How many.
+        lanes: The most there are.
         base: Of 64 bits.
         bound: Of 64 bits; any, as the difference of both is one that fits.
     """
-    kind = vector("i32", lanes)
     left = text.call("i64", "llvm.ssub.sat.i64", [("i64", bound), ("i64", base)])
     left = text.call("i64", "llvm.smax.i64", [("i64", left), ("i64", "-1")])
     left = text.call("i64", "llvm.smin.i64", [("i64", left), ("i64", str(lanes))])
-    count = text.assign(f"trunc i64 {left} to i32")
-    one = text.assign(f"insertelement {kind} poison, i32 {count}, i64 0")
-    all_lanes = text.assign(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
-    numbers = ", ".join(f"i32 {lane}" for lane in range(lanes))
-    return text.assign(f"icmp {word} {kind} <{numbers}>, {all_lanes}")
+    return text.assign(f"trunc i64 {left} to i32")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from eutectic.ir.module import GlobalVar, IRModule
-from eutectic.ir.prim_expr import IntImm, PrimExpr, mul
 from eutectic.ir.transform import Pass, PassContext, with_functions
 from eutectic.ir.visit import post_order
 from eutectic.relax.base import Expr, ShapeExpr, StructInfo
@@ -16,6 +15,7 @@ from eutectic.relax.op.reshape import reshape
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.struct_info_relations import leaf_infos
 from eutectic.relax.transform.fuse_ops import is_call_tir
+from eutectic.tir.buffer_layout import product
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.transform.join_axes import Groups, JoinedAxes, join_axes
 
@@ -130,11 +130,4 @@ def _joined_info(info: StructInfo, groups: Groups) -> TensorStructInfo:
     assert isinstance(info, TensorStructInfo)
     assert info.dims is not None
     dims = info.dims
-    return TensorStructInfo(ShapeExpr(tuple(_product(dims[axis] for axis in group) for group in groups)), info.dtype)
-
-
-def _product(sizes: Iterable[PrimExpr]) -> PrimExpr:
-    total: PrimExpr = IntImm("int64", 1)
-    for size in sizes:
-        total = mul(total, size)
-    return total
+    return TensorStructInfo(ShapeExpr(tuple(product([dims[axis] for axis in group]) for group in groups)), info.dtype)
