@@ -120,7 +120,8 @@ def test_offers_are_for_large_matrices():
     assert [o.panel for o in panel_offers(ProductSizes(None, 768, 3072), WIDE, False)] == [32]
     assert [len(panel_offers(ProductSizes(rows, 784, 128), MIDDLE, True)) for rows in (64, None)] == [0, 1]
     assert panel_offers(ProductSizes(1, 128, 128), WIDE, False) == ()
-    assert [o.panel for o in panel_offers(ProductSizes(1, 4096, 256), WIDE, False)] == [32]
+    assert [o.panel for o in panel_offers(ProductSizes(1, 4096, 256), WIDE, False)] == [64]
+    assert [len(panel_offers(ProductSizes(1, terms, 128), MIDDLE, True)) for terms in (784, 512)] == [1, 0]
     assert panel_offers(ProductSizes(1, 1 << 20, 32), WIDE, False) == ()
 
 
@@ -205,7 +206,7 @@ def test_another_processor_chooses_for_itself():
     wide, middle = variants(here, ["x86-64-v4", "x86-64-v3"])
     shapes = [[array.shape for array in map(plain, saved.constants["relax.expr.Constant"])] for saved in (wide, middle)]
     assert (256, 1000) not in shapes[0] + shapes[1]
-    assert [sorted(shape[-1] for shape in item if len(shape) == 3) for item in shapes] == [[32, 64, 64], [32, 32, 32]]
+    assert [sorted(shape[-1] for shape in item if len(shape) == 3) for item in shapes] == [[64, 64, 64], [32, 32, 32]]
     (again,) = variants(wide, ["x86-64-v4"])
     assert again.text == wide.text
 

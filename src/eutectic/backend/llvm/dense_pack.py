@@ -44,8 +44,9 @@ _COPIES: Final = _Way(24.0, 1.15)
 _ROWS_OF_CALLS: Final = 64  # that estimates count with where each call brings as many as it likes
 _GAIN: Final = 0.95  # share of the time without panels from which on they are worth a copy
 _LEAST_BYTES: Final = 512 << 10  # of weights; smaller ones stay in the cache of one processor
+_LEAST_OF_FEW: Final = 320 << 10  # the same for few rows, which wait for weights that are not in the nearest cache
 _LEAST_OF_CALLS: Final = 64 << 10  # the same where rows are not known, of which other kernels do the last one by one
-_FEWEST: Final = 8  # panels, for threads to share
+_FEWEST: Final = 16  # vectors of columns, for threads to share
 
 
 def panel_offers(sizes: ProductSizes, machine: Machine, has_library: bool) -> Sequence[PanelOffer]:
@@ -57,10 +58,10 @@ def panel_offers(sizes: ProductSizes, machine: Machine, has_library: bool) -> Se
         has_library: Whether a library would compute it otherwise.
     """
     lanes = machine.lanes()
-    least = _LEAST_OF_CALLS if sizes.rows is None else _LEAST_BYTES
+    width = 0 if sizes.rows is None else next((lanes * n for n in (4, 2) if _fits(sizes.rows, sizes, machine, n)), 0)
+    least = _LEAST_OF_CALLS if sizes.rows is None else _LEAST_OF_FEW if width else _LEAST_BYTES
     if lanes == 1 or 4 * sizes.terms * sizes.columns < least:
         return ()
-    width = 0 if sizes.rows is None else next((lanes * n for n in (4, 2) if _fits(sizes.rows, sizes, machine, n)), 0)
     if not width:
         return _tiles(sizes, machine)
     cost, direct = (way.cost(sizes, machine) for way in (_PANELS, _LIBRARY if has_library else _ROWS))
@@ -74,15 +75,16 @@ def _tiles(sizes: ProductSizes, machine: Machine) -> Sequence[PanelOffer]:
     0.6 to 1.0 of it with vectors of 256 bits (Zen 3).
     """
     cost, direct = (way.cost(sizes, machine) for way in (_TILES, _COPIES))
-    return [PanelOffer(2 * machine.lanes(), cost, direct)] if _has_panels(sizes, machine, 2) else ()
+    return [PanelOffer(2 * machine.lanes(), cost, direct)] if _are_enough(sizes, machine) else ()
 
 
 def _fits(rows: int, sizes: ProductSizes, machine: Machine, vectors: int) -> bool:
-    """Whether the sums of a panel of some vectors fit into registers, and there are panels for all threads."""
+    """Whether the sums of a panel of some vectors fit into registers, and there are panels for all."""
     sums = rows * vectors
     most = machine.registers - 4 if vectors == 4 else machine.registers - 8
-    return sums <= most and _has_panels(sizes, machine, vectors)
+    return sums <= most and _are_enough(sizes, machine)
 
 
-def _has_panels(sizes: ProductSizes, machine: Machine, vectors: int) -> bool:
-    return sizes.columns >= _FEWEST * vectors * machine.lanes()
+def _are_enough(sizes: ProductSizes, machine: Machine) -> bool:
+    """Whether there are panels for all threads."""
+    return sizes.columns >= _FEWEST * machine.lanes()
