@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import product
 from unittest.mock import patch
 
@@ -184,3 +185,25 @@ def test_what_becomes_affine_when_simplified_is_still_proved():
     region = Region((R * N - N * R + J,), {R: (0, 4), J: (0, 4)}, R < 1)
     assert not proved_quickly("is_injective", [region])
     assert proved_by_isl("is_injective", [region])
+
+
+def test_tiles_and_the_smaller_ones_of_a_rest():
+    q, rest, i, j, k = (Var(name) for name in ("q", "rest", "i", "j", "k"))
+    whole = Region((P * 6 + i,), {i: (0, 6)}, P < N // 6)
+    last = Region((q * 6 + rest * 3 + j,), {rest: (0, N // 3 - q * 2), j: (0, 3)}, Not(q < N // 6))
+    tiles = (N + 5) // 6
+    inside = And(And(literal(0) <= P, P < tiles), And(literal(0) <= q, q < tiles))
+    assert proved_quickly("disjoint", (whole, last), And(inside, Not(P.equal(q))))
+    several = Region((q * 6 + k,), {k: (0, 7)})
+    assert not proved_quickly("disjoint", (whole, several), And(inside, Not(P.equal(q))))
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(-1, 1)), max_size=4))
+def test_cycles_of_differences(gaps: list[tuple[int, int, int]]):
+    names = [Var(f"v{number}") for number in range(4)]
+    conditions = [names[a] <= names[b] + gap for a, b, gap in gaps]
+    region = Region((), {}, reduce(And, conditions, literal(0) <= literal(0)))
+    bound = sum(abs(gap) for *_, gap in gaps)  # what can be reached from one variable
+    values = product(range(-bound, bound + 1), repeat=3)
+    possible = any(all((0, *v)[a] <= (0, *v)[b] + gap for a, b, gap in gaps) for v in values)
+    assert proved_quickly("is_empty", (region,)) == (not possible)

@@ -62,6 +62,15 @@ def test_a_part_does_not_cover_the_whole():
     )
 
 
+@pytest.mark.usefixtures("no_isl")
+def test_a_tile_does_not_cover_what_has_an_unknown_size():
+    tile = Region((P * 6 + IN, J), {IN: (0, 6), J: (0, 8)}, P * 6 + IN < N)
+    whole = Region((IN, J), {IN: (0, N), J: (0, 8)})
+    zero = as_prim(0, "int32")
+    assert not covers(tile, whole, (P < (N + 5) // 6) & (zero < P + 1))
+    assert not covers(tile, whole, (P < (N + 5) // 6) & (N // 6 < P + 1)), "the last one, which is none of the whole"
+
+
 def test_what_depends_on_unknown_sizes_is_left_to_proofs():
     assert not refuted("covers", Region((IN,), {IN: (0, N)}), Region((J,), {J: (0, N)}))
     assert not refuted("is_empty", Region((IN,), {IN: (0, 4)}))

@@ -12,7 +12,7 @@ from eutectic.arith.interval import Interval, ModularSet
 from eutectic.arith.normal_form import Normalizer
 from eutectic.arith.polynomial import AtomTable, Polynomial, constant, number, plus, scaled, single
 from eutectic.ir.dtype import is_integer
-from eutectic.ir.prim_expr import EQ, NE, And, Comparison, ExprOp, Operand, Or, PrimExpr, Var, as_prim
+from eutectic.ir.prim_expr import EQ, NE, And, Comparison, ExprOp, IntImm, Operand, Or, PrimExpr, Var, as_prim
 from eutectic.ir.structural import structural_equal
 
 MAX_ROUNDS: Final = 4  # normalisations until nothing changes; the second one nearly always ends it
@@ -59,22 +59,19 @@ class Analyzer:
             var: The variable.
             value: Its range; or an interval; or the expression that it stands for.
         """
-        facts = self._facts.copy()
-        for known in (facts.ranges, facts.limits, facts.values, facts.modular):
-            known.pop(var, None)
         if isinstance(value, Interval):
-            facts.ranges[var] = value
+            self._forgetting(var).ranges[var] = value
         elif isinstance(value, ExprOp | int):
-            facts.values[var] = self._form(as_prim(value, var.dtype))
+            form = self._form(as_prim(value, var.dtype))
+            self._forgetting(var).values[var] = form
         else:
             low, extent = self._form(as_prim(value.min, var.dtype)), self._form(as_prim(value.extent, var.dtype))
             interval = constant_limits(low, extent)
             if interval is not None:
-                facts.ranges[var] = interval
+                self._forgetting(var).ranges[var] = interval
             else:
                 atom = self._table.make(("var", id(var)), "tir.Var", var, text=var.name, origin=var)
-                facts.limits[var] = (atom, low, last_of(low, extent))
-        self._know(facts)
+                self._forgetting(var).limits[var] = (atom, low, last_of(low, extent))
 
     def bind_modular(self, var: Var, known: ModularSet) -> None:
         """Say which residue class a variable belongs to."""
@@ -175,7 +172,19 @@ class Analyzer:
         self._facts = facts
         self._normalizer = None
 
+    def _forgetting(self, var: Var) -> Facts:
+        """Facts to be told more of a variable, of which they know nothing; the present ones if nothing relies on them."""
+        if self._normalizer is not None:
+            self._know(self._facts.copy())
+        facts = self._facts
+        facts.forget_derived()
+        for known in (facts.ranges, facts.limits, facts.values, facts.modular):
+            known.pop(var, None)
+        return facts
+
     def _form(self, expr: PrimExpr) -> Polynomial:
+        if isinstance(expr, IntImm):  # known without rules, whose making is most of the work of binding loops
+            return number(expr.value)
         return self._rules().form(expr)
 
     def _pair(self, a: Operand, b: Operand) -> tuple[PrimExpr, PrimExpr]:

@@ -10,7 +10,7 @@ Supercomputing 1991, for equations; the digits are those of `arith.iter_map`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import gcd, inf
 from typing import Final, Literal, TypeAlias
 
@@ -127,11 +127,13 @@ class LinearSystem:
         Raises:
             _Contradiction: there is no solution.
         """
-        for _ in range(MAX_ROUNDS):
+        for number in range(MAX_ROUNDS):
             self._changed = False
             self._solve()
             self._bound()
             self._decide()
+            if number or not self._changed:  # around a cycle bounds would rise in each round
+                self._compare()
             if not self._changed:
                 break
         self._combine()
@@ -290,6 +292,31 @@ class LinearSystem:
         self._changed = True
         if low == high:
             self._equal.append(plus({key: 1}, {0: 1}, -int(low)))
+
+    def _compare(self) -> None:
+        """Look for a variable that would have to be less than itself, along a cycle of differences of two.
+
+        Reference: D. L. Dill, "Timing assumptions and verification of finite-state concurrent systems", 1989, whose
+        difference bounds have no solution where a cycle is negative; R. Bellman, "On a routing problem", 1958.
+        """
+        differences = [found for total in self._least for found in self._differences(total)]
+        most: dict[int, int] = {}  # of each variable, if all had been at most zero
+        for _ in range(1 + len({number for pair in differences for number in pair[:2]})):
+            lower = [(b, most.get(a, 0) + gap) for a, b, gap in differences if most.get(a, 0) + gap < most.get(b, 0)]
+            if not lower:
+                return
+            for number, value in lower:
+                most[number] = min(value, most.get(number, 0))
+        raise _Contradiction
+
+    def _differences(self, total: Sum) -> Iterator[tuple[int, int, int]]:
+        """Numbers `a`, `b` and an integer `c` of each `b <= a + c` that follows from a sum that is not negative."""
+        for a, factor in total.items():
+            for b, other in total.items():
+                if a and b and factor > 0 and other == -factor:
+                    rest = self.range_of({key: value for key, value in total.items() if key not in (a, b)})[1]
+                    if rest != inf:
+                        yield a, b, int(rest) // factor
 
     def _combine(self) -> None:
         """Add up each two inequalities so that a variable goes away."""

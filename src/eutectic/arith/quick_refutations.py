@@ -33,6 +33,7 @@ def refutes(question: str, sets: Sequence[Tuples], assumption: PrimExpr) -> bool
         return False
 
 
+_MANY: Final = 1009  # of a variable that nothing bounds, such as a size: more than a tile, and no multiple of one
 _NO_VALUE: Final = (KeyError, TypeError, ZeroDivisionError)  # what `evaluate` says of an expression that has none here
 
 
@@ -42,18 +43,44 @@ def _assignments(sets: Sequence[Tuples], assumption: PrimExpr) -> Iterator[dict[
     mentioned = [assumption, *chain.from_iterable((*item.indices, *item.conditions) for item in sets)]
     mentioned += [end for item in sets for ends in item.ends.values() for end in ends]
     free = {node for root in mentioned for node in post_order(root) if isinstance(node, Var)} - iterated
-    least: dict[Var, int] = dict.fromkeys(free, 0)
-    apart: dict[Var, None] = {}
-    for node in post_order(assumption):
-        match node:
-            case NE(a=Var() as a, b=Var() as b):
-                apart |= {a: None, b: None}
-            case LT(a=IntImm(value=below), b=Add(a=Var() as var, b=IntImm(value=more))) if var in least:
-                least[var] = max(least[var], below - more + 1)
-    for one in (None, *(var for var in apart if var in free)):
-        values = least if one is None else {**least, one: least[one] + 1}
-        if evaluate(assumption, values):
-            yield values
+    bounds = _Bounds(assumption)
+    many = {var: _MANY for var in free - bounds.limited}
+    for sizes in ({}, many) if many else ({},):
+        values = bounds.least({**dict.fromkeys(free, 0), **sizes})
+        for one in (None, *(var for var in bounds.apart if var in free)):
+            others = values if one is None else {**values, one: values[one] + 1}
+            if evaluate(assumption, others):
+                yield others
+
+
+class _Bounds:
+    """What a condition says of variables.
+
+    Attributes:
+        apart: Those of which two are different.
+        limited: Those that are less than something.
+    """
+
+    def __init__(self, assumption: PrimExpr) -> None:
+        self.apart: dict[Var, None] = {}
+        self.limited: set[Var] = set()
+        self._above: list[tuple[Var, PrimExpr, int]] = []  # of loops outside first, on which others depend
+        for node in post_order(assumption):
+            match node:
+                case NE(a=Var() as a, b=Var() as b):
+                    self.apart |= {a: None, b: None}
+                case LT(a=Var() as below):
+                    self.limited.add(below)
+                case LT(a=below, b=Add(a=Var() as var, b=IntImm(value=more))):
+                    self._above.append((var, below, more))
+
+    def least(self, values: dict[Var, int]) -> dict[Var, int]:
+        """The smallest values that are not below some."""
+        values = dict(values)
+        for var, below, more in self._above:
+            if var in values:
+                values[var] = max(values[var], evaluate(below, values) - more + 1)
+        return values
 
 
 def _has_common(values: dict[Var, int], first: Tuples, second: Tuples) -> bool:

@@ -1,12 +1,13 @@
 """What is known of the indices of a program: ranges of all its loops, and sums of loop variables in normal form.
 
-Most indices are sums of loop variables times constants; these are written in
+Most indices are sums of loop variables, and of their products with sizes, times constants; these are written in
 the normal form of `arith.Analyzer` without asking it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Final, TypeAlias
 
 from eutectic.arith.analyzer import Analyzer
@@ -35,8 +36,12 @@ from eutectic.tir.stmt import (
 )
 
 Linear: TypeAlias = dict[Var | None, int]  # coefficients of variables; that of None is the constant
+Products: TypeAlias = dict[
+    tuple[Var, ...], int
+]  # coefficients of products, factors by name; that of none is the constant
 _LARGEST: Final = {"int32": 1 << 31, "int64": 1 << 63}
 MAX_STEPS: Final = 256
+MAX_DEGREE: Final = 4
 
 
 class IndexFacts:
@@ -61,7 +66,7 @@ class IndexFacts:
             return expr
         known = self._done.get(id(expr))
         if known is None:
-            sums = linear(expr)
+            sums = products(expr)
             if sums is not None:
                 simplified = written(sums, expr.dtype)
             else:
@@ -94,55 +99,76 @@ def alike(a: PrimExpr, b: PrimExpr) -> bool:
 
 def linear(expr: PrimExpr) -> Linear | None:
     """`expr` as a sum of variables times constants; None when it is something else."""
-    out: Linear = {}
-    todo: list[tuple[PrimExpr, int]] = [(expr, 1)]
+    sums = products(expr)
+    if sums is None or any(len(factors) > 1 for factors in sums):
+        return None
+    return {factors[0] if factors else None: c for factors, c in sums.items()}
+
+
+def products(expr: PrimExpr) -> Products | None:
+    """`expr` as a sum of products of variables times constants; None when it is something else."""
+    out: Products = {}
+    todo: list[tuple[PrimExpr, int, tuple[Var, ...]]] = [(expr, 1, ())]
     if expr.dtype not in _LARGEST:
         return None
     steps = 0
     while todo:
         steps += 1
-        item, factor = todo.pop()
+        item, factor, factors = todo.pop()
         match item:
             case _ if steps > MAX_STEPS:  # shared parts are met again and again
                 return None
             case IntImm():
-                out[None] = out.get(None, 0) + item.value * factor
+                out[factors] = out.get(factors, 0) + item.value * factor
             case Var():
-                out[item] = out.get(item, 0) + factor
+                factors = _with_factor(factors, item)
+                out[factors] = out.get(factors, 0) + factor
             case Add():
-                todo += [(item.b, factor), (item.a, factor)]
+                todo += [(item.b, factor, factors), (item.a, factor, factors)]
             case Sub():
-                todo += [(item.b, -factor), (item.a, factor)]
-            case Mul() if isinstance(item.b, IntImm):
-                todo.append((item.a, factor * item.b.value))
-            case Mul() if isinstance(item.a, IntImm):
-                todo.append((item.b, factor * item.a.value))
+                todo += [(item.b, -factor, factors), (item.a, factor, factors)]
+            case Mul(a=other, b=IntImm(value=times)) | Mul(a=IntImm(value=times), b=other):
+                todo.append((other, factor * times, factors))
+            case Mul(a=other, b=Var() as var) | Mul(a=Var() as var, b=other) if len(factors) < MAX_DEGREE:
+                todo.append((other, factor, _with_factor(factors, var)))
             case _:
                 return None
     limit = _LARGEST[expr.dtype]
     return out if all(-limit < c < limit for c in out.values()) else None
 
 
-def written(sums: Linear, dtype: str) -> PrimExpr:
-    """A sum as an expression: large coefficients first, the constant last."""
-    last = sums.get(None, 0)
-    terms = [(var, c) for var, c in sums.items() if var is not None and c]
+def _with_factor(factors: tuple[Var, ...], var: Var) -> tuple[Var, ...]:
+    return tuple(sorted((*factors, var), key=_name)) if factors else (var,)
+
+
+def _name(var: Var) -> tuple[str, int]:
+    return var.name, id(var)
+
+
+def written(sums: Products, dtype: str) -> PrimExpr:
+    """A sum as an expression: products of many and large coefficients first, the constant last."""
+    last = sums.get((), 0)
+    terms = [(factors, c) for factors, c in sums.items() if factors and c]
     if not terms:
         return IntImm(dtype, last)
-    terms.sort(key=lambda term: (term[1] < 0, -abs(term[1]), term[0].name))
+    terms.sort(key=lambda term: (term[1] < 0, -len(term[0]), -abs(term[1]), [var.name for var in term[0]]))
     first, coefficient = terms[0]
     if coefficient < 0 and last > 0:
         total: PrimExpr = IntImm(dtype, last)
         last = 0
     else:
-        total = mul(first, IntImm(dtype, coefficient))
+        total = mul(_product(first), IntImm(dtype, coefficient))
         terms = terms[1:]
-    for var, c in terms:
-        term = mul(var, IntImm(dtype, abs(c)))
+    for factors, c in terms:
+        term = mul(_product(factors), IntImm(dtype, abs(c)))
         total = sub(total, term) if c < 0 else add(total, term)
     if last == 0:
         return total
     return add(total, IntImm(dtype, last)) if last > 0 else sub(total, IntImm(dtype, -last))
+
+
+def _product(factors: tuple[Var, ...]) -> PrimExpr:
+    return reduce(mul, factors)
 
 
 def reads_memory(root: PrimExpr) -> bool:
