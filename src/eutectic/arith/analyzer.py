@@ -173,7 +173,7 @@ class Analyzer:
         self._normalizer = None
 
     def _forgetting(self, var: Var) -> Facts:
-        """Facts to be told more of a variable, of which they know nothing; the present ones if nothing relies on them."""
+        """Facts that know nothing of a variable, to be told more; the present ones if nothing relies on them."""
         if self._normalizer is not None:
             self._know(self._facts.copy())
         facts = self._facts

@@ -44,7 +44,7 @@ def _assignments(sets: Sequence[Tuples], assumption: PrimExpr) -> Iterator[dict[
     mentioned += [end for item in sets for ends in item.ends.values() for end in ends]
     free = {node for root in mentioned for node in post_order(root) if isinstance(node, Var)} - iterated
     bounds = _Bounds(assumption)
-    many = {var: _MANY for var in free - bounds.limited}
+    many = dict.fromkeys(free - bounds.limited, _MANY)
     for sizes in ({}, many) if many else ({},):
         values = bounds.least({**dict.fromkeys(free, 0), **sizes})
         for one in (None, *(var for var in bounds.apart if var in free)):

@@ -7,7 +7,6 @@ the normal form of `arith.Analyzer` without asking it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import reduce
 from typing import Final, TypeAlias
 
 from eutectic.arith.analyzer import Analyzer
@@ -168,7 +167,10 @@ def written(sums: Products, dtype: str) -> PrimExpr:
 
 
 def _product(factors: tuple[Var, ...]) -> PrimExpr:
-    return reduce(mul, factors)
+    out: PrimExpr = factors[0]
+    for var in factors[1:]:
+        out = mul(out, var)
+    return out
 
 
 def reads_memory(root: PrimExpr) -> bool:
