@@ -11,6 +11,7 @@ from eutectic.arith.facts import Facts, constant_limits, last_of
 from eutectic.arith.interval import Interval, ModularSet
 from eutectic.arith.normal_form import Normalizer
 from eutectic.arith.polynomial import AtomTable, Polynomial, constant, number, plus, scaled, single
+from eutectic.arith.quotients import is_at_least_zero
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.prim_expr import EQ, NE, And, Comparison, ExprOp, IntImm, Operand, Or, PrimExpr, Var, as_prim
 from eutectic.ir.structural import structural_equal
@@ -147,6 +148,15 @@ class Analyzer:
         """Whether `a >= b` is proved."""
         left, right = self._pair(a, b)
         return self._proves(self._difference(left, right), left.dtype)
+
+    def can_prove_at_least(self, a: Operand, b: Operand) -> bool:
+        """Whether `a >= b` is proved, also by what is known of quotients by numbers."""
+        left, right = self._pair(a, b)
+        difference = self._difference(left, right)
+        if self._proves(difference, left.dtype):
+            return True
+        is_signed = is_integer(left.dtype) and left.dtype[0] == "i"
+        return is_signed and is_at_least_zero(difference, self._facts, self._rules().division(left.dtype).joined)
 
     def const_int_bound(self, expr: Operand) -> Interval:
         """Constant bounds of an integer expression."""

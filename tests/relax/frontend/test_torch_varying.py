@@ -291,6 +291,22 @@ def test_slices_between_sizes():
     )
 
 
+def test_halves_and_thirds():
+    functions = [
+        lambda x: x.split([x.shape[0] // 2, x.shape[0] - x.shape[0] // 2]),
+        lambda x: torch.cat(x.split([x.shape[0] // 3, x.shape[0] // 3, x.shape[0] - x.shape[0] // 3 * 2])[::-1]),
+        lambda x: (y := torch.cat((x, x[1:]))).split([y.shape[0] // 2, y.shape[0] - y.shape[0] // 2]),
+        lambda x: (y := x[::2]).split([y.shape[0] // 2, y.shape[0] - y.shape[0] // 2]),
+        lambda x: (y := x.reshape(-1)).split([y.shape[0] // 2, y.shape[0] - y.shape[0] // 2])[1],
+    ]
+    model, some = Called(functions).eval(), torch.export.Dim.AUTO(min=4, max=100)  # with a name torch wants even sizes
+    fast = eutectic.compile(model, (rows(9, 3),), dynamic_shapes=(({0: some},),), fallback="error")
+    assert not fast.report.host_operators
+    for size in (9, 4, 5, 6, 31, 100):
+        x = rows(size, 3)
+        torch.testing.assert_close(fast(x), model(x))
+
+
 def test_a_slice_that_torch_takes_for_longer_than_it_is_reads_nothing_outside():
     """It takes no size that varies for one."""
     fast = eutectic.compile(

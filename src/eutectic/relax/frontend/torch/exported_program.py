@@ -23,6 +23,7 @@ from eutectic.relax.frontend.torch.axes_with_elements import ranges_of
 from eutectic.relax.frontend.torch.complex_parts import ComplexParts, is_of_parts, parts_of
 from eutectic.relax.frontend.torch.decompose import decomposed, functional
 from eutectic.relax.frontend.torch.eager import EagerCalls
+from eutectic.relax.frontend.torch.guards import assert_equations
 from eutectic.relax.frontend.torch.importer import Importer
 from eutectic.relax.frontend.torch.kernels import Kernels, autocasts
 from eutectic.relax.frontend.torch.multiples import Multiples
@@ -179,6 +180,7 @@ class _Builder:
         params = [*self.inputs, *(var for var, _ in self.state), *(var for var, _ in self.kept)]
         builder = self.block_builder
         with builder.function("main", params):
+            assert_equations(self.program, self.symbols, builder)
             with builder.dataflow():
                 self._define_sizes()
                 self._define_multiples()

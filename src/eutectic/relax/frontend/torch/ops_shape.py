@@ -188,7 +188,7 @@ def _cut_inside(ctx: Context, x: Expr, axis: int, begin: Any, count: PrimExpr, s
     """A slice that has as many elements as torch says; None when it may go beyond the axis."""
     size = dims_of(x)[axis]
     first = ctx.symbols.from_start(as_prim(begin, _INDEX), size)
-    if first is None or ctx.symbols.is_of_values(count) or ctx.symbols.least(count) < 0:
+    if first is None or ctx.symbols.is_of_values(count) or not ctx.symbols.is_count(count):
         return None
     steps = count if step == 1 else mul(count, as_prim(step, _INDEX))
     end = simplify(add(first, steps))

@@ -135,11 +135,12 @@ class Symbols:
         Returns:
             None where values decide it, or whether it is negative.
         """
-        low, high = self.range_of(place)
-        if low < 0 <= high or self.is_of_values(place) or self.is_of_values(size):
+        if self.is_of_values(place) or self.is_of_values(size):
             return None
-        counted = place if low >= 0 else simplify(add(size, place))
-        return counted if self.least(counted) >= 0 else None
+        if self.is_count(place):
+            return place
+        counted = simplify(add(size, place))
+        return counted if self.range_of(place)[1] < 0 and self.is_count(counted) else None
 
     def is_of_values(self, size: PrimExpr) -> bool:
         """Whether values of the program decide a size."""
@@ -158,7 +159,12 @@ class Symbols:
         """Whether one size is at most another in all of the ranges, which are wider than what torch assumes: it takes
         no size that varies for one.
         """
-        return self._analyzer().can_prove(part <= whole)
+        analyzer = self._analyzer()
+        return analyzer.can_prove(part <= whole) or analyzer.can_prove_at_least(whole, part)
+
+    def is_count(self, size: PrimExpr) -> bool:
+        """Whether a size is never negative."""
+        return self.fits(as_prim(0, "int64"), size)
 
     def _analyzer(self) -> Analyzer:
         analyzer = Analyzer()
