@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -83,6 +84,21 @@ def test_remainders_of_all_pairs(name: str, dtype: torch.dtype):
     got = eutectic.compile(module(function), (a, b), target="llvm")(a, b)
     with np.errstate(all="ignore"):
         same(got, definition(a.double().numpy(), b.double().numpy()), 0, signs=False)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_tails_of_the_normal_distribution(dtype: torch.dtype):
+    """By `1 + erf(x)` nothing is left of them at -5."""
+    x = torch.cat([torch.linspace(-12, 12, 997), torch.tensor([-0.0, -1e4, 1e4])]).to(dtype)
+    functions = {"ndtr": torch.special.ndtr, "gelu": F.gelu, "erfc": lambda x: torch.erfc(-x * 0.75)}
+    net = module(lambda x: {name: function(x) for name, function in functions.items()})
+    got = eutectic.compile(net, (x,), target="llvm", fallback="error")(x)
+    exact = np.array([math.erfc(-v * math.sqrt(0.5)) / 2 for v in x.tolist()])
+    ulps = 100 if dtype in (torch.float32, torch.float64) else 1  # the rounding of x^2 / 2 at -12
+    same(got["ndtr"], exact, ulps)
+    same(got["gelu"], exact * x.double().numpy(), ulps)
+    arguments = (-x * 0.75).double().tolist()
+    same(got["erfc"], np.array([math.erfc(v) for v in arguments]), 100 if dtype is torch.float32 else 2)
 
 
 @pytest.mark.parametrize("mode", ["bicubic", "bilinear"])

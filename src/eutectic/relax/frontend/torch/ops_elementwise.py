@@ -31,6 +31,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Call]]] = {
     "cos": op.cos,
     "cosh": op.cosh,
     "erf": op.erf,
+    "erfc": op.erfc,
     "exp": op.exp,
     "log": op.log,
     "neg": op.negative,
@@ -417,6 +418,15 @@ def _log1p(ctx: Context, wide: Expr) -> Expr:
     infinite = ctx.call(op.equal, total, number(math.inf, kind))
     plain = ctx.call(op.logical_or, ctx.call(op.equal, total, one), infinite)
     return ctx.call(op.where, plain, wide, value)
+
+
+@converts("aten.special_ndtr.default")
+def normal_distribution(ctx: Context, x: Expr) -> Expr:
+    """The part of a normal distribution below `x`, as `erfc(-x / sqrt(2)) / 2`, in which nothing is cancelled."""
+    wide = _widened(ctx, x)
+    kind = dtype_of(wide)
+    above = ctx.call(op.erfc, ctx.call(op.multiply, wide, number(-math.sqrt(0.5), kind)))
+    return ctx.cast(ctx.call(op.multiply, above, number(0.5, kind)), ctx.out_dtype)
 
 
 @converts(
