@@ -101,6 +101,38 @@ def test_tails_of_the_normal_distribution(dtype: torch.dtype):
     same(got["erfc"], np.array([math.erfc(v) for v in arguments]), 100 if dtype is torch.float32 else 2)
 
 
+@pytest.mark.parametrize("exponent", [2**24 + 1, -(2**40 + 1), 2.0**31 + 1, 2**24])
+def test_powers_by_odd_numbers_that_float32_does_not_hold(exponent: float):
+    """Beyond 2^24 it has even numbers alone, by which -1 would be 1."""
+    x = torch.tensor([-1.0, -1.0000001, 1.0000001, 0.0, -0.0, math.inf, -math.inf, math.nan, 0.5])
+    got = eutectic.compile(module(lambda x: x**exponent), (x,), target="llvm")(x)
+    with np.errstate(all="ignore"):
+        same(got, np.power(x.double().numpy(), float(exponent)), 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("base", [1024, 0.125, 4])
+def test_powers_of_powers_of_two(base: float, dtype: torch.dtype):
+    """LLVM takes `exp2(10 * x)` for a power of 1024, and the product is rounded."""
+    x = torch.linspace(-11.9, 11.9, 97, dtype=torch.float64).to(dtype)
+    got = eutectic.compile(module(lambda x: base**x), (x,), target="llvm")(x)
+    same(got, np.power(float(base), x.double().numpy()), 2)
+
+
+def test_a_threshold_is_not_rounded_to_sixteen_bits():
+    x = torch.tensor([0.1, 0.05, 0.2], dtype=torch.bfloat16)  # the first is larger than 0.1
+    got = eutectic.compile(module(lambda x: F.threshold(x, 0.1, 5.0)), (x,), target="llvm")(x)
+    assert torch.equal(got, torch.where(x.double() > 0.1, x, 5.0))
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum"])
+def test_huber_loss_has_the_dtype_of_its_first_operand(reduction: str):
+    x, target = torch.tensor([math.inf, 2.5, 3.0], dtype=torch.float16), torch.tensor([1.0, 2.0, 70000.0])
+    net = module(lambda x, y: [F.huber_loss(*both, reduction=reduction) for both in ((x, y), (y, x))])
+    for got, want in zip(eutectic.compile(net, (x, target), target="llvm")(x, target), net(x, target), strict=True):
+        torch.testing.assert_close(got, want)
+
+
 @pytest.mark.parametrize("mode", ["bicubic", "bilinear"])
 @pytest.mark.parametrize("antialias", [False, True])
 def test_interpolation_of_bytes_is_refused(mode: str, antialias: bool):

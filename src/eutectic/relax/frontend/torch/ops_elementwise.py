@@ -19,6 +19,7 @@ from eutectic.relax.frontend.torch.table import Context, converts
 from eutectic.relax.op.numerics import integer_bounds
 
 _NARROW: Final = ("float16", "bfloat16")
+_ALL_EVEN: Final = 2**24  # from where on float32 has even numbers alone; torch keeps those of Python in float64
 _FUNCTIONS: Final[dict[str, Callable[..., Call]]] = {
     "abs": op.abs,
     "acos": op.acos,
@@ -247,6 +248,9 @@ def power_of_number(ctx: Context, x: Expr, exponent: Any) -> Expr:
         return ctx.call(op.sqrt if exponent > 0 else op.rsqrt, base)
     if is_float(dtype) and exponent == -1:
         return ctx.call(op.divide, number(1, dtype), base)
+    if dtype == "float32" and abs(exponent) >= _ALL_EVEN and math.isfinite(exponent):
+        wide = ctx.call(op.power, ctx.cast(base, "float64"), number(exponent, "float64"))
+        return ctx.cast(wide, dtype)
     return _arithmetic(ctx, op.power, base, exponent)
 
 
@@ -366,9 +370,11 @@ def clamp_by_tensors(ctx: Context, x: Expr, low: Expr | None = None, high: Expr 
 
 @converts("aten.threshold.default")
 def threshold(ctx: Context, x: Expr, limit: float, value: float) -> Expr:
-    """`value` up to a limit, `x` above it."""
+    """`value` up to a limit, `x` above it; the limit of 16-bit floats is one of float32."""
     dtype = dtype_of(x)
-    return ctx.call(op.where, ctx.call(op.less_equal, x, number(limit, dtype)), number(value, dtype), x)
+    work = "float32" if dtype in _NARROW else dtype
+    is_low = ctx.call(op.less_equal, ctx.cast(x, work), number(limit, work))
+    return ctx.call(op.where, is_low, number(value, dtype), x)
 
 
 @converts("aten.addcmul.default", "aten.addcdiv.default")
