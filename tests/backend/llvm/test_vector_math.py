@@ -99,5 +99,6 @@ def test_limits(values: tuple[np.ndarray, dict[str, np.ndarray]]):
         *(("erfc", np.inf, 0.0), ("erfc", -np.inf, 2.0), ("erfc", 0.0, 1.0), ("erfc", -0.0, 1.0)),
     ]:
         assert results[name][at[argument]] == want, (name, argument)
+    np.testing.assert_array_equal(results["erfc"][x == 0], 1.0)
     assert np.isnan(results["log"][at[-1.0]])
     assert np.isnan(results["log"][at[-np.inf]])
