@@ -152,7 +152,7 @@ def _describe(function: Any, name: str, doc: str) -> None:
 exp, exp2, exp10 = _unary("exp"), _unary("exp2"), _unary("exp10")
 log, log2, log10, log1p = _unary("log"), _unary("log2"), _unary("log10"), _unary("log1p")
 sqrt, rsqrt = _unary("sqrt"), _unary("rsqrt")
-sigmoid, erf = _unary("sigmoid"), _unary("erf")
+sigmoid, erf, erfc = _unary("sigmoid"), _unary("erf"), _unary("erfc")
 sin, cos, tan = _unary("sin"), _unary("cos"), _unary("tan")
 asin, acos, atan = _unary("asin"), _unary("acos"), _unary("atan")
 sinh, cosh, tanh = _unary("sinh"), _unary("cosh"), _unary("tanh")

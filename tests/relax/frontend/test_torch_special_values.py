@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -83,6 +84,53 @@ def test_remainders_of_all_pairs(name: str, dtype: torch.dtype):
     got = eutectic.compile(module(function), (a, b), target="llvm")(a, b)
     with np.errstate(all="ignore"):
         same(got, definition(a.double().numpy(), b.double().numpy()), 0, signs=False)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_tails_of_the_normal_distribution(dtype: torch.dtype):
+    """By `1 + erf(x)` nothing is left of them at -5."""
+    x = torch.cat([torch.linspace(-12, 12, 997), torch.tensor([-0.0, -1e4, 1e4])]).to(dtype)
+    functions = {"ndtr": torch.special.ndtr, "gelu": F.gelu, "erfc": lambda x: torch.erfc(-x * 0.75)}
+    net = module(lambda x: {name: function(x) for name, function in functions.items()})
+    got = eutectic.compile(net, (x,), target="llvm", fallback="error")(x)
+    exact = np.array([math.erfc(-v * math.sqrt(0.5)) / 2 for v in x.tolist()])
+    ulps = 100 if dtype in (torch.float32, torch.float64) else 1  # the rounding of x^2 / 2 at -12
+    same(got["ndtr"], exact, ulps)
+    same(got["gelu"], exact * x.double().numpy(), ulps)
+    arguments = (-x * 0.75).double().tolist()
+    same(got["erfc"], np.array([math.erfc(v) for v in arguments]), 100 if dtype is torch.float32 else 2)
+
+
+@pytest.mark.parametrize("exponent", [2**24 + 1, -(2**40 + 1), 2.0**31 + 1, 2**24])
+def test_powers_by_odd_numbers_that_float32_does_not_hold(exponent: float):
+    """Beyond 2^24 it has even numbers alone, by which -1 would be 1."""
+    x = torch.tensor([-1.0, -1.0000001, 1.0000001, 0.0, -0.0, math.inf, -math.inf, math.nan, 0.5])
+    got = eutectic.compile(module(lambda x: x**exponent), (x,), target="llvm")(x)
+    with np.errstate(all="ignore"):
+        same(got, np.power(x.double().numpy(), float(exponent)), 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("base", [1024, 0.125, 4])
+def test_powers_of_powers_of_two(base: float, dtype: torch.dtype):
+    """LLVM takes `exp2(10 * x)` for a power of 1024, and the product is rounded."""
+    x = torch.linspace(-11.9, 11.9, 97, dtype=torch.float64).to(dtype)
+    got = eutectic.compile(module(lambda x: base**x), (x,), target="llvm")(x)
+    same(got, np.power(float(base), x.double().numpy()), 2)
+
+
+def test_a_threshold_is_not_rounded_to_sixteen_bits():
+    x = torch.tensor([0.1, 0.05, 0.2], dtype=torch.bfloat16)  # the first is larger than 0.1
+    got = eutectic.compile(module(lambda x: F.threshold(x, 0.1, 5.0)), (x,), target="llvm")(x)
+    assert torch.equal(got, torch.where(x.double() > 0.1, x, 5.0))
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum"])
+def test_huber_loss_has_the_dtype_of_its_first_operand(reduction: str):
+    x, target = torch.tensor([math.inf, 2.5, 3.0], dtype=torch.float16), torch.tensor([1.0, 2.0, 70000.0])
+    net = module(lambda x, y: [F.huber_loss(*both, reduction=reduction) for both in ((x, y), (y, x))])
+    for got, want in zip(eutectic.compile(net, (x, target), target="llvm")(x, target), net(x, target), strict=True):
+        torch.testing.assert_close(got, want)
 
 
 @pytest.mark.parametrize("mode", ["bicubic", "bilinear"])

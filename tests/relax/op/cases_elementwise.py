@@ -43,6 +43,7 @@ table(
         "relax.cos": (torch.cos, FLOATS, _ODD),
         "relax.cosh": (torch.cosh, FLOATS, _ODD),
         "relax.erf": (torch.erf, FLOATS, _ODD),
+        "relax.erfc": (torch.erfc, FLOATS, _ODD),
         "relax.exp": (torch.exp, FLOATS, _ODD),
         "relax.floor": (torch.floor, NUMBERS, _WHOLE),
         "relax.isfinite": (torch.isfinite, ANY, _ODD),

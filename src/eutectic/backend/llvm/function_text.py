@@ -72,11 +72,21 @@ class FunctionText:
         self._entry.append(f"  {name} = alloca [{max(count, 1)} x {kind}], align 64")
         return name
 
-    def call(self, kind: str, name: str, args: list[tuple[str, str]], attributes: str = "") -> str:
-        """Call a function and give its result; it is declared in the module."""
+    def call(
+        self, kind: str, name: str, args: list[tuple[str, str]], attributes: str = "", *, known: bool = True
+    ) -> str:
+        """Call a function and give its result; it is declared in the module.
+
+        Args:
+            kind: Type of the result.
+            name: The function.
+            args: Type and value of each argument.
+            attributes: What stands before the type.
+            known: Whether LLVM may take it for the function of C's library of that name, and call another one.
+        """
         self.declare(kind, name, [arg_kind for arg_kind, _ in args])
         arguments = ", ".join(f"{arg_kind} {text}" for arg_kind, text in args)
-        text = f"call {attributes}{kind} @{name}({arguments})"
+        text = f"call {attributes}{kind} @{name}({arguments})" + ("" if known else " nobuiltin")
         if kind == "void":
             self.do(text)
             return ""

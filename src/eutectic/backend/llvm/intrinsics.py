@@ -15,7 +15,17 @@ from eutectic.backend.llvm.expr import ExprEmitter, has_load, intrinsic
 from eutectic.backend.llvm.memory import lane_indices
 from eutectic.backend.llvm.types import constant, register_type, splat, vector
 from eutectic.ir.dtype import is_float
-from eutectic.ir.prim_expr import Call, PrimExpr, StringImm, element_dtype, lanes_of, with_lanes
+from eutectic.ir.prim_expr import (
+    Broadcast,
+    Call,
+    Cast,
+    FloatImm,
+    PrimExpr,
+    StringImm,
+    element_dtype,
+    lanes_of,
+    with_lanes,
+)
 from eutectic.runtime.symbols import is_registered
 from eutectic.support.errors import CodegenError
 
@@ -96,21 +106,33 @@ def _double_sigmoid(emitter: ExprEmitter, dtype: str, value: str) -> str:
 @intrinsic(*_LIBRARY)
 def _library(emitter: ExprEmitter, call: Call) -> str:
     pairs = [_promoted(emitter, arg) for arg in call.args]
-    dtype = pairs[0][1]
-    return _returned(emitter, dtype, call, _lanewise(emitter, _name(call), dtype, [value for value, _ in pairs]))
+    dtype, known = pairs[0][1], not _is_power_of_power(call)
+    values = [value for value, _ in pairs]
+    return _returned(emitter, dtype, call, _lanewise(emitter, _name(call), dtype, values, known=known))
 
 
-def _lanewise(emitter: ExprEmitter, name: str, dtype: str, values: list[str]) -> str:
-    """A function of C's math library for each lane."""
+def _is_power_of_power(call: Call) -> bool:
+    """Whether it is a power of `2^n`, which LLVM makes `exp2(n x)` of, with the rounding error of that product."""
+    base = call.args[0]
+    while isinstance(base, (Broadcast, Cast)):
+        base = base.value
+    if _name(call) != "pow" or not isinstance(base, FloatImm) or not 0 < base.value < math.inf:
+        return False
+    part, exponent = math.frexp(base.value)
+    return part == 0.5 and abs(exponent - 1) > 1
+
+
+def _lanewise(emitter: ExprEmitter, name: str, dtype: str, values: list[str], *, known: bool = True) -> str:
+    """A function of C's math library for each lane; `known` as for `FunctionText.call`."""
     single = register_type(element_dtype(dtype))
     symbol = name if single == "double" else f"{name}f"
     text, lanes, kind = emitter.text, lanes_of(dtype), register_type(dtype)
     if lanes == 1:
-        return text.call(single, symbol, [(single, value) for value in values])
+        return text.call(single, symbol, [(single, value) for value in values], known=known)
     results = []
     for i in range(lanes):
         args = [(single, text.assign(f"extractelement {kind} {value}, i64 {i}")) for value in values]
-        results.append(text.call(single, symbol, args))
+        results.append(text.call(single, symbol, args, known=known))
     return emitter.gather_lanes(single, results)
 
 

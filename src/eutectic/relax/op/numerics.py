@@ -114,3 +114,11 @@ def erf(x: Array) -> Array:
             total += row.take(node)
         out[begin : begin + _BLOCK] = np.where(np.isnan(part), part, np.copysign(total, part))
     return out.reshape(x.shape)
+
+
+_ERFC: Final = np.frompyfunc(math.erfc, 1, 1)
+
+
+def erfc(x: Array) -> Array:
+    """One minus the error function, in float64, as exact as C's."""
+    return np.asarray(_ERFC(np.asarray(x, np.float64)), np.float64)

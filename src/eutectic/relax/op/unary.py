@@ -14,6 +14,7 @@ from eutectic.relax.expr import Call
 from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.numerics import erf as _erf_of
+from eutectic.relax.op.numerics import erfc as _erfc_of
 from eutectic.relax.op.registry import call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import like
 from eutectic.relax.struct_info import TensorStructInfo
@@ -103,6 +104,7 @@ ceil = _unary("ceil", _whole(np.ceil), "Rounded towards plus infinity.", takes="
 cos = _unary("cos", np.cos, "Cosine of an angle in radians.")
 cosh = _unary("cosh", np.cosh, "Hyperbolic cosine.")
 erf = _unary("erf", _erf_of, "Error function.")
+erfc = _unary("erfc", _erfc_of, "One minus the error function, without cancellation.")
 exp = _unary("exp", np.exp, "`e` to the power `x`.")
 floor = _unary("floor", _whole(np.floor), "Rounded towards minus infinity.", takes="number")
 isfinite = _unary("isfinite", np.isfinite, "Whether neither infinite nor NaN.", takes="any", result="bool")

@@ -44,6 +44,7 @@ _FLOAT_UNARY: Final[dict[str, Unary]] = {
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "sigmoid": _sigmoid,
     "erf": math.erf,
+    "erfc": math.erfc,
     "asin": np.arcsin,
     "acos": np.arccos,
     "atan": np.arctan,

@@ -65,7 +65,7 @@ _FLIPPED: Final = {LT: GT, GT: LT, LE: GE, GE: LE}
 _LANEWISE: Final = frozenset(
     f"tir.{name}"
     for name in (
-        *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sigmoid", "erf"),
+        *("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sigmoid", "erf", "erfc"),
         *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
         *("fabs", "floor", "ceil", "trunc", "round", "nearbyint", "isnan", "isinf", "isfinite"),
         *("atan2", "hypot", "copysign", "nextafter", "fmod", "pow", "ldexp", "fma", "popcount", "clz"),

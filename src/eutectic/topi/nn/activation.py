@@ -41,8 +41,8 @@ def relu(x: Tensor) -> Tensor:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """`x * P(X <= x)` of a standard normal X, by the error function; a float dtype, one stage `gelu`."""
-    return activation(x, lambda e: e * 0.5 * (1.0 + op.erf(e * math.sqrt(0.5))), "gelu")
+    """`x * P(X <= x)` of a standard normal X, by the complementary error function; a float dtype, one stage `gelu`."""
+    return activation(x, lambda e: e * 0.5 * op.erfc(e * -math.sqrt(0.5)), "gelu")
 
 
 def gelu_tanh(x: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from eutectic.relax.frontend.torch.as_exported import FunctionalProgram, as_expo
 from eutectic.relax.frontend.torch.derivatives import refuse_derivatives
 from eutectic.relax.frontend.torch.hidden_aliases import passing_as_aliases, refuse_hidden_aliases, whole_no_more
 from eutectic.relax.frontend.torch.label_losses import label_losses
+from eutectic.relax.frontend.torch.mixed_losses import RULES as MIXED_LOSSES
 from eutectic.relax.frontend.torch.operand_rounding import rounding_operands
 from eutectic.relax.frontend.torch.ops import TABLE
 from eutectic.relax.frontend.torch.overlapping_writes import refuse_overlapping_writes
@@ -33,7 +34,12 @@ ROUNDS: Final = 5  # of taking operators without converter apart
 # Operators that torch 2.13 takes apart into others that compute something else: labels after a -1 count in its loss.
 _WRONG_APART: Final = frozenset({"aten.multilabel_margin_loss.default", "aten.multilabel_margin_loss_forward.default"})
 # Ways to take operators apart that go before torch's own, by names.
-_RULES: Final[Mapping[str, Callable[..., Any]]] = {**RESAMPLING, **ANTIALIASED, "aten.ldexp.Tensor": ldexp}
+_RULES: Final[Mapping[str, Callable[..., Any]]] = {
+    **RESAMPLING,
+    **ANTIALIASED,
+    **MIXED_LOSSES,
+    "aten.ldexp.Tensor": ldexp,
+}
 _Done = dict[frozenset[str], FunctionalProgram | None]  # None is the program itself, which would keep its own key
 _DONE: Final[WeakKeyDictionary[ExportedProgram, _Done]] = WeakKeyDictionary()
 

@@ -19,6 +19,7 @@ from eutectic.relax.frontend.torch.table import Context, converts
 from eutectic.relax.op.numerics import integer_bounds
 
 _NARROW: Final = ("float16", "bfloat16")
+_ALL_EVEN: Final = 2**24  # from where on float32 has even numbers alone; torch keeps those of Python in float64
 _FUNCTIONS: Final[dict[str, Callable[..., Call]]] = {
     "abs": op.abs,
     "acos": op.acos,
@@ -31,6 +32,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Call]]] = {
     "cos": op.cos,
     "cosh": op.cosh,
     "erf": op.erf,
+    "erfc": op.erfc,
     "exp": op.exp,
     "log": op.log,
     "neg": op.negative,
@@ -246,6 +248,9 @@ def power_of_number(ctx: Context, x: Expr, exponent: Any) -> Expr:
         return ctx.call(op.sqrt if exponent > 0 else op.rsqrt, base)
     if is_float(dtype) and exponent == -1:
         return ctx.call(op.divide, number(1, dtype), base)
+    if dtype == "float32" and abs(exponent) >= _ALL_EVEN and math.isfinite(exponent):
+        wide = ctx.call(op.power, ctx.cast(base, "float64"), number(exponent, "float64"))
+        return ctx.cast(wide, dtype)
     return _arithmetic(ctx, op.power, base, exponent)
 
 
@@ -365,9 +370,11 @@ def clamp_by_tensors(ctx: Context, x: Expr, low: Expr | None = None, high: Expr 
 
 @converts("aten.threshold.default")
 def threshold(ctx: Context, x: Expr, limit: float, value: float) -> Expr:
-    """`value` up to a limit, `x` above it."""
+    """`value` up to a limit, `x` above it; the limit of 16-bit floats is one of float32."""
     dtype = dtype_of(x)
-    return ctx.call(op.where, ctx.call(op.less_equal, x, number(limit, dtype)), number(value, dtype), x)
+    work = "float32" if dtype in _NARROW else dtype
+    is_low = ctx.call(op.less_equal, ctx.cast(x, work), number(limit, work))
+    return ctx.call(op.where, is_low, number(value, dtype), x)
 
 
 @converts("aten.addcmul.default", "aten.addcdiv.default")
@@ -417,6 +424,15 @@ def _log1p(ctx: Context, wide: Expr) -> Expr:
     infinite = ctx.call(op.equal, total, number(math.inf, kind))
     plain = ctx.call(op.logical_or, ctx.call(op.equal, total, one), infinite)
     return ctx.call(op.where, plain, wide, value)
+
+
+@converts("aten.special_ndtr.default")
+def normal_distribution(ctx: Context, x: Expr) -> Expr:
+    """The part of a normal distribution below `x`, as `erfc(-x / sqrt(2)) / 2`, in which nothing is cancelled."""
+    wide = _widened(ctx, x)
+    kind = dtype_of(wide)
+    above = ctx.call(op.erfc, ctx.call(op.multiply, wide, number(-math.sqrt(0.5), kind)))
+    return ctx.cast(ctx.call(op.multiply, above, number(0.5, kind)), ctx.out_dtype)
 
 
 @converts(

@@ -16,7 +16,7 @@ from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.lowering import lower
-from eutectic.relax.op.numerics import Array, cast, dtype_of, erf, widen
+from eutectic.relax.op.numerics import Array, cast, dtype_of, erfc, widen
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import axis_of, differ, dims_text, int_of, like, reject
 from eutectic.relax.op.ternary import clip
@@ -124,7 +124,7 @@ def _relu(x: Array) -> Array:
 
 def _gelu(x: Array) -> Array:
     wide = x.astype(np.float64)
-    return np.asarray((0.5 * wide * (1 + erf(wide * math.sqrt(0.5)))).astype(x.dtype))
+    return np.asarray((0.5 * wide * erfc(wide * -math.sqrt(0.5))).astype(x.dtype))
 
 
 def _gelu_tanh(x: Array) -> Array:
