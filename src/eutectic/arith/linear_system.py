@@ -133,7 +133,7 @@ class LinearSystem:
             self._bound()
             self._decide()
             if number or not self._changed:  # around a cycle bounds would rise in each round
-                self._compare()
+                self._look_for_cycles()
             if not self._changed:
                 break
         self._combine()
@@ -293,7 +293,7 @@ class LinearSystem:
         if low == high:
             self._equal.append(plus({key: 1}, {0: 1}, -int(low)))
 
-    def _compare(self) -> None:
+    def _look_for_cycles(self) -> None:
         """Look for a variable that would have to be less than itself, along a cycle of differences of two.
 
         Reference: D. L. Dill, "Timing assumptions and verification of finite-state concurrent systems", 1989, whose
