@@ -8,7 +8,7 @@ from tests.arith.expressions import literal
 
 from eutectic.arith import Analyzer
 from eutectic.ir.prim_expr import PrimExpr, Var
-from eutectic.tir.analysis.index_facts import linear, products, written
+from eutectic.tir.analysis.index_facts import linear, normal, products
 
 NAMES = [Var(name) for name in "abcd"]
 
@@ -28,7 +28,7 @@ def sums() -> st.SearchStrategy[PrimExpr]:
 @given(sums())
 def test_sums_of_products(expr: PrimExpr):
     found = products(expr)
-    assert found is None or str(written(found, expr.dtype)) == str(Analyzer().simplify(expr))
+    assert found is None or str(normal(found, expr.dtype)) == str(Analyzer().simplify(expr))
 
 
 def test_what_is_a_sum_of_products():

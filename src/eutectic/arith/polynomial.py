@@ -7,6 +7,7 @@ items and a shared operand costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final, TypeAlias
@@ -177,8 +178,18 @@ def ordered(p: Polynomial) -> list[tuple[Monomial, int]]:
 
 def write(p: Polynomial, dtype: str) -> PrimExpr:
     """The sum as an expression; a constant comes last, unless everything else is subtracted from it."""
-    last = p.get((), 0)
-    terms = [(m, c) for m, c in ordered(p) if m]
+    terms = [([atom.expr for atom in sorted_atoms(m)], c) for m, c in ordered(p) if m]
+    return written(terms, p.get((), 0), dtype)
+
+
+def written(terms: Sequence[tuple[Sequence[PrimExpr], int]], last: int, dtype: str) -> PrimExpr:
+    """The sum of some products and a constant as an expression.
+
+    Args:
+        terms: The factors of each product and its coefficient, as they are to follow each other; added ones first.
+        last: The constant, which comes last, unless everything else is subtracted from it.
+        dtype: Of the sum.
+    """
     if not terms:
         return IntImm(dtype, last)
     first, coefficient = terms[0]
@@ -186,18 +197,14 @@ def write(p: Polynomial, dtype: str) -> PrimExpr:
         total: PrimExpr = IntImm(dtype, last)
         last = 0
     else:
-        total = mul(_product(first), IntImm(dtype, coefficient))
+        total = mul(reduce(mul, first), IntImm(dtype, coefficient))
         terms = terms[1:]
-    for monomial, c in terms:
-        term = mul(_product(monomial), IntImm(dtype, abs(c)))
+    for factors, c in terms:
+        term = mul(reduce(mul, factors), IntImm(dtype, abs(c)))
         total = sub(total, term) if c < 0 else add(total, term)
     if last == 0:
         return total
     return add(total, IntImm(dtype, last)) if last > 0 else sub(total, IntImm(dtype, -last))
-
-
-def _product(monomial: Monomial) -> PrimExpr:
-    return reduce(mul, (atom.expr for atom in sorted_atoms(monomial)))
 
 
 def is_writable(p: Polynomial, dtype: str) -> bool:

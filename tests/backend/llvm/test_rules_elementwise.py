@@ -23,23 +23,9 @@ FLOAT_UNARY: dict[str, Callable[..., Any]] = {
     **{
         name: getattr(torch, name)
         for name in (
-            *(
-                "abs",
-                "acosh",
-                "asinh",
-                "atan",
-                "ceil",
-                "cos",
-                "cosh",
-                "erf",
-                "erfc",
-                "exp",
-                "floor",
-                "isfinite",
-                "isinf",
-            ),
+            *("abs", "acosh", "asinh", "atan", "ceil", "cos", "cosh", "erf", "exp", "floor", "isfinite", "isinf"),
             *("isnan", "log", "log10", "log1p", "log2", "logical_not", "negative", "round", "rsqrt", "sigmoid", "sign"),
-            *("sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc", "acos", "asin", "atanh"),
+            *("sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc", "acos", "asin", "atanh", "erfc"),
         )
     },
     "identity": lambda x: x,

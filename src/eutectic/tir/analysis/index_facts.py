@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 from eutectic.arith.analyzer import Analyzer
+from eutectic.arith.polynomial import written
 from eutectic.ir.dtype import is_integer
-from eutectic.ir.prim_expr import Add, Call, IntImm, Mul, PrimExpr, Sub, Var, add, mul, sub
+from eutectic.ir.prim_expr import Add, Call, IntImm, Mul, PrimExpr, Sub, Var
 from eutectic.ir.structural import structural_equal
 from eutectic.support.deep import deep
 from eutectic.support.errors import InternalError
@@ -35,9 +36,8 @@ from eutectic.tir.stmt import (
 )
 
 Linear: TypeAlias = dict[Var | None, int]  # coefficients of variables; that of None is the constant
-Products: TypeAlias = dict[
-    tuple[Var, ...], int
-]  # coefficients of products, factors by name; that of none is the constant
+# Coefficients of products, whose factors are sorted by name; that of none is the constant.
+Products: TypeAlias = dict[tuple[Var, ...], int]
 _LARGEST: Final = {"int32": 1 << 31, "int64": 1 << 63}
 MAX_STEPS: Final = 256
 MAX_DEGREE: Final = 4
@@ -67,7 +67,7 @@ class IndexFacts:
         if known is None:
             sums = products(expr)
             if sums is not None:
-                simplified = written(sums, expr.dtype)
+                simplified = normal(sums, expr.dtype)
             else:
                 simplified = expr if looks_at_indices(expr) else self.analyzer.simplify(expr)
             simplified = expr if alike(expr, simplified) else simplified
@@ -144,33 +144,11 @@ def _name(var: Var) -> tuple[str, int]:
     return var.name, id(var)
 
 
-def written(sums: Products, dtype: str) -> PrimExpr:
+def normal(sums: Products, dtype: str) -> PrimExpr:
     """A sum as an expression: products of many and large coefficients first, the constant last."""
-    last = sums.get((), 0)
     terms = [(factors, c) for factors, c in sums.items() if factors and c]
-    if not terms:
-        return IntImm(dtype, last)
     terms.sort(key=lambda term: (term[1] < 0, -len(term[0]), -abs(term[1]), [var.name for var in term[0]]))
-    first, coefficient = terms[0]
-    if coefficient < 0 and last > 0:
-        total: PrimExpr = IntImm(dtype, last)
-        last = 0
-    else:
-        total = mul(_product(first), IntImm(dtype, coefficient))
-        terms = terms[1:]
-    for factors, c in terms:
-        term = mul(_product(factors), IntImm(dtype, abs(c)))
-        total = sub(total, term) if c < 0 else add(total, term)
-    if last == 0:
-        return total
-    return add(total, IntImm(dtype, last)) if last > 0 else sub(total, IntImm(dtype, -last))
-
-
-def _product(factors: tuple[Var, ...]) -> PrimExpr:
-    out: PrimExpr = factors[0]
-    for var in factors[1:]:
-        out = mul(out, var)
-    return out
+    return written(terms, sums.get((), 0), dtype)
 
 
 def reads_memory(root: PrimExpr) -> bool:
