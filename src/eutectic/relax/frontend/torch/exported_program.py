@@ -180,7 +180,8 @@ class _Builder:
         params = [*self.inputs, *(var for var, _ in self.state), *(var for var, _ in self.kept)]
         builder = self.block_builder
         with builder.function("main", params):
-            assert_equations(self.program, self.symbols, builder)
+            if not self.options.sizes_as_input:  # where they are inputs, torch.compile asserts them before it calls
+                assert_equations(self.program, self.symbols, builder)
             with builder.dataflow():
                 self._define_sizes()
                 self._define_multiples()
