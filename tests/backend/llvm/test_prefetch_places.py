@@ -15,6 +15,7 @@ import eutectic
 from eutectic import te, topi
 from eutectic.backend.llvm.function_text import FunctionText
 from eutectic.driver.build_prim_func import NativePrimFunc
+from eutectic.driver.inspect import kernel_source
 from eutectic.ir.prim_expr import IntImm
 from eutectic.runtime.symbols import register_symbol
 from eutectic.target import Target
@@ -46,8 +47,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[int]
     _ASKED.clear()
 
 
-def packed(rows: int | Var, terms: int, columns: int) -> PrimFunc:
-    panels = [IntImm("int64", size) if isinstance(rows, Var) else size for size in (columns // 16, terms, 16)]
+def packed(rows: int | Var, terms: int, columns: int, panel: int = 16) -> PrimFunc:
+    panels = [IntImm("int64", size) if isinstance(rows, Var) else size for size in (columns // panel, terms, panel)]
     x, w = te.placeholder((rows, terms), "float32", "x"), te.placeholder(tuple(panels), "float32", "w")
     return te.create_prim_func([x, w, topi.nn.dense_pack(x, w, units=columns)])
 
@@ -73,6 +74,13 @@ def test_weights_are_asked_for_to_their_end(func: PrimFunc, decisions: dict, ask
     assert first <= min(asked)
     assert max(asked) < end
     assert max(asked) >= end - weights.nbytes // 4  # the last panel, too
+
+
+def test_all_lines_of_an_iteration_are_compared_with_the_end_at_once():
+    """One by one each would keep a register, of which there are none left."""
+    text = kernel_source(packed(1, 784, 128, 64), "llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v4", "llvm")
+    assert text.count("call void @llvm.prefetch") == 16
+    assert text.count("call i64 @llvm.smin.i64") == 1
 
 
 @pytest.mark.parametrize(("rows", "share"), [(60, 1.0), (24, 1.0), (12, 0.5), (5, 1.0)])

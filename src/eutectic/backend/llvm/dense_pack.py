@@ -47,6 +47,7 @@ _LEAST_BYTES: Final = 512 << 10  # of weights; smaller ones stay in the cache of
 _LEAST_OF_FEW: Final = 320 << 10  # the same for few rows, which wait for weights that are not in the nearest cache
 _LEAST_OF_CALLS: Final = 64 << 10  # the same where rows are not known, of which other kernels do the last one by one
 _FEWEST: Final = 16  # vectors of columns, for threads to share
+_TWO_PANELS: Final = 8  # vectors of columns that are two panels for a few rows: one for each of two threads
 
 
 def panel_offers(sizes: ProductSizes, machine: Machine, has_library: bool) -> Sequence[PanelOffer]:
@@ -82,7 +83,8 @@ def _fits(rows: int, sizes: ProductSizes, machine: Machine, vectors: int) -> boo
     """Whether the sums of a panel of some vectors fit into registers, and there are panels for all."""
     sums = rows * vectors
     most = machine.registers - 4 if vectors == 4 else machine.registers - 8
-    return sums <= most and _are_enough(sizes, machine)
+    are_two = vectors == 4 and sizes.columns == _TWO_PANELS * machine.lanes()
+    return sums <= most and (are_two or _are_enough(sizes, machine))
 
 
 def _are_enough(sizes: ProductSizes, machine: Machine) -> bool:
