@@ -34,6 +34,7 @@ from eutectic.relax.transform import (
     FuseTIR,
     JoinVaryingAxes,
     LegalizeOps,
+    MarkFiniteConstants,
     RemoveIdentityOps,
     RemovePaddedTaps,
     RewriteDataflowConcat,
@@ -122,8 +123,8 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     images = (DecomposeConvTranspose(), ConvertConv1DToConv2D())
     layouts = (*images, AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
     graph = (*prepare(), *narrow, *faster, *hand_over, *layouts)
-    sizes = (TakeExampleSizes(), JoinVaryingAxes(), NameSizes())
-    return Pipeline((*graph, *kernels(), *sizes, TakeDecisions(), *loops(chosen)), "compile")
+    known = (TakeExampleSizes(), JoinVaryingAxes(), NameSizes(), MarkFiniteConstants())
+    return Pipeline((*graph, *kernels(), *known, TakeDecisions(), *loops(chosen)), "compile")
 
 
 def loops(target: Target) -> Pipeline:

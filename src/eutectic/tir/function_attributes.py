@@ -11,6 +11,7 @@ SCHEDULED: Final = "tir.is_scheduled"
 LOWERED: Final = "tir.is_lowered"
 TRACE: Final = "tir.schedule_trace"  # what the default schedule did, line by line
 DECISIONS: Final = "tir.decisions"  # what default schedules are to choose, as JSON: decisions by choice point
+FINITE_PARAMS: Final = "tir.finite_params"  # places of parameters that never hold infinities or NaN, such as weights
 CHOSEN: Final = "tir.chosen"  # what the default schedule chose, and which rules were refused, line by line
 
 EXAMPLE_SIZES: Final = "example_sizes"  # of functions of any kind: what symbolic sizes were in the example, by name

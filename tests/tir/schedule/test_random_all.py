@@ -25,6 +25,7 @@ from eutectic.driver.build_prim_func import build
 from eutectic.ir.prim_expr import Var
 from eutectic.support.errors import ScheduleError
 from eutectic.tir import IndexMap, PrimFunc
+from eutectic.tir.function_attributes import FINITE_PARAMS
 from eutectic.tir.interpret import run
 from eutectic.tir.schedule import PRIMITIVES, Schedule
 from eutectic.tir.schedule.validate import inputs
@@ -80,7 +81,8 @@ WRITTEN: dict[str, PrimFunc] = {**{name: func for name, (func, *_) in SUMS.items
 
 @cache
 def program(name: str) -> PrimFunc:
-    return WRITTEN[name] if name in WRITTEN else PROGRAMS[name]()
+    func = WRITTEN[name] if name in WRITTEN else PROGRAMS[name]()
+    return func.with_attr(FINITE_PARAMS, (1,)) if name == "small conv" else func
 
 
 def block_of(sch: Schedule, draw: Draw) -> Any:
@@ -147,6 +149,16 @@ def split_padding(sch: Schedule, draw: Draw) -> None:
     loop = steps._one(loops, draw)
     assert isinstance(sch.can_decompose_padding(block, loop), bool)
     sch.decompose_padding(block, loop)
+
+
+def without_padding(sch: Schedule, draw: Draw) -> None:
+    block, loops = steps._loops(sch, draw)
+    if draw(st.booleans()):
+        sch.decompose_reduction(block, steps._one(loops, draw))
+    number, loop = draw(st.integers(0, 2)), steps._one(sch.get_loops(block), draw)
+    able = sch.can_skip_padding(block, number, loop)
+    sch.skip_padding(block, number, loop)
+    assert able
 
 
 def partition(sch: Schedule, draw: Draw) -> None:
@@ -216,6 +228,7 @@ STEPS: tuple[Callable[[Schedule, Draw], None], ...] = (
     *(moves.move, moves.move, moves.move, moves.reindex, epilogue, first_epilogue, first_epilogue, memory, notes),
     *(in_place, in_place, ahead, joined, joined),
     *(layout, layout, block_layout, blockize, blockize, tensorize, pad_product, split_padding, partition),
+    *(without_padding, without_padding),
 )
 REORDERING = (*STEPS, moves.factor, moves.factor, moves.halves)  # sums of floats are then others
 done: Counter[str] = Counter()

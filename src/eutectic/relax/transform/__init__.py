@@ -34,6 +34,7 @@ from eutectic.relax.transform.join_varying_axes import JoinVaryingAxes
 from eutectic.relax.transform.lambda_lift import LambdaLift
 from eutectic.relax.transform.layouts.assign_layouts import AssignLayouts
 from eutectic.relax.transform.legalize_ops import LegalizeOps
+from eutectic.relax.transform.mark_finite_constants import MarkFiniteConstants
 from eutectic.relax.transform.merge_composite_functions import MergeCompositeFunctions
 from eutectic.relax.transform.normalize import Normalize
 from eutectic.relax.transform.remove_identity_ops import RemoveIdentityOps
@@ -93,6 +94,7 @@ __all__ = [
     "JoinVaryingAxes",
     "LambdaLift",
     "LegalizeOps",
+    "MarkFiniteConstants",
     "MergeCompositeFunctions",
     "Normalize",
     "NormalizeGlobalVar",

@@ -27,6 +27,7 @@ from eutectic.tir.schedule.primitives import reverse_compute_inline as _reverse_
 from eutectic.tir.schedule.primitives import rfactor as _rfactor
 from eutectic.tir.schedule.primitives import sampling as _sampling
 from eutectic.tir.schedule.primitives import set_scope as _set_scope
+from eutectic.tir.schedule.primitives import skip_padding as _skip_padding
 from eutectic.tir.schedule.primitives import split as _split
 from eutectic.tir.schedule.primitives import tensorize as _tensorize
 from eutectic.tir.schedule.primitives import transform_block_layout as _transform_block_layout
@@ -73,6 +74,8 @@ class Primitives:
     fuse_reduction_epilogue = _fuse_reduction_epilogue.fuse_reduction_epilogue
     pad_einsum = _pad_einsum.pad_einsum
     reindex = _reindex.reindex
+    can_skip_padding = _skip_padding.can_skip_padding
+    skip_padding = _skip_padding.skip_padding
     rfactor = _rfactor.rfactor
     tree_reduce = _tree_reduce.tree_reduce
     blockize = _blockize.blockize

@@ -15,6 +15,7 @@ from eutectic.ir.visit import post_order, rewrite
 from eutectic.support.errors import CallError, InternalError, ScheduleError
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
+from eutectic.tir.function_attributes import FINITE_PARAMS
 from eutectic.tir.interpret import run
 from eutectic.tir.schedule.reproducer import save_reproducer
 
@@ -161,7 +162,7 @@ def in_float64(func: PrimFunc) -> PrimFunc | None:
 
 
 def inputs(func: PrimFunc, kind: str, seed: int = 0, sizes: Sequence[int] = SIZES) -> list[Any]:
-    """Arguments for a function.
+    """Arguments for a function, finite ones for parameters that its attribute `tir.finite_params` names.
 
     Args:
         func: The function.
@@ -171,12 +172,15 @@ def inputs(func: PrimFunc, kind: str, seed: int = 0, sizes: Sequence[int] = SIZE
     """
     rng = np.random.default_rng(seed)
     known = dict(_sizes(func, sizes))
-    return [
-        edge_case_input(item.dtype, [evaluate(size, known) for size in item.shape], kind, rng)
-        if isinstance(item, Buffer)
-        else known.get(item, 1)
-        for item in func.buffers
-    ]
+    finite = {int(place) for place in func.attr(FINITE_PARAMS) or ()}
+    arguments: list[Any] = []
+    for place, item in enumerate(func.buffers):
+        if isinstance(item, Buffer):
+            own = "numbers" if place in finite and kind == "special values" else kind
+            arguments.append(edge_case_input(item.dtype, [evaluate(size, known) for size in item.shape], own, rng))
+        else:
+            arguments.append(known.get(item, 1))
+    return arguments
 
 
 def _sizes(func: PrimFunc, sizes: Sequence[int]) -> Iterator[tuple[Var, int]]:

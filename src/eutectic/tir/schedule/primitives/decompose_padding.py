@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
-from typing import NoReturn
 
 from eutectic.arith.analyzer import Analyzer
 from eutectic.ir.node import replace
@@ -20,7 +19,6 @@ from eutectic.ir.prim_expr import (
     maximum,
     sub,
 )
-from eutectic.support.errors import ScheduleError
 from eutectic.tir.access import block_access
 from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import conjunction
@@ -38,7 +36,8 @@ from eutectic.tir.schedule.legality.padding_form import (
     require_safe_border,
 )
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
-from eutectic.tir.schedule.primitive import Performs, Primitive, primitive
+from eutectic.tir.schedule.primitive import Performs, primitive
+from eutectic.tir.schedule.trial import is_possible
 from eutectic.tir.statement_mutator import rewrite_expr, with_values
 from eutectic.tir.stmt import BufferStore, For, Stmt, seq
 from eutectic.tir.substitute import substitute
@@ -94,10 +93,6 @@ def decompose_padding(edit: Edit, block: BlockLike, loop: LoopRV, border_only: b
     return edit.block_rv(padding.site.function, inner.block)
 
 
-class _Possible(Exception):
-    """Ends a trial; what was done in it is forgotten."""
-
-
 def can_decompose_padding(schedule: Performs, block: BlockLike, loop: LoopRV) -> bool:
     """Whether `decompose_padding` would do it. Nothing changes, and the trace does not tell of it.
 
@@ -106,19 +101,7 @@ def can_decompose_padding(schedule: Performs, block: BlockLike, loop: LoopRV) ->
         block: As for `decompose_padding`.
         loop: As for `decompose_padding`.
     """
-
-    def trial(edit: Edit, block: BlockLike, loop: LoopRV) -> NoReturn:
-        edit.level = "none"  # nobody sees the refusal
-        decompose_padding.function(edit, block, loop)
-        raise _Possible
-
-    try:
-        schedule.perform(Primitive(trial), (block, loop), {})
-    except _Possible:
-        return True
-    except ScheduleError:
-        return False
-    raise AssertionError("a trial ended without an answer")
+    return is_possible(schedule, decompose_padding, block, loop)
 
 
 # ---- what comes of it

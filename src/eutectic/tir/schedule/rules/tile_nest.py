@@ -10,6 +10,7 @@ from eutectic.ir.prim_expr import PrimExpr, floordiv, floormod
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.buffer import Buffer
+from eutectic.tir.function_attributes import FINITE_PARAMS
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.accumulators import Accumulators
@@ -299,6 +300,16 @@ class TileNest:
                 self.sch.unroll(loop)
         if ahead is not None and not all(kinds):
             self._look_ahead(f"{sums.block}_update", ahead, sums.depth + len(sums.terms), kinds)
+        if sums.terms:
+            self._skip_padding(f"{sums.block}_update", sums.terms[-1])
+
+    def _skip_padding(self, block: str, innermost: LoopRV) -> None:
+        """Leave out terms that are padding for a whole tile, such as rows of windows above and below an image."""
+        if self.sch.func.attr(FINITE_PARAMS) is None:
+            return
+        for number in range(len(realize_of(self.sch, block).block.reads)):
+            if self.sch.can_skip_padding(block, number, innermost):
+                self.sch.skip_padding(block, number, innermost)
 
     def _look_ahead(self, block: str, ahead: tuple[Buffer, int], depth: int, unrolled: Sequence[bool]) -> None:
         """Ask for the next panels in the innermost loop over terms that is one, of those within so many loops."""

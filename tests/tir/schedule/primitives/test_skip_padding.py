@@ -1,0 +1,193 @@
+"""skip_padding and can_skip_padding: sums without the terms that multiply padding, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.tir.schedule.programs import keeps, small_conv
+from tests.tir.transform.schedules import of, x
+
+from eutectic import te, topi
+from eutectic.script import tir as T
+from eutectic.support.errors import ScheduleError
+from eutectic.tir import PrimFunc
+from eutectic.tir.function_attributes import FINITE_PARAMS
+from eutectic.tir.schedule import Schedule
+from eutectic.tir.transform import lower
+
+WEIGHTS = 1  # place of the parameter
+
+
+def convolution(
+    size: int = 4, dilation: int = 1, stride: int = 1, dtype: str = "float32", finite: Any = (1,)
+) -> PrimFunc:
+    """A padded convolution, of which taps in the corners see nothing else where they are far apart."""
+
+    def definition(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+        return topi.nn.relu(topi.nn.conv2d(data, weight, stride, dilation, dilation))
+
+    func = of(definition, x(1, 2, size, 3, dtype=dtype), x(2, 2, 3, 3, name="w", dtype=dtype))
+    return func.with_attr(FINITE_PARAMS, finite) if finite else func
+
+
+def skipped(func: PrimFunc, loop: int = 5, **options: Any) -> Schedule:
+    """The schedule in which sums leave out rows of padding; loops are n, c, y, x, ci, ky, kx."""
+    sch = Schedule(func, **options)
+    block = sch.get_block("conv2d_nchw")
+    sch.decompose_reduction(block, sch.get_loops(block)[4])
+    sch.skip_padding(block, 1, sch.get_loops(block)[loop])
+    return sch
+
+
+@pytest.mark.parametrize(("dilation", "stride"), [(1, 1), (2, 1), (1, 2), (3, 2), (4, 1)])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_results_keep_their_bits(dilation: int, stride: int, dtype: str):
+    func = convolution(5, dilation, stride, dtype, finite=() if dtype == "int32" else (WEIGHTS,))
+    sch = skipped(func, debug_mask="all")
+    assert "T.where" in sch.func.script()
+    keeps(func, sch)
+
+
+def test_which_conditions_it_asks():
+    sch = skipped(convolution())
+    assert "T.where(ry + yy >= 1 and ry + yy < 5)" in sch.func.script().replace("yy + ry", "ry + yy")
+    both = skipped(convolution(), loop=6).func.script()
+    assert "rx" in next(line for line in both.splitlines() if "T.where" in line)
+    loops = [str(stmt) for stmt in str(lower(sch.func)).splitlines() if "if " in stmt or "for " in stmt]
+    asked = next(k for k, line in enumerate(loops) if "if " in line and "ry" in line)
+    assert "for rx" in loops[asked + 1]  # once for all terms within
+
+
+def test_border_that_was_split_into_parts():
+    sch = Schedule(convolution())
+    sch.loop_partition(sch.get_loops("pad_temp")[3], [1, None])
+    block = sch.get_block("conv2d_nchw")
+    sch.decompose_reduction(block, sch.get_loops(block)[4])
+    sch.skip_padding(block, 1, sch.get_loops(block)[5])
+    keeps(convolution(), sch)
+
+
+def test_asking_changes_nothing():
+    sch = Schedule(convolution())
+    block = sch.get_block("conv2d_nchw")
+    assert sch.can_skip_padding(block, 1, sch.get_loops(block)[5]) is False  # it begins its sums itself
+    sch.decompose_reduction(block, sch.get_loops(block)[4])
+    loop = sch.get_loops(block)[5]
+    before, steps = sch.func, len(sch.trace)
+    assert sch.can_skip_padding(block, 1, loop) is True
+    assert sch.can_skip_padding(block, 2, loop) is False
+    assert sch.func is before
+    assert len(sch.trace) == steps
+    assert sch.can_skip_padding("conv2d_nchw_update", 1, loop) is True
+
+
+# ---- refusals
+
+
+@T.prim_func(private=True)
+def from_minus_zero(A: T.Buffer((4,), "float32"), w: T.Buffer((3,), "float32"), C: T.Buffer((4,), "float32")):
+    T.func_attr({"tir.finite_params": [1]})
+    P = T.alloc_buffer((6,))
+    S = T.alloc_buffer((4,))
+    for i in range(6):
+        with T.block("P"):
+            v = T.axis.spatial(6, i)
+            P[v] = T.if_then_else(v >= 1 and v < 5, A[v - 1], T.float32(0))
+    for i in range(4):
+        with T.block("first"):
+            v = T.axis.spatial(4, i)
+            S[v] = T.float32(-0.0)
+        for k in range(3):
+            with T.block("S"):
+                v, u = T.axis.remap("SR", [i, k])
+                S[v] = S[v] + P[v + u] * w[u]
+    for i in range(4):
+        with T.block("C"):
+            v = T.axis.spatial(4, i)
+            C[v] = S[v]
+
+
+@T.prim_func(private=True)
+def padded_by_one(A: T.Buffer((4,), "float32"), w: T.Buffer((3,), "float32"), C: T.Buffer((4,), "float32")):
+    T.func_attr({"tir.finite_params": [1]})
+    P = T.alloc_buffer((6,))
+    S = T.alloc_buffer((4,))
+    for i in range(6):
+        with T.block("P"):
+            v = T.axis.spatial(6, i)
+            P[v] = T.if_then_else(v >= 1 and v < 5, A[v - 1], T.float32(1))
+    for i in range(4):
+        with T.block("first"):
+            v = T.axis.spatial(4, i)
+            S[v] = T.float32(0)
+        for k in range(3):
+            with T.block("S"):
+                v, u = T.axis.remap("SR", [i, k])
+                S[v] = S[v] + P[v + u] * w[u]
+    for i in range(4):
+        with T.block("C"):
+            v = T.axis.spatial(4, i)
+            C[v] = S[v]
+
+
+@T.prim_func(private=True)
+def of_the_caller(P: T.Buffer((6,), "float32"), w: T.Buffer((3,), "float32"), C: T.Buffer((4,), "float32")):
+    T.func_attr({"tir.finite_params": [1]})
+    S = T.alloc_buffer((4,))
+    for i in range(2):
+        with T.block("P"):
+            v = T.axis.spatial(2, i)
+            P[v] = T.if_then_else(v >= 1, T.float32(2), T.float32(0))
+    for i in range(4):
+        with T.block("first"):
+            v = T.axis.spatial(4, i)
+            S[v] = T.float32(0)
+        for k in range(3):
+            with T.block("S"):
+                v, u = T.axis.remap("SR", [i, k])
+                S[v] = S[v] + P[v + u] * w[u]
+    for i in range(4):
+        with T.block("C"):
+            v = T.axis.spatial(4, i)
+            C[v] = S[v]
+
+
+def at_last(block: str) -> Callable[[Schedule], Any]:
+    """The step at the innermost loop."""
+    return lambda sch: sch.skip_padding(block, 1, sch.get_loops(block)[-1])
+
+
+def around_another(sch: Schedule) -> None:
+    block = sch.get_block("conv2d_nchw")
+    sch.decompose_reduction(block, sch.get_loops(block)[4])
+    sch.skip_padding(block, 1, sch.get_loops("pad_temp")[0])
+
+
+@pytest.mark.parametrize(
+    ("func", "step", "said"),
+    [
+        (from_minus_zero, at_last("S"), "another number than 0.0"),
+        (padded_by_one, at_last("S"), "does not pad P with zeros"),
+        (of_the_caller, at_last("S"), "what writes P is not known"),
+        (convolution(finite=()), lambda sch: skipped_again(sch, 5), "known to be finite"),
+        (convolution(finite=(0,)), lambda sch: skipped_again(sch, 5), "known to be finite"),
+        (convolution(), lambda sch: skipped_again(sch, 3), "is padding as far as"),
+        (convolution(), lambda sch: sch.skip_padding("conv2d_nchw", 1, sch.get_loops("conv2d_nchw")[5]), "only add"),
+        (convolution(), lambda sch: sch.skip_padding("pad_temp", 0, sch.get_loops("pad_temp")[0]), "only add"),
+        (convolution(), around_another, "is not around block"),
+        (small_conv(), lambda sch: sch.skip_padding("conv2d_nchw", 4, sch.get_loops("conv2d_nchw")[5]), "no buffer"),
+    ],
+)
+def test_what_it_refuses(func: PrimFunc, step: Callable[[Schedule], Any], said: str):
+    sch = Schedule(func)
+    with pytest.raises(ScheduleError, match=said):
+        step(sch)
+
+
+def skipped_again(sch: Schedule, loop: int) -> None:
+    """The steps of `skipped` on a schedule."""
+    block = sch.get_block("conv2d_nchw")
+    sch.decompose_reduction(block, sch.get_loops(block)[4])
+    sch.skip_padding(block, 1, sch.get_loops(block)[loop])
