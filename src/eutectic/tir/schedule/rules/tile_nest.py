@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Final
 
 from eutectic.ir.prim_expr import PrimExpr, floordiv, floormod
 from eutectic.support.errors import ScheduleError
@@ -29,6 +30,8 @@ from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks
 from eutectic.tir.schedule.rules.tile_size import halves
 from eutectic.tir.schedule.rules.walk import Span
 from eutectic.tir.stmt import For
+
+_TERMS_IN_A_ROW: Final = 8  # from which on it is worth asking whether they are padding
 
 
 @dataclass(frozen=True)
@@ -300,12 +303,17 @@ class TileNest:
                 self.sch.unroll(loop)
         if ahead is not None and not all(kinds):
             self._look_ahead(f"{sums.block}_update", ahead, sums.depth + len(sums.terms), kinds)
-        if sums.terms:
+        if sums.terms and not any(kinds):  # a window that is written out would be cut into pieces
             self._skip_padding(f"{sums.block}_update", sums.terms[-1])
 
     def _skip_padding(self, block: str, innermost: LoopRV) -> None:
-        """Leave out terms that are padding for a whole tile, such as rows of windows above and below an image."""
-        if self.sch.func.attr(FINITE_PARAMS) is None:
+        """Leave out terms that are padding for a whole tile, such as rows of windows above and below an image.
+
+        Not where few terms follow each other within: asking would take as long as they do.
+        """
+        loop = self.sch.get(innermost)
+        assert isinstance(loop, For)
+        if self.sch.func.attr(FINITE_PARAMS) is None or (loop.static_extent or 0) < _TERMS_IN_A_ROW:
             return
         for number in range(len(realize_of(self.sch, block).block.reads)):
             if self.sch.can_skip_padding(block, number, innermost):
