@@ -54,6 +54,22 @@ def variants(func: tir.PrimFunc) -> Iterator[tuple[tir.PrimFunc, dict[str, objec
             yield scheduled, {point.name: candidate}
 
 
+def test_bands_of_rows_or_none():
+    """Ways without bands have no part that says how large one is, and are taken as they are."""
+    x, w = te.placeholder((1, 1, 28, 28, 16), "float32", "x"), te.placeholder((1, 1, 3, 3, 16), "float32", "w")
+    func = te.create_prim_func([x, w, topi.nn.relu(topi.nn.conv2d_nchwc(x, w, 1, 1, 1, groups=16))])
+    data = [np.random.default_rng(k).standard_normal(item.shape).astype("float32") for k, item in enumerate((x, w))]
+    results, ways = [], []
+    for scheduled, decisions in variants(func):
+        out = np.empty((1, 1, 28, 28, 16), "float32")
+        NativePrimFunc(scheduled, NATIVE, threads=1)(*data, out)
+        results.append(out)
+        ways.append("band" in decisions["padded_window@0"])
+    assert {True, False} <= set(ways)
+    for out in results[1:]:
+        np.testing.assert_allclose(out, results[0], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_candidate_computes_the_same(name: str):
@@ -174,6 +190,20 @@ def test_what_the_contract_says_of_a_rule_without_candidates():
     for rule in (Bare(), Single(), Joint()):
         assert list(candidates_of(rule, 3, WIDE)) == [{"size": 3}]
         assert Chooser(WIDE, {f"{rule.name}@0": {"size": 4}}).choose(rule, 3, 0) == {"size": 3}
+
+
+def test_parts_that_only_a_candidate_has_or_lacks():
+    class Rule:
+        name = "rule"
+
+        def decide(self, axes, processor):
+            return {"size": 1, "band": 2}
+
+        def candidates(self, axes, processor):
+            return [self.decide(axes, processor), {"size": 1}, {"parts": 3, "size": 1}]
+
+    for other in Rule().candidates(0, WIDE):
+        assert Chooser(WIDE, {"rule@0": other}).choose(Rule(), 0, 0) == other
 
 
 # ---- keys
