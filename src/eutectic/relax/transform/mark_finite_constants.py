@@ -38,7 +38,8 @@ class MarkFiniteConstants(Pass):
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """See the class."""
         programs = {gv: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc) and _pads(func)}
-        calls = _calls(mod, {gv for gv, func in programs.items() if not func.attr("global_symbol")})
+        own = {gv for gv, func in programs.items() if not func.attr("global_symbol")}
+        calls = _calls(mod, own) if own else {}
         marks = {gv: _finite(calls[gv]) for gv in programs if calls.get(gv)}
         return with_functions(mod, {gv: programs[gv].with_attr(FINITE_PARAMS, marks[gv]) for gv in marks if marks[gv]})
 
@@ -54,7 +55,7 @@ def _calls(mod: IRModule, programs: set[GlobalVar]) -> dict[GlobalVar, list[Call
     otherwise: set[GlobalVar] = set()
     graphs = [func for _, func in mod.functions_items() if isinstance(func, Function)]
     for item in (item for graph in graphs for item in post_order(graph)):
-        if isinstance(item, Call) and programs:
+        if isinstance(item, Call):
             mentioned = {arg for arg in item.args if isinstance(arg, GlobalVar) and arg in programs}
             if is_call_tir(item):
                 for gv in mentioned:

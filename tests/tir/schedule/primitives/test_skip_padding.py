@@ -154,6 +154,29 @@ def of_the_caller(P: T.Buffer((6,), "float32"), w: T.Buffer((3,), "float32"), C:
             C[v] = S[v]
 
 
+def product_of(*, narrow: bool) -> PrimFunc:
+    """A sum of what is padded times two weights, or a weight of a narrower dtype: both may be infinite."""
+    a, w, v = te.placeholder((4,), "float32", "A"), te.placeholder((3,), "float32", "w"), te.placeholder((3,), name="v")
+    pad, k = topi.nn.pad(a, [1], [1], 0, "P"), te.reduce_axis((0, 3), "k")
+
+    def term(i: Any) -> Any:
+        if narrow:
+            return (pad[i + k].astype("float16") * w[k].astype("float16")).astype("float32")
+        return pad[i + k] * (w[k] * v[k])
+
+    total = te.compute((4,), lambda i: te.sum(term(i), axis=k), "S")
+    out = te.compute((4,), lambda i: total[i] + 1.0, "C")
+    return te.create_prim_func([a, w, v, out]).with_attr(FINITE_PARAMS, (1, 2))
+
+
+def of_a_sum(sch: Schedule) -> None:
+    block = sch.get_block("S")
+    sch.decompose_reduction(block, sch.get_loops(block)[1])
+    for number in range(len(sch.get(block).reads)):
+        if sch.get(block).reads[number].buffer.name == "P":
+            sch.skip_padding(block, number, sch.get_loops(block)[1])
+
+
 def at_last(block: str) -> Callable[[Schedule], Any]:
     """The step at the innermost loop."""
     return lambda sch: sch.skip_padding(block, 1, sch.get_loops(block)[-1])
@@ -176,6 +199,8 @@ def around_another(sch: Schedule) -> None:
         (convolution(), lambda sch: skipped_again(sch, 3), "is padding as far as"),
         (convolution(), lambda sch: sch.skip_padding("conv2d_nchw", 1, sch.get_loops("conv2d_nchw")[5]), "only add"),
         (convolution(), lambda sch: sch.skip_padding("pad_temp", 0, sch.get_loops("pad_temp")[0]), "only add"),
+        (product_of(narrow=True), of_a_sum, "known to be finite"),
+        (product_of(narrow=False), of_a_sum, "known to be finite"),
         (convolution(), around_another, "is not around block"),
         (small_conv(), lambda sch: sch.skip_padding("conv2d_nchw", 4, sch.get_loops("conv2d_nchw")[5]), "no buffer"),
     ],

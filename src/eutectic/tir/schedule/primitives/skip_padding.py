@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eutectic.ir.dtype import is_integer
 from eutectic.ir.node import Node, replace
 from eutectic.ir.prim_expr import Cast, FloatImm, IntImm, Mul, PrimExpr, Var
 from eutectic.ir.structural import structural_equal
@@ -87,7 +88,7 @@ def _product(edit: Edit, site: BlockSite, operand: Buffer) -> BufferLoad:
     factors = _factors(combiner.term)
     loads = [item for item in factors if isinstance(item, BufferLoad) and item.buffer is operand]
     others = [item for item in factors if item is not (loads[0] if loads else None)]
-    if not loads or not all(_is_finite(edit, site, item) for item in others):
+    if not loads or len(others) > 1 or not all(_is_finite(edit, site, item) for item in others):  # two may overflow
         message = (
             f"skip_padding: what block {name} adds is not {operand.name} times numbers that are known to be finite"
         )
@@ -96,18 +97,23 @@ def _product(edit: Edit, site: BlockSite, operand: Buffer) -> BufferLoad:
 
 
 def _factors(term: PrimExpr) -> list[PrimExpr]:
-    """What is multiplied, without casts."""
+    """What is multiplied, without casts to where every number has its place."""
     factors: list[PrimExpr] = []
     left = [term]
     while left:
         item = left.pop()
-        if isinstance(item, Cast):
+        if isinstance(item, Cast) and _holds_all(item.dtype, item.value.dtype):
             left.append(item.value)
         elif isinstance(item, Mul):
             left += [item.b, item.a]
         else:
             factors.append(item)
     return factors
+
+
+def _holds_all(dtype: str, other: str) -> bool:
+    """Whether no number of another dtype becomes infinite in a dtype."""
+    return dtype == "float64" or (dtype == "float32" and other != "float64") or is_integer(dtype)
 
 
 def _is_finite(edit: Edit, site: BlockSite, factor: PrimExpr) -> bool:
@@ -117,7 +123,7 @@ def _is_finite(edit: Edit, site: BlockSite, factor: PrimExpr) -> bool:
     func = edit.state.function(site.function)
     known = {int(place) for place in func.attr(FINITE_PARAMS) or ()}
     finite = [func.buffer_map[param] for place, param in enumerate(func.params) if place in known]
-    return factor.dtype.startswith(("int", "uint")) or any(factor.buffer is buffer for buffer in finite)
+    return is_integer(factor.dtype) or any(factor.buffer is buffer for buffer in finite)
 
 
 def _writers(edit: Edit, site: BlockSite, buffer: Buffer) -> list[tuple[BlockSite, BufferStore]]:
