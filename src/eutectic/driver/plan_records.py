@@ -32,6 +32,7 @@ from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.transform.composite import composite_calls
 from eutectic.relax.transform.fusion_reasons import PASS, callee_name
+from eutectic.relax.transform.tir_calls import passed_by
 from eutectic.tir.access import substitute
 from eutectic.tir.analysis.flops import work_of
 from eutectic.tir.function import PrimFunc
@@ -208,7 +209,7 @@ class _Builder:
 
     def _add_region(self, var: Var, call: Call, region: Function) -> None:
         """The composites of a call of a library, each as a group."""
-        args = call.args[1].fields if isinstance(call.args[1], Tuple) else (call.args[1],)
+        args = passed_by(call)
         passed = dict(zip(region.params, args, strict=False))
         backend, symbol = str(region.attr("Codegen")), str(region.attr("global_symbol"))
         for inner, use, composite in composite_calls(region):
@@ -352,7 +353,7 @@ def _has_unknown_shape(call: Call) -> bool:
 
 def _sizes_of_call(func: PrimFunc, call: Call) -> dict[ScalarVar, PrimExpr]:
     """What the sizes of a tensor program are in the graph, of those that an axis has by itself or that are passed."""
-    args = call.args[1].fields if isinstance(call.args[1], Tuple) else (call.args[1],)
+    args = passed_by(call)
     result = call.struct_info
     infos = [*(arg.struct_info for arg in args), *(result.fields if isinstance(result, TupleStructInfo) else [result])]
     buffers = [func.buffer_map[param] for param in func.params if param in func.buffer_map]

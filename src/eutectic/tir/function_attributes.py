@@ -26,6 +26,11 @@ def example_sizes(func: Any) -> Mapping[str, int]:
     return dict(func.attr(EXAMPLE_SIZES) or {})
 
 
+def finite_params(func: PrimFunc) -> frozenset[int]:
+    """Places of the parameters that are known never to hold infinities or NaN."""
+    return frozenset(int(place) for place in func.attr(FINITE_PARAMS) or ())
+
+
 def is_lowered(func: PrimFunc) -> bool:
     """Whether a function went through `LowerTIR`."""
     return bool(func.attr(LOWERED))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.transform import Pass, PassContext, with_functions
-from eutectic.ir.visit import post_order
 from eutectic.relax.base import Expr, ShapeExpr, StructInfo
 from eutectic.relax.expr import Call, Function, Tuple, TupleGetItem
 from eutectic.relax.expr_functor import PyExprMutator
@@ -15,6 +14,7 @@ from eutectic.relax.op.reshape import reshape
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.relax.struct_info_relations import leaf_infos
 from eutectic.relax.transform.fuse_ops import is_call_tir
+from eutectic.relax.transform.tir_calls import only_tir_calls, passed_by
 from eutectic.tir.buffer_layout import product
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.transform.join_axes import Groups, JoinedAxes, join_axes
@@ -54,25 +54,13 @@ def _is_graph(func: object) -> bool:
 
 def _only_called(mod: IRModule) -> set[GlobalVar]:
     """Tensor programs that graphs call by `call_tir` with tensors of known ranks, and that nothing else mentions."""
-    called: set[GlobalVar] = set()
-    otherwise: set[GlobalVar] = set()
-    for _, func in mod.functions_items():
-        for item in post_order(func):
-            if not isinstance(item, Call):
-                continue
-            is_known = is_call_tir(item) and all(_has_dims(info) for info in _infos(item))
-            mentioned = {arg for arg in item.args if isinstance(arg, GlobalVar)}
-            (called if is_known else otherwise).update(mentioned)
-    return called - otherwise
-
-
-def _arguments(call: Call) -> tuple[Expr, ...]:
-    return call.args[1].fields if isinstance(call.args[1], Tuple) else (call.args[1],)
+    calls = only_tir_calls(mod)
+    return {gv for gv, own in calls.items() if all(_has_dims(info) for call in own for info in _infos(call))}
 
 
 def _infos(call: Call) -> Iterator[StructInfo | None]:
     """What a call takes and gives."""
-    yield from (arg.struct_info for arg in _arguments(call))
+    yield from (arg.struct_info for arg in passed_by(call))
     yield from leaf_infos(call.sinfo_args)
 
 
@@ -92,7 +80,7 @@ class _Rewriter(PyExprMutator):
         program = self._joined.get(fresh.args[0]) if is_call_tir(fresh) else None  # type: ignore[call-overload]  # others are no program either
         if program is None:
             return fresh
-        args, (out,) = _arguments(fresh), fresh.sinfo_args
+        args, (out,) = passed_by(fresh), fresh.sinfo_args
         given = program.groups[: len(args)]
         values = Tuple(tuple(self._shaped(arg, groups) for arg, groups in zip(args, given, strict=True)))
         outputs = leaf_infos((out,))

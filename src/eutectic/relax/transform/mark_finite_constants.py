@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eutectic.ir.module import GlobalVar, IRModule
+from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext, with_functions
 from eutectic.ir.visit import post_order
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Call, Constant, Function, Tuple
-from eutectic.relax.transform.fuse_ops import is_call_tir
+from eutectic.relax.expr import Call, Constant
+from eutectic.relax.transform.tir_calls import only_tir_calls, passed_by
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.function_attributes import FINITE_PARAMS
 from eutectic.tir.op import is_if_then_else
@@ -38,10 +38,12 @@ class MarkFiniteConstants(Pass):
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """See the class."""
         programs = {gv: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc) and _pads(func)}
-        own = {gv for gv, func in programs.items() if not func.attr("global_symbol")}
-        calls = _calls(mod, own) if own else {}
-        marks = {gv: _finite(calls[gv]) for gv in programs if calls.get(gv)}
-        return with_functions(mod, {gv: programs[gv].with_attr(FINITE_PARAMS, marks[gv]) for gv in marks if marks[gv]})
+        calls = only_tir_calls(mod) if programs else {}
+        called = {gv: calls[gv] for gv, func in programs.items() if gv in calls and not func.attr("global_symbol")}
+        marks = {gv: _finite(own) for gv, own in called.items()}
+        return with_functions(
+            mod, {gv: programs[gv].with_attr(FINITE_PARAMS, mark) for gv, mark in marks.items() if mark}
+        )
 
 
 def _pads(func: PrimFunc) -> bool:
@@ -49,30 +51,10 @@ def _pads(func: PrimFunc) -> bool:
     return any(isinstance(item, BufferStore) and is_if_then_else(item.value) for item in post_order(func.body))
 
 
-def _calls(mod: IRModule, programs: set[GlobalVar]) -> dict[GlobalVar, list[Call]]:
-    """The calls of some programs from graphs; none of those that something else mentions."""
-    calls: dict[GlobalVar, list[Call]] = {}
-    otherwise: set[GlobalVar] = set()
-    graphs = [func for _, func in mod.functions_items() if isinstance(func, Function)]
-    for item in (item for graph in graphs for item in post_order(graph)):
-        if isinstance(item, Call):
-            mentioned = {arg for arg in item.args if isinstance(arg, GlobalVar) and arg in programs}
-            if is_call_tir(item):
-                for gv in mentioned:
-                    calls.setdefault(gv, []).append(item)
-            else:
-                otherwise |= mentioned
-    return {gv: found for gv, found in calls.items() if gv not in otherwise}
-
-
 def _finite(calls: Iterable[Call]) -> tuple[int, ...]:
     """The places that have a finite constant in every call."""
-    places = [{k for k, arg in enumerate(_arguments(call)) if _is_finite(arg)} for call in calls]
+    places = [{k for k, arg in enumerate(passed_by(call)) if _is_finite(arg)} for call in calls]
     return tuple(sorted(set.intersection(*places)))
-
-
-def _arguments(call: Call) -> tuple[Expr, ...]:
-    return call.args[1].fields if isinstance(call.args[1], Tuple) else (call.args[1],)
 
 
 def _is_finite(arg: Expr) -> bool:

@@ -15,7 +15,7 @@ from eutectic.ir.visit import post_order, rewrite
 from eutectic.support.errors import CallError, InternalError, ScheduleError
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
-from eutectic.tir.function_attributes import FINITE_PARAMS
+from eutectic.tir.function_attributes import finite_params
 from eutectic.tir.interpret import run
 from eutectic.tir.schedule.reproducer import save_reproducer
 
@@ -172,7 +172,7 @@ def inputs(func: PrimFunc, kind: str, seed: int = 0, sizes: Sequence[int] = SIZE
     """
     rng = np.random.default_rng(seed)
     known = dict(_sizes(func, sizes))
-    finite = {int(place) for place in func.attr(FINITE_PARAMS) or ()}
+    finite = finite_params(func)
     arguments: list[Any] = []
     for place, item in enumerate(func.buffers):
         if isinstance(item, Buffer):

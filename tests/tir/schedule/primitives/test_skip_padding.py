@@ -33,12 +33,17 @@ def convolution(
 
 
 def skipped(func: PrimFunc, loop: int = 5, **options: Any) -> Schedule:
-    """The schedule in which sums leave out rows of padding; loops are n, c, y, x, ci, ky, kx."""
+    """The schedule in which sums leave out rows of padding."""
     sch = Schedule(func, **options)
+    skip(sch, loop)
+    return sch
+
+
+def skip(sch: Schedule, loop: int = 5, around: str = "conv2d_nchw_update") -> None:
+    """The steps of it; loops are n, c, y, x, ci, ky, kx."""
     block = sch.get_block("conv2d_nchw")
     sch.decompose_reduction(block, sch.get_loops(block)[4])
-    sch.skip_padding(block, 1, sch.get_loops(block)[loop])
-    return sch
+    sch.skip_padding(block, 1, sch.get_loops(around)[loop])
 
 
 @pytest.mark.parametrize(("dilation", "stride"), [(1, 1), (2, 1), (1, 2), (3, 2), (4, 1)])
@@ -63,9 +68,7 @@ def test_which_conditions_it_asks():
 def test_border_that_was_split_into_parts():
     sch = Schedule(convolution())
     sch.loop_partition(sch.get_loops("pad_temp")[3], [1, None])
-    block = sch.get_block("conv2d_nchw")
-    sch.decompose_reduction(block, sch.get_loops(block)[4])
-    sch.skip_padding(block, 1, sch.get_loops(block)[5])
+    skip(sch)
     keeps(convolution(), sch)
 
 
@@ -86,50 +89,32 @@ def test_asking_changes_nothing():
 # ---- refusals
 
 
-@T.prim_func(private=True)
-def from_minus_zero(A: T.Buffer((4,), "float32"), w: T.Buffer((3,), "float32"), C: T.Buffer((4,), "float32")):
-    T.func_attr({"tir.finite_params": [1]})
-    P = T.alloc_buffer((6,))
-    S = T.alloc_buffer((4,))
-    for i in range(6):
-        with T.block("P"):
-            v = T.axis.spatial(6, i)
-            P[v] = T.if_then_else(v >= 1 and v < 5, A[v - 1], T.float32(0))
-    for i in range(4):
-        with T.block("first"):
-            v = T.axis.spatial(4, i)
-            S[v] = T.float32(-0.0)
-        for k in range(3):
-            with T.block("S"):
-                v, u = T.axis.remap("SR", [i, k])
-                S[v] = S[v] + P[v + u] * w[u]
-    for i in range(4):
-        with T.block("C"):
-            v = T.axis.spatial(4, i)
-            C[v] = S[v]
+def filtered(*, border: float = 0.0, first: float = 0.0) -> PrimFunc:
+    """Sums of three neighbours, which begin with a number, of data with a border of another."""
 
+    @T.prim_func(private=True)
+    def func(A: T.Buffer((4,), "float32"), w: T.Buffer((3,), "float32"), C: T.Buffer((4,), "float32")):
+        T.func_attr({"tir.finite_params": [1]})
+        P = T.alloc_buffer((6,))
+        S = T.alloc_buffer((4,))
+        for i in range(6):
+            with T.block("P"):
+                v = T.axis.spatial(6, i)
+                P[v] = T.if_then_else(v >= 1 and v < 5, A[v - 1], T.float32(border))
+        for i in range(4):
+            with T.block("first"):
+                v = T.axis.spatial(4, i)
+                S[v] = T.float32(first)
+            for k in range(3):
+                with T.block("S"):
+                    v, u = T.axis.remap("SR", [i, k])
+                    S[v] = S[v] + P[v + u] * w[u]
+        for i in range(4):
+            with T.block("C"):
+                v = T.axis.spatial(4, i)
+                C[v] = S[v]
 
-@T.prim_func(private=True)
-def padded_by_one(A: T.Buffer((4,), "float32"), w: T.Buffer((3,), "float32"), C: T.Buffer((4,), "float32")):
-    T.func_attr({"tir.finite_params": [1]})
-    P = T.alloc_buffer((6,))
-    S = T.alloc_buffer((4,))
-    for i in range(6):
-        with T.block("P"):
-            v = T.axis.spatial(6, i)
-            P[v] = T.if_then_else(v >= 1 and v < 5, A[v - 1], T.float32(1))
-    for i in range(4):
-        with T.block("first"):
-            v = T.axis.spatial(4, i)
-            S[v] = T.float32(0)
-        for k in range(3):
-            with T.block("S"):
-                v, u = T.axis.remap("SR", [i, k])
-                S[v] = S[v] + P[v + u] * w[u]
-    for i in range(4):
-        with T.block("C"):
-            v = T.axis.spatial(4, i)
-            C[v] = S[v]
+    return func
 
 
 @T.prim_func(private=True)
@@ -182,26 +167,20 @@ def at_last(block: str) -> Callable[[Schedule], Any]:
     return lambda sch: sch.skip_padding(block, 1, sch.get_loops(block)[-1])
 
 
-def around_another(sch: Schedule) -> None:
-    block = sch.get_block("conv2d_nchw")
-    sch.decompose_reduction(block, sch.get_loops(block)[4])
-    sch.skip_padding(block, 1, sch.get_loops("pad_temp")[0])
-
-
 @pytest.mark.parametrize(
     ("func", "step", "said"),
     [
-        (from_minus_zero, at_last("S"), "another number than 0.0"),
-        (padded_by_one, at_last("S"), "does not pad P with zeros"),
+        (filtered(first=-0.0), at_last("S"), "another number than 0.0"),
+        (filtered(border=1.0), at_last("S"), "does not pad P with zeros"),
         (of_the_caller, at_last("S"), "what writes P is not known"),
-        (convolution(finite=()), lambda sch: skipped_again(sch, 5), "known to be finite"),
-        (convolution(finite=(0,)), lambda sch: skipped_again(sch, 5), "known to be finite"),
-        (convolution(), lambda sch: skipped_again(sch, 3), "is padding as far as"),
+        (convolution(finite=()), lambda sch: skip(sch, 5), "known to be finite"),
+        (convolution(finite=(0,)), lambda sch: skip(sch, 5), "known to be finite"),
+        (convolution(), lambda sch: skip(sch, 3), "is padding as far as"),
         (convolution(), lambda sch: sch.skip_padding("conv2d_nchw", 1, sch.get_loops("conv2d_nchw")[5]), "only add"),
         (convolution(), lambda sch: sch.skip_padding("pad_temp", 0, sch.get_loops("pad_temp")[0]), "only add"),
         (product_of(narrow=True), of_a_sum, "known to be finite"),
         (product_of(narrow=False), of_a_sum, "known to be finite"),
-        (convolution(), around_another, "is not around block"),
+        (convolution(), lambda sch: skip(sch, 0, around="pad_temp"), "is not around block"),
         (small_conv(), lambda sch: sch.skip_padding("conv2d_nchw", 4, sch.get_loops("conv2d_nchw")[5]), "no buffer"),
     ],
 )
@@ -209,10 +188,3 @@ def test_what_it_refuses(func: PrimFunc, step: Callable[[Schedule], Any], said: 
     sch = Schedule(func)
     with pytest.raises(ScheduleError, match=said):
         step(sch)
-
-
-def skipped_again(sch: Schedule, loop: int) -> None:
-    """The steps of `skipped` on a schedule."""
-    block = sch.get_block("conv2d_nchw")
-    sch.decompose_reduction(block, sch.get_loops(block)[4])
-    sch.skip_padding(block, 1, sch.get_loops(block)[loop])

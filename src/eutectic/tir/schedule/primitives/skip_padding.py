@@ -6,24 +6,25 @@ from collections.abc import Sequence
 
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.node import Node, replace
-from eutectic.ir.prim_expr import Cast, FloatImm, IntImm, Mul, PrimExpr, Var
+from eutectic.ir.prim_expr import Cast, IntImm, Mul, PrimExpr, Var
 from eutectic.ir.structural import structural_equal
 from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import conjunction
 from eutectic.tir.analysis.index_facts import reads_memory
 from eutectic.tir.buffer import Buffer, BufferLoad
-from eutectic.tir.function_attributes import FINITE_PARAMS
+from eutectic.tir.function_attributes import FINITE_PARAMS, finite_params
 from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.edit import Edit
 from eutectic.tir.schedule.handles import BlockLike, LoopRV
 from eutectic.tir.schedule.legality.buffers import has_other_name, read_buffer
 from eutectic.tir.schedule.legality.combiner import combiner_of
+from eutectic.tir.schedule.legality.per_iteration import is_zero
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.primitive import Performs, primitive
 from eutectic.tir.schedule.state import BlockSite, LoopSite
 from eutectic.tir.schedule.trial import is_possible
 from eutectic.tir.statement_mutator import with_values
-from eutectic.tir.stmt import BufferStore
+from eutectic.tir.stmt import BufferStore, For
 
 
 @primitive
@@ -121,7 +122,7 @@ def _is_finite(edit: Edit, site: BlockSite, factor: PrimExpr) -> bool:
     if not isinstance(factor, BufferLoad):
         return False
     func = edit.state.function(site.function)
-    known = {int(place) for place in func.attr(FINITE_PARAMS) or ()}
+    known = finite_params(func)
     finite = [func.buffer_map[param] for place, param in enumerate(func.params) if place in known]
     return is_integer(factor.dtype) or any(factor.buffer is buffer for buffer in finite)
 
@@ -152,9 +153,7 @@ def _require_zero_at_first(edit: Edit, site: BlockSite) -> None:
     """Sums begin with 0: with -0.0 the terms that are left out would have made it 0.0."""
     assert isinstance(site.block.body, BufferStore)
     for other, store in _writers(edit, site, site.block.body.buffer):
-        first = store.value
-        is_zero = isinstance(first, IntImm | FloatImm) and str(float(first.value)) == "0.0"
-        if not is_zero or other.block.init is not None:
+        if not is_zero(store.value) or other.block.init is not None:
             names = f"block {other.block.name_hint} begins the sums of {site.block.name_hint}"
             edit.refuse([site, other], f"skip_padding: {names} with another number than 0.0")
 
@@ -166,17 +165,13 @@ def _inside(edit: Edit, site: BlockSite, load: BufferLoad) -> list[PrimExpr]:
         value, axes = store.value, [axis.var for axis in other.block.iter_vars]
         places = [index for index in store.indices if not isinstance(index, IntImm)]
         by_axis = all(isinstance(index, Var) and index in axes for index in places) and len(set(places)) == len(places)
-        if not is_if_then_else(value) or not _is_zero(value.args[2]) or not by_axis or other.block.init is not None:
+        if not is_if_then_else(value) or not is_zero(value.args[2]) or not by_axis or other.block.init is not None:
             message = f"skip_padding: block {other.block.name_hint} does not pad {load.buffer.name} with zeros"
             edit.refuse([site, other], message, help="it must store T.if_then_else(inside, value, 0)")
         at = {index: here for index, here in zip(store.indices, load.indices, strict=True) if isinstance(index, Var)}
         parts = [part for part in conjuncts(value.args[0]) if not reads_memory(part) and variables(part) <= set(at)]
         found.append([with_values(part, at) for part in parts])
     return [part for part in found[0] if all(_has(part, parts) for parts in found[1:])]
-
-
-def _is_zero(value: PrimExpr) -> bool:
-    return isinstance(value, IntImm | FloatImm) and value.value == 0
 
 
 def _has(part: PrimExpr, parts: Sequence[Node]) -> bool:
@@ -186,8 +181,7 @@ def _has(part: PrimExpr, parts: Sequence[Node]) -> bool:
 def _known(edit: Edit, site: BlockSite, place: LoopSite, conditions: Sequence[PrimExpr]) -> list[PrimExpr]:
     """Conditions on axes of a block as those on loops down to one, without those that always hold."""
     axes = {axis.var: value for axis, value in zip(site.block.iter_vars, site.stmt.iter_values, strict=True)}
-    within = site.loops[[item is place.stmt for item in site.loops].index(True) + 1 :]
-    unknown = {loop.loop_var for loop in within}
+    unknown = {item.loop_var for item in site.above[len(place.above) + 1 :] if isinstance(item, For)}
     analyzer = analyzer_for(site)
     known = [analyzer.simplify(with_values(part, axes)) for part in conditions]
     return [part for part in known if not variables(part) & unknown and not analyzer.can_prove(part)]

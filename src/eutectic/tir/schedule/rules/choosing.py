@@ -90,10 +90,8 @@ class Chooser:
         alternatives = partial(candidates_of, rule, axes, self.processor)
         tuned = self._given.get(name)
         if tuned is not None and any(dict(tuned) == dict(other) for other in alternatives()):
-            parts = dict.fromkeys(
-                [*decisions, *tuned]
-            )  # in the order of the rule; a candidate may have others than that
-            decisions, source = {part: tuned[part] for part in parts if part in tuned}, "tuned"
+            # In the order of the rule; a candidate may have other parts than its own choice.
+            decisions, source = {part: tuned[part] for part in (*decisions, *tuned) if part in tuned}, "tuned"
         elif tuned is not None:
             note = "what was tuned is of another version of this rule; tune again"
         self.points[name] = ChoicePoint(name, decisions, source, alternatives, note)

@@ -11,7 +11,7 @@ from eutectic.ir.prim_expr import PrimExpr, floordiv, floormod
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.buffer import Buffer
-from eutectic.tir.function_attributes import FINITE_PARAMS
+from eutectic.tir.function_attributes import finite_params
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.accumulators import Accumulators
@@ -313,7 +313,7 @@ class TileNest:
         """
         loop = self.sch.get(innermost)
         assert isinstance(loop, For)
-        if self.sch.func.attr(FINITE_PARAMS) is None or (loop.static_extent or 0) < _TERMS_IN_A_ROW:
+        if not finite_params(self.sch.func) or (loop.static_extent or 0) < _TERMS_IN_A_ROW:
             return
         for number in range(len(realize_of(self.sch, block).block.reads)):
             if self.sch.can_skip_padding(block, number, innermost):
