@@ -74,7 +74,7 @@ def test_frozen_weights_stay_and_that_is_said_once(change):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(40):
-            time.sleep(1e-3)
+            time.sleep(driver_weights.LONGEST_PAUSE / 32)
             torch.testing.assert_close(compiled(X), before, rtol=0, atol=0)
     (warning,) = [item for item in caught if issubclass(item.category, EutecticAdvice)]
     assert 'weights="live"' in str(warning.message)
@@ -187,7 +187,7 @@ def test_changes_in_place_are_seen_by_the_next_call():
     compiled = eutectic.compile(model, (X,))
     compiled(X)
     scaled(model)
-    time.sleep(1e-3)  # looking at all tensors takes time, so it is not done more often
+    time.sleep(driver_weights.LONGEST_PAUSE)  # looking at all tensors takes time, so it is not done more often
     with pytest.warns(EutecticAdvice, match="changed after it was compiled"):
         compiled(X)
 
@@ -265,6 +265,18 @@ def test_a_tensor_of_a_large_module_that_is_replaced_is_seen_by_the_next_look_at
     model[40].bias = nn.Parameter(torch.ones(2))
     assert look()
     clock.now += 0.3
+    with pytest.warns(EutecticAdvice, match="changed after it was compiled"):
+        assert not look()
+
+
+def test_a_look_that_was_interrupted_delays_the_next_one_by_half_a_second_only(monkeypatch):
+    """The system may stop a thread for milliseconds amid a look: changes went unseen for seconds after that."""
+    model = net()
+    clock = Clock(monkeypatch, 0.1)
+    look = driver_weights.warning_of_changes(driver_weights.Watch(model), "the model")
+    assert look()
+    scaled(model)
+    clock.step, clock.now = 1e-6, clock.now + driver_weights.LONGEST_PAUSE
     with pytest.warns(EutecticAdvice, match="changed after it was compiled"):
         assert not look()
 

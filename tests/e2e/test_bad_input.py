@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import eutectic
+from eutectic.driver.weights import LONGEST_PAUSE
 from eutectic.support.errors import CallError, FrontendError, ModelStateError, UnsupportedOperatorError
 from eutectic.testing.eager import check, compare, module
 
@@ -157,7 +158,7 @@ def test_later_changes_of_the_weights_do_not_show_and_are_said_once():
     before = fast(X)
     with torch.no_grad():
         model[0].weight.zero_()
-    time.sleep(1e-3)  # weights are looked at every so often
+    time.sleep(LONGEST_PAUSE)  # weights are looked at every so often
     with pytest.warns(eutectic.EutecticAdvice, match='weights="live"'):
         compare(fast(X), before)
     compare(fast(X), before)

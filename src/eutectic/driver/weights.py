@@ -23,6 +23,7 @@ _FEW: Final = 16  # tensors, which are always looked at together
 _SOME: Final = 4  # of more of them, which a warning looks at when it does not look at all
 _SELDOM: Final = 512  # times as long as it took to look at some of them, before anything is done again
 _REST: Final = 256  # times as long as it took to look at all of them, before that is done again
+LONGEST_PAUSE: Final = 0.5  # seconds: a look that the system interrupted seems to have taken long
 
 Place = tuple[Any, str]  # a mapping of a module, and the key of a tensor in it
 
@@ -175,7 +176,7 @@ def warning_of_changes(watch: Watch, name: str) -> Callable[[], bool]:
     A network has put the tensors of its module out of the caches, so that asking all of them takes some percent of a
     call of milliseconds. All are asked for one part in `_REST` of the time, and a few for one in `_SELDOM`, `_PAUSE`
     after the last time at the earliest: optimizers and checkpoints change all of them, or those of a layer, which is
-    found soon, and take longer than that themselves.
+    found soon, and take longer than that themselves. No pause is longer than `LONGEST_PAUSE`.
 
     Args:
         watch: Looks at the weights.
@@ -190,10 +191,10 @@ def warning_of_changes(watch: Watch, name: str) -> Callable[[], bool]:
             return True
         if now < rested:
             changed = watch.some_changed()
-            paused = min(now + max(_PAUSE, _SELDOM * (perf_counter() - now)), rested)
+            paused = min(now + max(_PAUSE, _pause(_SELDOM, now)), rested)
         else:
             changed = watch.changed_in_place() or watch.replaced()
-            rested, paused = now + _REST * (perf_counter() - now), now + _PAUSE
+            rested, paused = now + _pause(_REST, now), now + _PAUSE
         if not changed:
             return True
         advise(
@@ -203,3 +204,8 @@ def warning_of_changes(watch: Watch, name: str) -> Callable[[], bool]:
         return False
 
     return look
+
+
+def _pause(times: int, begun: float) -> float:
+    """Seconds until the next look, as a multiple of how long this one took."""
+    return min(times * (perf_counter() - begun), LONGEST_PAUSE)

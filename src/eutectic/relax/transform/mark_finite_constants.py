@@ -26,11 +26,11 @@ class MarkFiniteConstants(Pass):
     Products of these with the zeros of a border are zeros, so that schedules may leave them out. Programs that are seen
     from outside, or called otherwise, are told nothing.
 
-    before:                                               after:
-        @T.prim_func(private=True)                            @T.prim_func(private=True)
-        def conv2d(x: ..., w: ..., y: ...):                   def conv2d(x: ..., w: ..., y: ...):
-            ...                                                   T.func_attr({"tir.finite_params": [1]})
-        y = call_tir(conv2d, (x, constant), ...)                  ...
+    before:                                         after:
+        def conv2d(x, w, y):                            def conv2d(x, w, y):
+            ...                                             T.func_attr({"tir.finite_params": [1]})
+        y = call_tir(conv2d, (x, constant), ...)            ...
+                                                        y = call_tir(conv2d, (x, constant), ...)
 
     Cost: reads the constants that such programs are called with.
     """
