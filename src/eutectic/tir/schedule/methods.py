@@ -75,6 +75,7 @@ class Primitives:
     pad_einsum = _pad_einsum.pad_einsum
     reindex = _reindex.reindex
     can_skip_padding = _skip_padding.can_skip_padding
+    padding_share = _skip_padding.padding_share
     skip_padding = _skip_padding.skip_padding
     rfactor = _rfactor.rfactor
     tree_reduce = _tree_reduce.tree_reduce

@@ -32,8 +32,8 @@ _STEPS: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (
     vectorize_loop,
     unroll_loop,
     simplify_func,
-    hoist_if_then_else,
     remove_no_op,
+    hoist_if_then_else,
     hoist_quotients,
 )
 
@@ -70,8 +70,8 @@ def default_cpu_lowering() -> Sequential:
         VectorizeLoop(),
         UnrollLoop(),
         Simplify(),
-        HoistIfThenElse(),
         RemoveNoOp(),
+        HoistIfThenElse(),
         HoistQuotients(),
     )
     return Sequential(list(passes), name="default_cpu_lowering")

@@ -86,6 +86,31 @@ def test_asking_changes_nothing():
     assert sch.can_skip_padding("conv2d_nchw_update", 1, loop) is True
 
 
+@pytest.mark.parametrize(("dilation", "want"), [(1, 2 / 12), (2, 4 / 12), (3, 6 / 12), (4, 8 / 12)])
+def test_share_of_padding(dilation: int, want: float):
+    """Of three taps of four points each, those on both sides of the middle see `dilation` points beyond the border."""
+    sch = Schedule(convolution(4, dilation))
+    block = sch.get_block("conv2d_nchw")
+    sch.decompose_reduction(block, sch.get_loops(block)[4])
+    loops, before, steps = sch.get_loops(block), sch.func, len(sch.trace)
+    rows, taps = loops[5], loops[6]
+    assert sch.padding_share(block, 1, rows, rows) == pytest.approx(want)
+    assert sch.padding_share(block, 1, taps, rows) == pytest.approx(want)
+    assert sch.padding_share(block, 1, rows, taps) == 0, "nothing that is known there depends on taps"
+    assert sch.padding_share(block, 2, taps, taps) == 0, "weights are no padding"
+    assert sch.func is before
+    assert len(sch.trace) == steps
+
+
+def test_share_of_padding_of_more_iterations_than_are_looked_at():
+    sch = Schedule(convolution(2000, 500))
+    block = sch.get_block("conv2d_nchw")
+    sch.decompose_reduction(block, sch.get_loops(block)[4])
+    rows = sch.get_loops(block)[5]
+    assert sch.can_skip_padding(block, 1, rows)
+    assert sch.padding_share(block, 1, rows, rows) == 0
+
+
 # ---- refusals
 
 

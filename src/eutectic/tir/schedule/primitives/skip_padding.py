@@ -1,12 +1,15 @@
-"""skip_padding: sums leave out the terms that multiply padding; can_skip_padding: whether they could."""
+"""skip_padding: sums leave out the terms that multiply padding; can_skip_padding, padding_share: whether, how many."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
+from math import prod
+from typing import Any, Final
 
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.node import Node, replace
-from eutectic.ir.prim_expr import Cast, IntImm, Mul, PrimExpr, Var
+from eutectic.ir.prim_expr import Cast, IntImm, Mul, PrimExpr, Var, evaluate
 from eutectic.ir.structural import structural_equal
 from eutectic.tir.analysis.conditions import conjuncts, variables
 from eutectic.tir.analysis.dependence import conjunction
@@ -22,9 +25,11 @@ from eutectic.tir.schedule.legality.per_iteration import is_zero
 from eutectic.tir.schedule.legality.site_analyzer import analyzer_for
 from eutectic.tir.schedule.primitive import Performs, primitive
 from eutectic.tir.schedule.state import BlockSite, LoopSite
-from eutectic.tir.schedule.trial import is_possible
+from eutectic.tir.schedule.trial import found_by, is_possible
 from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.stmt import BufferStore, For
+
+_MOST_ITERATIONS: Final = 4096  # that are looked at one by one
 
 
 @primitive
@@ -52,17 +57,7 @@ def skip_padding(edit: Edit, block: BlockLike, read_buffer_index: int, loop: Loo
     after skip_padding(block, 1, k):
             for i, k in T.grid(8, 3): [where 1 <= i + k and i + k < 9: C[i] = C[i] + A[i + k] * B[k]]
     """
-    site, place = edit.block(block), edit.loop(loop)
-    if not any(item is place.stmt for item in site.loops):
-        message = f"skip_padding: loop {place.stmt.loop_var.name} is not around block {site.block.name_hint}"
-        edit.refuse([site, place], message, help="choose one of get_loops(block)")
-    operand = read_buffer(edit, site, read_buffer_index)
-    load = _product(edit, site, operand)
-    _require_zero_at_first(edit, site)
-    known = _known(edit, site, place, _inside(edit, site, load))
-    if not known:
-        message = f"skip_padding: no {operand.name} is padding as far as loops around {place.stmt.loop_var.name} tell"
-        edit.refuse(site, message, help="choose a loop further in, or leave the block as it is")
+    site, known = _to_ask(edit, block, read_buffer_index, loop)
     predicate = conjunction([*conjuncts(site.stmt.predicate), *known])
     edit.replace(site.function, {site.stmt: replace(site.stmt, predicate=predicate)})
 
@@ -77,6 +72,66 @@ def can_skip_padding(schedule: Performs, block: BlockLike, read_buffer_index: in
         loop: As for `skip_padding`.
     """
     return is_possible(schedule, skip_padding, block, read_buffer_index, loop)
+
+
+def padding_share(schedule: Performs, block: BlockLike, read_buffer_index: int, loop: LoopRV, window: LoopRV) -> float:
+    """What part of its terms a sum would leave out thanks to the conditions of `skip_padding` on one loop.
+
+    Nothing changes, and the trace does not tell of it.
+
+    Args:
+        schedule: The schedule.
+        block: As for `skip_padding`.
+        read_buffer_index: As for `skip_padding`.
+        loop: As for `skip_padding`.
+        window: A loop, such as that along the taps of a window.
+
+    Returns:
+        From 0 to 1; 0 also where `skip_padding` refuses, where sizes are not constants, and where too many iterations
+        would have to be looked at.
+    """
+
+    def share(edit: Edit, *args: Any) -> float:
+        site, known = _to_ask(edit, *args)
+        return _share(site, edit.loop(window).stmt, known)
+
+    return found_by(schedule, skip_padding, share, block, read_buffer_index, loop) or 0.0
+
+
+def _share(site: BlockSite, window: For, conditions: Sequence[PrimExpr]) -> float:
+    """Part of the iterations of the loops around a block at which conditions on one of them do not hold."""
+    asked = conjunction([part for part in conditions if window.loop_var in variables(part)])
+    used = variables(asked)
+    loops = [stmt for stmt in site.loops if stmt.loop_var in used]
+    ranges = [_iterations(stmt) for stmt in loops]
+    if not used or None in ranges or prod(map(len, filter(None, ranges))) > _MOST_ITERATIONS:
+        return 0.0
+    places = list(product(*filter(None, ranges)))
+    names = [stmt.loop_var for stmt in loops]
+    holds = sum(evaluate(asked, dict(zip(names, place, strict=True))) for place in places)
+    return 1 - holds / len(places)
+
+
+def _iterations(stmt: For) -> range | None:
+    """The values of a loop variable, where they are constants."""
+    first, extent = stmt.min, stmt.static_extent
+    return range(first.value, first.value + extent) if isinstance(first, IntImm) and extent else None
+
+
+def _to_ask(edit: Edit, block: BlockLike, read_buffer_index: int, loop: LoopRV) -> tuple[BlockSite, list[PrimExpr]]:
+    """The block, and the conditions that it is to ask; see `skip_padding`."""
+    site, place = edit.block(block), edit.loop(loop)
+    if not any(item is place.stmt for item in site.loops):
+        message = f"skip_padding: loop {place.stmt.loop_var.name} is not around block {site.block.name_hint}"
+        edit.refuse([site, place], message, help="choose one of get_loops(block)")
+    operand = read_buffer(edit, site, read_buffer_index)
+    load = _product(edit, site, operand)
+    _require_zero_at_first(edit, site)
+    known = _known(edit, site, place, _inside(edit, site, load))
+    if not known:
+        message = f"skip_padding: no {operand.name} is padding as far as loops around {place.stmt.loop_var.name} tell"
+        edit.refuse(site, message, help="choose a loop further in, or leave the block as it is")
+    return site, known
 
 
 def _product(edit: Edit, site: BlockSite, operand: Buffer) -> BufferLoad:

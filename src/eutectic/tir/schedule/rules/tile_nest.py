@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 from typing import Final
 
 from eutectic.ir.prim_expr import PrimExpr, floordiv, floormod
@@ -32,6 +32,10 @@ from eutectic.tir.schedule.rules.walk import Span
 from eutectic.tir.stmt import For
 
 _TERMS_IN_A_ROW: Final = 8  # from which on it is worth asking whether they are padding
+_SHARE_OF_PADDING: Final = 1 / 16  # of what points of a tile read, from which on each is worth code of its own
+_TAPS: Final = 5  # of a window, which are written out for that
+_TILES_APART: Final = 4
+_LEAST_SHARED: Final = 8  # pieces of work that threads still have when tiles differ from each other
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,7 @@ class TileNest:
         self.terms = nest.of(nest.walk.reduce)
         self.blocks = [_Part(nest.block, nest.store)]
         self.split = [[loop] for loop in around]  # of each level
+        self.alone = len(around)  # levels before the first whose tiles differ from each other
         reorder(self.sch, [*self.outside, *nest.reduce_units, *self.terms, *self.inside])
 
     def _tiles_of(self, span: Span) -> _Level:
@@ -304,20 +309,49 @@ class TileNest:
         if ahead is not None and not all(kinds):
             self._look_ahead(f"{sums.block}_update", ahead, sums.depth + len(sums.terms), kinds)
         if sums.terms and not any(kinds):  # a window that is written out would be cut into pieces
-            self._skip_padding(f"{sums.block}_update", sums.terms[-1])
+            self._skip_padding(sums)
 
-    def _skip_padding(self, block: str, innermost: LoopRV) -> None:
+    def _skip_padding(self, sums: _Sums) -> None:
         """Leave out terms that are padding for a whole tile, such as rows of windows above and below an image.
 
-        Not where few terms follow each other within: asking would take as long as they do.
+        Also those that are padding for some points of a tile, where these are many: taps that are far apart. The window
+        and the tiles are written out then, so that it is known what each point reads. Not where few terms follow each
+        other within: asking would take as long as they do.
         """
-        loop = self.sch.get(innermost)
-        assert isinstance(loop, For)
-        if not finite_params(self.sch.func) or (loop.static_extent or 0) < _TERMS_IN_A_ROW:
+        innermost, block = sums.terms[-1], f"{sums.block}_update"
+        if not finite_params(self.sch.func) or not _TERMS_IN_A_ROW <= self._size(innermost) < inf:
             return
         for number in range(len(realize_of(self.sch, block).block.reads)):
-            if self.sch.can_skip_padding(block, number, innermost):
-                self.sch.skip_padding(block, number, innermost)
+            loop = self._points_apart(sums, number) or innermost
+            if self.sch.can_skip_padding(block, number, loop):
+                self.sch.skip_padding(block, number, loop)
+
+    def _points_apart(self, sums: _Sums, number: int) -> LoopRV | None:
+        """The loop over points of a tile, written out with all around it that tells what they read; or None.
+
+        None also where little of that is padding, or it would be too much to write out.
+        """
+        block, points, window = f"{sums.block}_update", sums.inside[0], sums.terms[-2:][0]
+        if len(sums.terms) < 2 or sums.spans[0] is list(self.tile)[-1] or self._size(window) > _TAPS:
+            return None
+        if self.sch.padding_share(block, number, points, window) < _SHARE_OF_PADDING:
+            return None
+        place, *runs = (number for number, level in enumerate(self.levels) if level.span is sums.spans[0])
+        *around, tiles = self.sch.get_loops(block)[: self.depth - len(self.outside) + place + 1]
+        count, shared = self._size(tiles), prod(map(self._size, around[: len(self.nest.shared) + self.threads]))
+        if runs or count > (_TILES_APART if shared >= _LEAST_SHARED else 1):
+            return None
+        if count > 1:
+            self.alone = min(self.alone, place)
+            self.sch.unroll(tiles)
+        self.sch.unroll(window)
+        return points
+
+    def _size(self, loop: LoopRV) -> float:
+        """Iterations of a loop; infinitely many where they vary."""
+        found = self.sch.get(loop)
+        assert isinstance(found, For)
+        return inf if found.static_extent is None else found.static_extent
 
     def _look_ahead(self, block: str, ahead: tuple[Buffer, int], depth: int, unrolled: Sequence[bool]) -> None:
         """Ask for the next panels in the innermost loop over terms that is one, of those within so many loops."""
@@ -363,7 +397,7 @@ class TileNest:
         Args:
             within: Whether they share the tiles that follow within, too.
         """
-        outer = self.split[: None if within else self.threads]
+        outer = self.split[: self.alone if within else min(self.threads, self.alone)]
         if not outer:
             return
         last = next((k for k, parts in enumerate(outer) if len(parts) > 1), len(outer) - 1)
