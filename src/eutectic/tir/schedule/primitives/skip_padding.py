@@ -102,14 +102,12 @@ def _share(site: BlockSite, window: For, conditions: Sequence[PrimExpr]) -> floa
     """Part of the iterations of the loops around a block at which conditions on one of them do not hold."""
     asked = conjunction([part for part in conditions if window.loop_var in variables(part)])
     used = variables(asked)
-    loops = [stmt for stmt in site.loops if stmt.loop_var in used]
-    ranges = [_iterations(stmt) for stmt in loops]
-    if not used or None in ranges or prod(map(len, filter(None, ranges))) > _MOST_ITERATIONS:
+    loops = {stmt.loop_var: _iterations(stmt) for stmt in site.loops if stmt.loop_var in used}
+    ranges = [values for values in loops.values() if values]
+    if len(ranges) < len(used) or prod(map(len, ranges)) > _MOST_ITERATIONS:
         return 0.0
-    places = list(product(*filter(None, ranges)))
-    names = [stmt.loop_var for stmt in loops]
-    holds = sum(evaluate(asked, dict(zip(names, place, strict=True))) for place in places)
-    return 1 - holds / len(places)
+    places = [dict(zip(loops, place, strict=True)) for place in product(*ranges)]
+    return 1 - sum(evaluate(asked, place) for place in places) / len(places)
 
 
 def _iterations(stmt: For) -> range | None:
