@@ -14,7 +14,7 @@ from eutectic.script import tir as T
 from eutectic.support.errors import ScheduleError
 from eutectic.tir import PrimFunc
 from eutectic.tir.function_attributes import FINITE_PARAMS
-from eutectic.tir.schedule import Schedule
+from eutectic.tir.schedule import BlockRV, Schedule
 from eutectic.tir.transform import lower
 
 WEIGHTS = 1  # place of the parameter
@@ -41,9 +41,15 @@ def skipped(func: PrimFunc, loop: int = 5, **options: Any) -> Schedule:
 
 def skip(sch: Schedule, loop: int = 5, around: str = "conv2d_nchw_update") -> None:
     """The steps of it; loops are n, c, y, x, ci, ky, kx."""
+    block = only_adds(sch)
+    sch.skip_padding(block, 1, sch.get_loops(around)[loop])
+
+
+def only_adds(sch: Schedule) -> BlockRV:
+    """The block of a convolution, of which another one begins the sums."""
     block = sch.get_block("conv2d_nchw")
     sch.decompose_reduction(block, sch.get_loops(block)[4])
-    sch.skip_padding(block, 1, sch.get_loops(around)[loop])
+    return block
 
 
 @pytest.mark.parametrize(("dilation", "stride"), [(1, 1), (2, 1), (1, 2), (3, 2), (4, 1)])
@@ -90,8 +96,7 @@ def test_asking_changes_nothing():
 def test_share_of_padding(dilation: int, want: float):
     """Of three taps of four points each, those on both sides of the middle see `dilation` points beyond the border."""
     sch = Schedule(convolution(4, dilation))
-    block = sch.get_block("conv2d_nchw")
-    sch.decompose_reduction(block, sch.get_loops(block)[4])
+    block = only_adds(sch)
     loops, before, steps = sch.get_loops(block), sch.func, len(sch.trace)
     rows, taps = loops[5], loops[6]
     assert sch.padding_share(block, 1, rows, rows) == pytest.approx(want)
@@ -104,8 +109,7 @@ def test_share_of_padding(dilation: int, want: float):
 
 def test_share_of_padding_of_more_iterations_than_are_looked_at():
     sch = Schedule(convolution(2000, 500))
-    block = sch.get_block("conv2d_nchw")
-    sch.decompose_reduction(block, sch.get_loops(block)[4])
+    block = only_adds(sch)
     rows = sch.get_loops(block)[5]
     assert sch.can_skip_padding(block, 1, rows)
     assert sch.padding_share(block, 1, rows, rows) == 0

@@ -30,12 +30,14 @@ class PaddedWindows:
         stride: Steps of the window along both.
         before: Rows, and points of a row, that are added before the image.
         after: The same after it.
+        apart: From one tap to the next, along both.
     """
 
-    def __init__(self, image: Pair, kernel: Pair, stride: Pair, before: Pair, after: Pair) -> None:
+    def __init__(self, image: Pair, kernel: Pair, stride: Pair, before: Pair, after: Pair, apart: int = 1) -> None:
         self.image, self.kernel, self.stride, self.before, self.after = image, kernel, stride, before, after
+        self.apart = apart
         wide = [size + low + high for size, low, high in zip(image, before, after, strict=True)]
-        self.out = [(size - k) // s + 1 for size, k, s in zip(wide, kernel, stride, strict=True)]
+        self.out = [(size - apart * (k - 1) - 1) // s + 1 for size, k, s in zip(wide, kernel, stride, strict=True)]
 
     def shapes(self) -> list[tuple[int, ...]]:
         """Of the arguments."""
@@ -60,14 +62,15 @@ class PaddedWindows:
         padded = np.pad(image.astype(np.float64), around)
         (rows, points), (down, right) = self.out, self.stride
         for ky, kx in np.ndindex(*self.kernel):
-            there = padded[:, :, ky : ky + down * rows : down, kx : kx + right * points : right]
+            y, x = self.apart * ky, self.apart * kx
+            there = padded[:, :, y : y + down * rows : down, x : x + right * points : right]
             yield (ky, kx), there[:, :, :rows, :points]
 
     def chosen(self) -> list[str]:
         """What the rules chose."""
         return [str(line) for line in schedule_for_cpu(self.program(), Vectors()).attrs["tir.chosen"]]
 
-    def check(self, scheduled: tir.PrimFunc | None = None) -> None:
+    def check(self, scheduled: tir.PrimFunc | None = None, atol: float | None = None) -> None:
         """The program, scheduled as it is by default or otherwise, gives what float64 gives."""
         arrays = self.arrays()
         want = self.want(*arrays)
@@ -75,4 +78,5 @@ class PaddedWindows:
         scheduled = scheduled or schedule_for_cpu(self.program(), machine_of(NATIVE))
         check_round_trip(scheduled)
         NativePrimFunc(scheduled, NATIVE, 2)(*arrays, out)
-        np.testing.assert_allclose(out, want, atol=1e-5 * max(1.0, np.abs(want).max(initial=0)))
+        allowed = 1e-5 * max(1.0, np.abs(want).max(initial=0)) if atol is None else atol
+        np.testing.assert_allclose(out, want, atol=allowed)
