@@ -90,8 +90,15 @@ def test_so_they_do_where_registers_are_many_and_the_shared_cache_is_far():
 
 
 def test_rows_of_an_image_share_the_asking():
-    assert asked(convolution(7, 8, 16), WAITS) == {'"w", 1152, "spread"'}  # 8 blocks, 3 x 3 windows, 16 channels
+    assert asked(convolution(7, 7, 16), WAITS) == {'"w", 1008, "spread"'}  # 7 blocks, 3 x 3 windows, 16 channels
+    assert asked(convolution(7, 7, 16), Vectors()) == set()
+
+
+def test_rounds_ask_for_the_block_of_terms_of_the_next():
+    block = '"w", 144, "spread"'  # 3 x 3 windows, 16 channels
+    assert asked(convolution(7, 8, 16), WAITS) == {block}
     assert asked(convolution(7, 8, 16), Vectors()) == set()
+    assert asked(convolution(7, 32, 16), Vectors()) == {block}, "9 MB come from memory"
 
 
 def test_it_is_a_choice():
@@ -203,7 +210,7 @@ def test_it_is_kept_in_larger_caches_and_sums_stay_in_registers():
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of processors")
 def test_terms_of_several_loops_are_gone_through_as_one():
-    text = kernel_source(IRModule({"main": convolution(7, 8, 16)}), WIDE, "llvm")
+    text = kernel_source(IRModule({"main": convolution(7, 7, 16)}), WIDE, "llvm")
     inside = text[text.index("@llvm.prefetch") - 400 : text.rindex("call void @llvm.prefetch")]
     assert re.search(r"udiv i64 %\S+, 7\b", inside)  # iterations of seven rows ask for a term together
 

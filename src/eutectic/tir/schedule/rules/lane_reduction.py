@@ -21,7 +21,7 @@ from eutectic.tir.schedule.rules.nest import (
 )
 from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks, terms_of_block
 from eutectic.tir.schedule.rules.processor import Processor
-from eutectic.tir.schedule.rules.register_tile import contiguous_result
+from eutectic.tir.schedule.rules.register_axes import contiguous_result
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis
 from eutectic.tir.schedule.rules.tile_size import Iterations

@@ -21,7 +21,7 @@ from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
 from eutectic.tir.schedule.rules.nest import loops_by_variable, reorder, run_by_threads, with_iterations
 from eutectic.tir.schedule.rules.processor import Processor
-from eutectic.tir.schedule.rules.register_tile import Axes as TileAxes
+from eutectic.tir.schedule.rules.register_axes import Axes as TileAxes
 from eutectic.tir.schedule.rules.register_tile import RegisterTile
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.stage import Axis, Stage

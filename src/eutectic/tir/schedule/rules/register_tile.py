@@ -7,132 +7,39 @@ done in blocks of terms (`partial_sums`). What is done to the finished accumulat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import lcm, prod
 from typing import Final
 
-from eutectic.ir.dtype import item_bytes
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.accumulators import Accumulators
 from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.partial_sums import terms_decided, terms_of_block
 from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
+from eutectic.tir.schedule.rules.register_axes import LIKELY, NEAR_BYTES, Axes, contiguous_result, register_axes
+from eutectic.tir.schedule.rules.round_nest import RoundNest
+from eutectic.tir.schedule.rules.rounds import Rounds, pay, rounds_of
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.tile_nest import TileNest
-from eutectic.tir.schedule.rules.tile_size import Tile, TileAxes, choose_tile, near_tiles, rows_kept
-from eutectic.tir.schedule.rules.walk import Access, Span, Walk
+from eutectic.tir.schedule.rules.tile_size import Tile, choose_tile, near_tiles
+from eutectic.tir.schedule.rules.walk import Span, Walk
 from eutectic.tir.schedule.schedule import Schedule
 
 _CACHE_BYTES: Final = 384 * 1024  # of a matrix that is better kept near and read again than streamed
-_NEAR_BYTES: Final = 768 * 1024  # of what a processor keeps near for all tiles that a thread works on
 _STRIP_BYTES: Final = 256 * 1024  # of a part of an operand that is copied at once and read by all rows
 _MOST_STRIP: Final = 4  # tiles in such a part
 _RUN_BYTES: Final = 160 * 1024  # of what the rows select of which all vectors are worked on
 _AGAIN_BYTES: Final = 4 * 1024 * 1024  # of weights that a shared cache has for each run
+_FROM_MEMORY_BYTES: Final = 4 * 1024 * 1024  # of weights that come from memory in each call of a network
 _FEWEST_RUNS: Final = 4  # that threads share
-_LINES: Final = 6  # of what rows select in one place of a nearest cache that has 8 for each, beside those of vectors
 _EACH_BYTES: Final = 256 * 1024  # of weights that every thread may read for itself
 _EACH_BYTES_OF_MANY: Final = 320 * 1024  # the same where tiles have many rows, and so read them less often
 _MANY_ROWS: Final = 12  # of a tile
 _FEWEST_ROWS: Final = 12  # tiles along rows that threads share
 _FEWEST_PANELS: Final = 8  # that threads share
 _MOST_UNEVEN: Final = 64  # pieces: of an odd number below it one of two threads has noticeably more
-_SHARED_BYTES: Final = 64 * 1024  # of what vectors select, from which on two threads are faster with half of it each
-_FAR: Final = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
-_PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
-_PANEL_STEPS: Final = 8192
 _ORDERS: Final = ((True, False), (False, False), (False, True))  # rows outside, or vectors, or vectors around images
-_LIKELY: Final = 16  # iterations along an axis of which the size is not known, such as that of images of all sizes
 _UNROLL: Final = 10  # steps of a small window that are written out
 _TILES: Final = 5  # that are worth a measurement beside the best estimate
-
-
-@dataclass(frozen=True)
-class Axes:
-    """Which axis does what.
-
-    Attributes:
-        walk: The stage.
-        vector: Vectors lie along it.
-        rows: Several of its values are worked on at once.
-        batch: Other axes that select another part of what the rows select, such as the batch of a batched product.
-        images: Those of them that the vectors do not depend on, such as rows and columns of an image.
-        others: All other axes.
-        shares: Whether loaded vectors serve all rows.
-        is_window: Whether rows share some of what is loaded for each of them, as the windows of one channel do.
-        row_bytes: Size of what the rows select, such as images; None when it is not known.
-        likely_row_bytes: The same, with a likely size of axes that have none; None where vectors serve no rows.
-        vector_bytes: Size of what the vectors select, such as weights; None when it is not known.
-        panel: The load that is worth copying together.
-        panel_bytes: Size of the whole operand; None when it is not known.
-        blocks: One of the others that only the vectors depend on, such as blocks of channels: a tile may have several.
-        row_step: Bytes between neighbours along the rows in what they select; None when it is not known.
-        weights: The operand that vectors select, if it lies in panels: vectors of one term after the other.
-    """
-
-    walk: Walk
-    vector: Span | None
-    rows: Span | None
-    batch: tuple[Span, ...]
-    images: tuple[Span, ...]
-    others: tuple[Span, ...]
-    shares: bool
-    is_window: bool
-    row_bytes: int | None
-    vector_bytes: int | None
-    likely_row_bytes: int | None = None
-    panel: Access | None = None
-    panel_bytes: int | None = None
-    blocks: Span | None = None
-    row_step: int | None = None
-    weights: Buffer | None = None
-
-    @property
-    def tiled(self) -> TileAxes:
-        """What tiles may lie along."""
-        near_rows = rows_kept(self.row_step, _LINES) if self.row_step else None
-        return TileAxes(
-            self.vector,
-            self.rows,
-            self.shares,
-            self.blocks,
-            self.is_window,
-            self._widest,
-            near_rows,
-            self._most_width,
-        )
-
-    @property
-    def _widest(self) -> int | None:
-        """Elements along blocks and vectors of which the weights stay near, where not all do."""
-        sizes = [span.size or 1 for span in (self.blocks, self.vector) if span is not None]
-        if not self.vector_bytes or self.vector_bytes <= _NEAR_BYTES:
-            return None
-        return _NEAR_BYTES * prod(sizes) // self.vector_bytes
-
-    @property
-    def _most_width(self) -> int | None:
-        """Half of the vectors, where they are all that threads can share and take longer to read than to share."""
-        spans = [span for span in (self.rows, *self.batch, *self.others) if span is not None and span.size != 1]
-        if spans or self.vector is None or self.vector.size is None or (self.vector_bytes or 0) <= _SHARED_BYTES:
-            return None
-        return -(-self.vector.size // 2)
-
-    @property
-    def bits(self) -> int:
-        """Of an accumulator."""
-        return 8 * max(item_bytes(self.walk.store.buffer.dtype), 4)
-
-    @property
-    def batches(self) -> list[Span]:
-        """Axes that select another part of both operands."""
-        return [span for span in self.batch if span not in self.images]
-
-    @property
-    def bytes_of_batch(self) -> int | None:
-        """Size of what the rows select of one such part, which vectors read again; None when it is not known."""
-        count = _pieces(self.batches, {})
-        return None if self.row_bytes is None or count is None else self.row_bytes // max(count, 1)
 
 
 class RegisterTile:
@@ -142,7 +49,7 @@ class RegisterTile:
 
     def matches(self, walk: Walk, processor: Processor) -> Axes | None:
         """Any reduction."""
-        return None if walk.stage.epilogue is None else _axes(walk, contiguous_result(walk))
+        return None if walk.stage.epilogue is None else register_axes(walk, contiguous_result(walk))
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """The tile with the least estimated time; what is walked through once, and copied; how much is written out."""
@@ -156,10 +63,14 @@ class RegisterTile:
         strip = {} if axes.panel is None else {"strip": 1 if stream or panels else _strip(axes, tile.width)}
         copied = axes.panel is not None and not order["stream_rows"]  # each tile of few rows would have one of its own
         run = {} if order["stream_rows"] or strip else _run(axes, tile, processor)
-        placed = {**_sizes(axes, tile), **order, **run, "panel": copied, **strip}
-        ahead = {"ahead": True} if processor.waits_for_memory and _by_panels(axes, placed) else {}
         block = terms_of_block(axes.walk.stage, axes.walk.reduce, 1 if axes.rows is None else axes.rows.size)
-        return {**placed, **ahead, **terms_decided(block), "unroll": _unrolled(axes)}
+        placed = {**_sizes(axes, tile), **order, **run, "panel": copied, **strip, **terms_decided(block)}
+        rounds = None if run else _rounds_of(axes, placed)
+        if rounds is not None and pay(rounds, axes, _tile(axes, placed), stream=order["stream_rows"]):
+            placed = {**placed, "stream_rows": False, "rounds": True}
+        waits = processor.waits_for_memory or ("rounds" in placed and (axes.vector_bytes or 0) > _FROM_MEMORY_BYTES)
+        ahead = {"ahead": True} if waits and _by_panels(axes, placed) else {}
+        return {**placed, **ahead, "unroll": _unrolled(axes)}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Other tiles of nearly the same estimate, the other order of walking, no copy, and no window written out."""
@@ -171,12 +82,16 @@ class RegisterTile:
             others = [*({**other, "strip": _strip(axes, other["width"])} for other in others), {**own, **one_by_one}]
         if axes.shares and axes.rows is not None:
             orders = _ORDERS if axes.images else _ORDERS[:2]  # else the last two are one
-            plain = {name: value for name, value in own.items() if name != "run"}
+            plain = _without(own, "run", "rounds")
             others += [{**plain, "stream_rows": rows, "panels_first": panels, **one_by_one} for rows, panels in orders]
         if own["panel"]:
             others.append({**own, "panel": False, **one_by_one})
         if any(own["unroll"]):
             others.append({**own, "unroll": [False] * len(own["unroll"])})
+        if own.get("rounds"):
+            others.append(_without(own, "rounds"))
+        elif _rounds_of(axes, own) is not None:
+            others.append({**_without(own, "run", "ahead"), "rounds": True})
         if _by_panels(axes, own):
             others.append({**own, "ahead": not own.get("ahead", False)})
         return distinct([own, *others])
@@ -187,27 +102,46 @@ class RegisterTile:
 
     def apply(self, nest: Accumulators, axes: Axes, decisions: Decisions, *, shared: bool) -> None:
         """See `Rule`."""
-        outer, inner = _order(axes, decisions)
-        tile = [
-            (axes.rows, decisions["rows"]),
-            (axes.blocks, decisions.get("blocks")),
-            (axes.vector, decisions["width"]),
-        ]
-        sizes = {span: size for span, size in tile if span is not None}
-        strip, run = decisions.get("strip", 1), _run_of(axes, decisions)
-        work = TileNest(nest, outer, inner, sizes, _copied(axes, decisions), strip, run)
+        work = _nest(nest, axes, decisions)
         work.place_panel()
         work.keep_accumulators()
         work.cut_remainders()
         work.use_registers(axes.vector, decisions["unroll"], _asked_for(axes, decisions), decisions.get("terms", 0))
         if shared:
-            work.share(within=work.panel is None and _are_few(_pieces(outer, sizes)))
+            pieces = _pieces(_order(axes, decisions)[0], _tile(axes, decisions))
+            work.share(within=work.panel is None and _are_few(pieces))
 
 
 def _sizes(axes: Axes, tile: Tile) -> Decisions:
     """A tile as decisions."""
     blocks = {} if axes.blocks is None else {"blocks": tile.blocks}
     return {"rows": tile.rows, **blocks, "width": tile.width}
+
+
+def _without(decisions: Decisions, *names: str) -> Decisions:
+    """Decisions but those of some names."""
+    return {name: value for name, value in decisions.items() if name not in names}
+
+
+def _nest(nest: Accumulators, axes: Axes, decisions: Decisions) -> TileNest:
+    """The loops of the tiles."""
+    sizes, rounds = _tile(axes, decisions), _rounds_of(axes, decisions) if decisions.get("rounds") else None
+    if rounds is not None:
+        return RoundNest(nest, rounds.outer, rounds.inner, sizes, rounds.run, decisions["terms"])
+    outer, inner = _order(axes, decisions)
+    strip, run = decisions.get("strip", 1), _run_of(axes, decisions)
+    return TileNest(nest, outer, inner, sizes, _copied(axes, decisions), strip, run)
+
+
+def _tile(axes: Axes, decisions: Decisions) -> dict[Span, int]:
+    """Iterations of a tile, by span."""
+    sizes = [(axes.rows, decisions["rows"]), (axes.blocks, decisions.get("blocks")), (axes.vector, decisions["width"])]
+    return {span: size for span, size in sizes if span is not None}
+
+
+def _rounds_of(axes: Axes, decisions: Decisions) -> Rounds | None:
+    """Tiles in rounds, where there are some."""
+    return rounds_of(axes, _tile(axes, decisions), decisions.get("terms", 0))
 
 
 def _strip(axes: Axes, width: int) -> int:
@@ -287,9 +221,9 @@ def _pays_by_panels(axes: Axes, tile: Tile, stream: bool) -> bool:
     passes = _likely(axes.rows, tile.rows) * prod(map(_likely, axes.images))
     panels = _likely(axes.vector, tile.width) * _likely(axes.blocks, tile.blocks) * prod(map(_likely, others))
     panel = weights // panels
-    by_panels = weights * (1 if panel <= _NEAR_BYTES else passes)
-    by_panels += data * (1 if data + panel <= _NEAR_BYTES else panels)
-    by_rows = data * (1 if stream else panels) + weights * (1 if weights <= _NEAR_BYTES else passes)
+    by_panels = weights * (1 if panel <= NEAR_BYTES else passes)
+    by_panels += data * (1 if data + panel <= NEAR_BYTES else panels)
+    by_rows = data * (1 if stream else panels) + weights * (1 if weights <= NEAR_BYTES else passes)
     return panels >= _FEWEST_PANELS and 4 * by_panels < 3 * by_rows
 
 
@@ -302,7 +236,7 @@ def _tiles(span: Span | None, width: int) -> int | None:
 
 def _likely(span: Span | None, width: int = 1) -> int:
     """Tiles along an axis, of a likely size where it has none that is known."""
-    size = 1 if span is None else _LIKELY if span.likely is None else span.likely
+    size = 1 if span is None else LIKELY if span.likely is None else span.likely
     return -(-size // max(width, 1))
 
 
@@ -365,125 +299,3 @@ def _overlap(axes: Axes, term: Span) -> bool:
         if row and near and lcm(row, near) < abs(near) * (term.size or 1):
             return True
     return False
-
-
-def contiguous_result(walk: Walk) -> Span | None:
-    """An axis of the result along which it, and what is read, is contiguous, or read at every other element."""
-    for span in reversed(walk.spatial):
-        if walk.store.coefficient(span) != 1:
-            continue
-        steps = [access.coefficient(span) for access in walk.reads]
-        if steps and all(step in (0, 1, 2) for step in steps) and any(step in (1, 2) for step in steps):
-            return span
-    return None
-
-
-def _axes(walk: Walk, vector: Span | None) -> Axes:
-    linear = [access for access in walk.reads if access.form is not None]
-    free = [span for span in walk.spatial if span is not vector]
-    streamed = [access for access in linear if vector is not None and access.coefficient(vector) != 0]
-    stationary = [access for access in linear if vector is None or access.coefficient(vector) == 0]
-    rows, shares = _rows(free, streamed, stationary, vector)
-    is_window = rows is not None and not stationary
-    selected = [access for access in stationary if rows is not None and access.coefficient(rows) != 0]
-    rest = [span for span in free if span is not rows]
-    batch = tuple(span for span in rest if any(access.coefficient(span) != 0 for access in selected))
-    others = tuple(span for span in rest if span not in batch)
-    row_bytes = _bytes(walk, selected) if shares else None
-    images = tuple(span for span in batch if all(access.coefficient(span) == 0 for access in streamed))
-    vector_bytes = _bytes(walk, streamed)
-    axes = Axes(walk, vector, rows, batch, images, others, shares, is_window, row_bytes, vector_bytes)
-    if shares:
-        weights = _in_panels(walk, vector, streamed)
-        axes = replace(
-            axes,
-            likely_row_bytes=_bytes(walk, selected, _LIKELY),
-            blocks=_blocks(walk, others, streamed),
-            row_step=_row_step(rows, selected),
-            weights=weights,
-        )
-    panel = _panel(walk, vector, rows, streamed) if shares and vector is not None else None
-    if panel is None:
-        return axes
-    return replace(axes, panel=panel, panel_bytes=_bytes(walk, [panel]))
-
-
-def _row_step(rows: Span | None, selected: Sequence[Access]) -> int | None:
-    """Bytes between neighbours along the rows in the only operand that they select."""
-    if rows is None or len(selected) != 1:
-        return None
-    step = selected[0].coefficient(rows)
-    return abs(step) * item_bytes(selected[0].buffer.dtype) if isinstance(step, int) else None
-
-
-def _blocks(walk: Walk, others: Sequence[Span], streamed: Sequence[Access]) -> Span | None:
-    """The innermost axis that all vectors depend on, and nothing else that is read for the sums."""
-    found = [span for span in others if all(access.coefficient(span) not in (0, None) for access in streamed)]
-    is_linear = all(access.form is not None for access in walk.reads)
-    return found[-1] if found and streamed and is_linear else None
-
-
-def _rows(
-    free: Sequence[Span], streamed: Sequence[Access], stationary: Sequence[Access], vector: Span | None
-) -> tuple[Span | None, bool]:
-    """The axis of several values at once, and whether it shares what vectors load."""
-    rows: Span | None = None
-    for span in free:  # an axis that the vectors do not depend on: they are loaded once for all rows; inside if equal
-        is_apart = vector is not None and all(access.coefficient(span) == 0 for access in streamed)
-        selects = any(access.coefficient(span) != 0 for access in stationary)
-        if is_apart and selects and (rows is None or (span.size or 1) >= (rows.size or 1)):
-            rows = span
-    if rows is not None:
-        return rows, True
-    if not stationary:
-        return _window_rows(free, streamed), False
-    shared = [span for span in free if all(access.coefficient(span) == 0 for access in stationary)]
-    return (shared[-1] if shared else None), False
-
-
-def _window_rows(free: Sequence[Span], streamed: Sequence[Access]) -> Span | None:
-    """The innermost axis that some loads depend on and others do not, as the weights of a window for each channel."""
-    for span in reversed(free):
-        depends = [access.coefficient(span) != 0 for access in streamed]
-        if any(depends) and not all(depends):
-            return span
-    return None
-
-
-def _panel(walk: Walk, vector: Span, rows: Span | None, streamed: Sequence[Access]) -> Access | None:
-    """The operand that vectors are loaded from, when its neighbours in the reduction are far apart."""
-    if len(streamed) != 1 or rows is None or (rows.size is not None and rows.size < _PANEL_ROWS):
-        return None
-    used = [span for span in walk.reduce if streamed[0].coefficient(span) != 0]
-    if len(used) != 1 or used[0].size is None or used[0].size > _PANEL_STEPS:
-        return None
-    step = streamed[0].coefficient(used[0])
-    return None if isinstance(step, int) and step < _FAR else streamed[0]
-
-
-def _in_panels(walk: Walk, vector: Span | None, streamed: Sequence[Access]) -> Buffer | None:
-    """The only operand that vectors select, if they are neighbours in it, and those of one term after the other."""
-    if vector is None or len(streamed) != 1:
-        return None
-    step = 1
-    for span in (vector, *reversed(walk.reduce)):
-        if span.size is None or streamed[0].coefficient(span) != step:
-            return None
-        step *= span.size
-    return streamed[0].buffer
-
-
-def _bytes(walk: Walk, accesses: Sequence[Access], unknown: int | None = None) -> int | None:
-    """Size of what is accessed, with likely sizes, or else so many iterations, of axes that vary; None for none."""
-    total = 0
-    for access in accesses:
-        size = item_bytes(access.buffer.dtype)
-        for span in (*walk.spatial, *walk.reduce):
-            if access.coefficient(span) != 0:
-                count = span.size if unknown is None or span.likely is None else span.likely
-                count = unknown if count is None else count
-                if count is None:
-                    return None
-                size *= count
-        total += size
-    return total

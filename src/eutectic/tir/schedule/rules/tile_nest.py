@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import Final
@@ -39,7 +39,7 @@ _LEAST_SHARED: Final = 8  # pieces of work that threads still have when tiles di
 
 
 @dataclass(frozen=True)
-class _Sums:
+class Sums:
     """Sums in registers, or totals of them.
 
     Attributes:
@@ -58,7 +58,7 @@ class _Sums:
 
 
 @dataclass(frozen=True)
-class _Level:
+class Level:
     """A loop outside of the reduction.
 
     Attributes:
@@ -77,7 +77,7 @@ class _Level:
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """Tiles of one form.
 
     Attributes:
@@ -123,7 +123,7 @@ class TileNest:
     ) -> None:
         self.nest, self.sch, self.tile, self.strip = nest, nest.sch, tile, strip
         self.panel = None if panel is None else self._copy_panel(*panel)
-        runs = [] if run is None else [_Level(run[0], self._width(run[0]) * run[1])]
+        runs = [] if run is None else [Level(run[0], self._width(run[0]) * run[1])]
         self.levels = [*map(self._tiles_of, outer), *runs, *map(self._tiles_of, inner)]
         self.threads = len(outer) + len(runs)
         parts = {span: nest.sch.split(nest.loops[span], [None, self._width(span)]) for span in self.tile}
@@ -140,16 +140,17 @@ class TileNest:
         self.outside = [*around, *within]
         self.inside = [parts[span][1] for span in self.tile]
         self.terms = nest.of(nest.walk.reduce)
-        self.blocks = [_Part(nest.block, nest.store)]
+        self.blocks = [Part(nest.block, nest.store)]
         self.split = [[loop] for loop in around]  # of each level
         self.alone = len(around)  # levels before the first whose tiles differ from each other
         reorder(self.sch, [*self.outside, *nest.reduce_units, *self.terms, *self.inside])
 
-    def _tiles_of(self, span: Span) -> _Level:
-        return _Level(span, self.tile.get(span, 1))
+    def _tiles_of(self, span: Span) -> Level:
+        return Level(span, self.tile.get(span, 1))
 
     def _width(self, span: Span) -> int:
-        return self.tile[span] if span.size is None else min(self.tile[span], span.size)
+        width = self.tile.get(span, 1)
+        return width if span.size is None else min(width, span.size)
 
     @property
     def depth(self) -> int:
@@ -194,11 +195,14 @@ class TileNest:
 
     def cut_remainders(self) -> None:
         """Tiles that are not whole are loops of their own."""
+        self._cut_levels(range(len(self.levels)))
+
+    def _cut_levels(self, numbers: Iterable[int]) -> None:
         first = self.depth - len(self.outside)
-        for number, level in enumerate(self.levels):
-            if not level.is_cut:
+        for number in numbers:
+            if not self.levels[number].is_cut:
                 continue
-            blocks: list[_Part] = []
+            blocks: list[Part] = []
             for part in self.blocks:
                 if has_no_remainder(self.sch, part.block):
                     blocks.append(part)
@@ -207,7 +211,7 @@ class TileNest:
                     blocks += self._whole_and_rest(part, number, loop)
             self.blocks = blocks
 
-    def _whole_and_rest(self, part: _Part, number: int, loop: LoopRV) -> list[_Part]:
+    def _whole_and_rest(self, part: Part, number: int, loop: LoopRV) -> list[Part]:
         """The tiles of a level in its loop, which is cut into iterations that are whole and what remains."""
         parts, span = self.sch.loop_partition(loop, ["whole", None]), self.levels[number].span
         if len(self.blocks) == 1:
@@ -216,12 +220,12 @@ class TileNest:
         whole, rest = self._copies(part, parts)
         return [whole, replace(rest, ragged=ragged)]
 
-    def _copies(self, part: _Part, loops: Sequence[LoopRV]) -> list[_Part]:
+    def _copies(self, part: Part, loops: Sequence[LoopRV]) -> list[Part]:
         """Tiles in each of the loops that one around them was cut into."""
         names = copies(self.sch, loops, part.block, part.store)
         return [replace(part, block=block, store=store) for block, store in names]
 
-    def _in_smaller(self, part: _Part, vector: Span | None) -> list[_Part]:
+    def _in_smaller(self, part: Part, vector: Span | None) -> list[Part]:
         """Tiles of known sizes, but along vectors, which may be masked.
 
         What remains of an unknown number of iterations is tiles of half as many, and so on: single ones would read all
@@ -233,7 +237,7 @@ class TileNest:
                 pieces = [piece for each in pieces for piece in self._halved(each, span)]
         return pieces
 
-    def _halved(self, part: _Part, span: Span) -> list[_Part]:
+    def _halved(self, part: Part, span: Span) -> list[Part]:
         """Tiles of half as many iterations along a span, and so on, each form behind the larger one."""
         pieces = []
         for width in halves(self.tile[span]):
@@ -244,7 +248,7 @@ class TileNest:
             pieces += whole
         return [*pieces, part]
 
-    def _cut(self, part: _Part, span: Span, width: int) -> LoopRV:
+    def _cut(self, part: Part, span: Span, width: int) -> LoopRV:
         """Cut tiles into smaller ones of so many iterations along a span, which follow each other in the new loop."""
         loops = self.sch.get_loops(part.block)[self.depth + part.within :]
         first = len(loops) - len(self.inside)
@@ -274,9 +278,8 @@ class TileNest:
             depth = self.depth + part.within
             loops = self.sch.get_loops(part.block)[depth:]
             first_inside = len(loops) - len(self.inside)
-            sums = _Sums(part.block, depth, loops[:first_inside], loops[first_inside:], list(self.tile))
-            stored = self._stored(part.store, depth) if self.outside else []
-            nests: list[tuple[Sequence[Span], Sequence[LoopRV]]] = [(sums.spans, stored)] if stored else []
+            sums = Sums(part.block, depth, loops[:first_inside], loops[first_inside:], list(self.tile))
+            nests = [self._stored(part.store, sums)] if self.outside else []
             levels = self._in_blocks(sums, block_of_terms) if block_of_terms else [sums]
             for level in levels:
                 nests += [(level.spans, level.inside), *([self._cleared(level)] if level.terms else [])]
@@ -284,7 +287,7 @@ class TileNest:
                 self._in_registers(of, nest, vector)
             self._go_through_terms(levels[-1], unrolled, ahead)
 
-    def _in_blocks(self, sums: _Sums, size: int) -> list[_Sums]:
+    def _in_blocks(self, sums: Sums, size: int) -> list[Sums]:
         """Totals, and sums of so many iterations of the outermost loop over terms."""
         count = len(sums.terms) - len(self.terms)
         units, terms = sums.terms[:count], sums.terms[count:]
@@ -296,11 +299,11 @@ class TileNest:
         of_total, loops = (self.sch.get_loops(name)[around:] for name in (sums.block, partial))
         first_inside = len(loops) - len(sums.inside)
         return [
-            _Sums(sums.block, sums.depth, [blocks], of_total, used),
-            _Sums(partial, around, loops[:first_inside], loops[first_inside:], sums.spans),
+            Sums(sums.block, sums.depth, [blocks], of_total, used),
+            Sums(partial, around, loops[:first_inside], loops[first_inside:], sums.spans),
         ]
 
-    def _go_through_terms(self, sums: _Sums, unrolled: Sequence[bool], ahead: tuple[Buffer, int] | None) -> None:
+    def _go_through_terms(self, sums: Sums, unrolled: Sequence[bool], ahead: tuple[Buffer, int] | None) -> None:
         """Write loops over terms out, and ask for what is read next in the innermost of the others."""
         kinds = unrolled[max(len(unrolled) - len(sums.terms), 0) :]  # without one that is over blocks
         for loop, is_unrolled in zip(sums.terms[len(sums.terms) - len(kinds) :], kinds, strict=True):
@@ -311,7 +314,7 @@ class TileNest:
         if sums.terms and not any(kinds):  # a window that is written out would be cut into pieces
             self._skip_padding(sums)
 
-    def _skip_padding(self, sums: _Sums) -> None:
+    def _skip_padding(self, sums: Sums) -> None:
         """Leave out terms that are padding for a whole tile, such as rows of windows above and below an image.
 
         Also those that are padding for some points of a tile, where these are many: taps that are far apart. The window
@@ -326,7 +329,7 @@ class TileNest:
             if self.sch.can_skip_padding(block, number, loop):
                 self.sch.skip_padding(block, number, loop)
 
-    def _points_apart(self, sums: _Sums, number: int) -> LoopRV | None:
+    def _points_apart(self, sums: Sums, number: int) -> LoopRV | None:
         """The loop over points of a tile, written out with all around it that tells what they read; or None.
 
         None also where little of that is padding, or it would be too much to write out.
@@ -358,31 +361,36 @@ class TileNest:
         panels, count = ahead
         loops = self.sch.get_loops(block)[:depth]
         inside = list(unrolled[::-1]).index(False)
-        terms = [span.size or 1 for span in self.nest.walk.reduce]
-        distance = count * prod(terms[: len(terms) - inside])
+        terms = self._until_next(count)
+        distance = prod(terms[: len(terms) - inside])
         number = number_of_read(self.sch, block, panels)
         self.sch.prefetch(block, number, loops[-1 - inside], distance, spread=True)
 
-    def _cleared(self, sums: _Sums) -> tuple[Sequence[Span], list[LoopRV]]:
+    def _until_next(self, panels: int) -> list[int]:
+        """Iterations of each loop over terms until the next panels are read, of so many at a time."""
+        first, *others = (span.size or 1 for span in self.nest.walk.reduce)
+        return [panels * first, *others]
+
+    def _cleared(self, sums: Sums) -> tuple[Sequence[Span], list[LoopRV]]:
         """The loops in which accumulators begin, and the spans that they run along."""
         used = self._depended_on(sums)
         loops = self.sch.get_loops(self.sch.decompose_reduction(sums.block, sums.terms[0]))[sums.depth :]
         return used, loops
 
-    def _depended_on(self, sums: _Sums) -> list[Span]:
+    def _depended_on(self, sums: Sums) -> list[Span]:
         """The spans of a tile that elements depend on: one of one iteration may be at a place that is known."""
         realize = realize_of(self.sch, sums.block)
         used = {var for value in realize.iter_values for var in variables(value)}
         pairs = zip(sums.spans, sums.inside, strict=True)
         return [span for span, loop in pairs if variable_of(self.sch, loop) in used]
 
-    def _stored(self, store: str, depth: int) -> list[LoopRV]:
-        """The loops of a tile, within so many others, around the block that stores it, in the order of the tile."""
-        own = self.sch.get_loops(store)[depth:]
+    def _stored(self, store: str, sums: Sums) -> tuple[Sequence[Span], Sequence[LoopRV]]:
+        """The spans of a tile, and the loops along them around the block that stores it."""
+        own = self.sch.get_loops(store)[sums.depth :]
         by_span = {span: loop for span, loop in zip(self.nest.store_spans, own, strict=True) if span is not None}
         loops = [by_span[span] for span in self.tile]
         reorder(self.sch, loops)
-        return loops
+        return sums.spans, loops
 
     def _in_registers(self, spans: Sequence[Span], loops: Sequence[LoopRV], vector: Span | None) -> None:
         for span, loop in zip(spans, loops, strict=True):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.buffer import Buffer, BufferLoad
-from eutectic.tir.schedule.rules.register_tile import contiguous_result
+from eutectic.tir.schedule.rules.register_axes import contiguous_result
 from eutectic.tir.schedule.rules.walk import Access, Span, Walk
 
 

@@ -1,0 +1,101 @@
+"""Where tiles in rounds pay: which of them a piece of work goes through for one block of terms after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+from eutectic.tir.schedule.rules.register_axes import NEAR_BYTES, Axes
+from eutectic.tir.schedule.rules.walk import Span
+
+_TOTALS_BYTES: Final = 192 * 1024  # that stay near a thread beside what it reads in a round
+_TILE_BYTES: Final = 128 * 1024  # of what vectors select for a tile, which the nearest cache is far too small for
+_ROUND_BYTES: Final = 40 * 1024  # of what they select for a round, which it is large enough for
+_FEWEST_TILES: Final = 3  # of a round, which read a block of it each
+_FEWEST_PIECES: Final = 8  # of work, that threads share
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Tiles in rounds.
+
+    Attributes:
+        outer: Spans whose tiles are pieces of work.
+        inner: Spans whose tiles each round goes through.
+        run: The first of them, and how many of its tiles a piece has; None for all.
+        passes: Pieces for which vectors select the same, and that read it once each.
+        panels: Pieces for which rows select the same.
+        count: Rounds of a piece.
+    """
+
+    outer: tuple[Span, ...]
+    inner: tuple[Span, ...]
+    run: tuple[Span, int] | None
+    passes: int
+    panels: int
+    count: int
+
+
+def rounds_of(axes: Axes, tile: Mapping[Span, int], terms: int) -> Rounds | None:
+    """Tiles in rounds, of which the totals stay near.
+
+    Args:
+        axes: Of a reduction.
+        tile: Iterations of a tile, by span.
+        terms: Iterations of the outermost loop over terms that are a block; 0 for all.
+
+    Returns:
+        None where sizes are not known, blocks of terms are not even, or threads would have too few pieces of work.
+    """
+    rows, vector = axes.rows, axes.vector
+    if not axes.shares or rows is None or vector is None or axes.panel is not None or not terms:
+        return None
+    outer, images = (*axes.batches, *axes.others, vector), list(axes.images)
+    rounds, rest = divmod(axes.walk.reduce[0].size or 0, terms)
+    if rest or not rounds:
+        return None
+    count = {span: _tiles(span, tile) for span in (*outer, *images, rows)}
+    if 0 in count.values():
+        return None
+    inner, totals = [rows], axes.bits // 8 * prod(tile.values()) * count[rows]
+    while images and totals <= _TOTALS_BYTES:
+        inner.insert(0, images.pop())
+        totals *= count[inner[0]]
+    panels, passes = (prod(count[span] for span in spans) for spans in (outer, images))
+    fewest = 1 if axes.walk.shared else -(-_FEWEST_PIECES // (panels * passes))  # else threads share the shared axes
+    bands = _bands(count[inner[0]], max(fewest, -(-totals // _TOTALS_BYTES)))
+    if bands is None or prod(count[span] for span in inner) // bands < _FEWEST_TILES:
+        return None
+    run = (inner[0], count[inner[0]] // bands) if bands > 1 else None
+    return Rounds((*axes.batches, *images, *axes.others, vector), tuple(inner), run, passes * bands, panels, rounds)
+
+
+def _bands(count: int, fewest: int) -> int | None:
+    """Even parts of so many tiles, as few as may be; None when there are none."""
+    return next((bands for bands in range(fewest, count + 1) if count % bands == 0), None)
+
+
+def pay(rounds: Rounds, axes: Axes, tile: Mapping[Span, int], *, stream: bool) -> bool:
+    """Whether less is read from far in rounds than in the other order of tiles.
+
+    Args:
+        rounds: The pieces of work.
+        axes: Of the reduction.
+        tile: Iterations of a tile, by span.
+        stream: Whether the other order goes through the rows once, and through all that vectors select for each tile.
+    """
+    data, weights = axes.row_bytes, axes.vector_bytes
+    if data is None or weights is None or weights // rounds.panels // rounds.count > _ROUND_BYTES:
+        return False
+    if not stream:
+        return weights // rounds.panels > _TILE_BYTES
+    tiles = prod(_tiles(span, tile) for span in (*axes.images, *([] if axes.rows is None else [axes.rows])))
+    in_rounds, in_rows = data * rounds.panels + weights * rounds.passes, data + weights * tiles
+    return weights > NEAR_BYTES and 4 * in_rounds < 3 * in_rows
+
+
+def _tiles(span: Span, tile: Mapping[Span, int]) -> int:
+    """Tiles along a span; 0 when its size is not known."""
+    return 0 if span.size is None else -(-span.size // min(tile.get(span, 1), span.size or 1))
