@@ -171,7 +171,9 @@ def test_estimates_say_what_was_measured():
     assert gain(conv(960, 160, 7, 1)) > 1.2
     assert gain(conv(96, 96, 112, padding=1, groups=96)) > 2
     assert gain(conv(96, 96, 112, padding=1, groups=96, strides=2)) > 3
-    assert gain(conv(128, 128, 56, padding=1, groups=32)) > 5
+    assert 0.8 < gain(conv(128, 128, 56, padding=1, groups=32)) < 1.2, "groups of four: rows are as good as blocks"
+    assert 1.1 < gain(conv(512, 512, 14, padding=1, groups=2)) < 1.5
+    assert 1.2 < gain(conv(256, 256, 28, padding=1, groups=4, strides=2)) < 2
     assert gain(conv(3, 96, 224, 4, strides=4)) > 20
     whole, half = (min(o.cost for o in offers(conv(240, 40, 28, 1)) if o.result == f"NCHW{n}c") for n in (40, 8))
     assert 1.4 * whole < half, "vectors of half the width"

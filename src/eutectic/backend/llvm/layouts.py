@@ -27,8 +27,8 @@ from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer, like
 
 _FROM_ROWS: Final = (0.95, 1.05)  # convolution, row-major: at most, and for each part of a vector that rows fill
 _FROM_LONG_ROWS: Final = (0.7, 0.02)  # of that with steps of two, by which vectors are taken apart, and longer ones
-_GROUPS_IN_BLOCKS: Final = (0.38, 0.2)  # several of a few channels each, with steps of one, and longer ones
-_GROUPED_ROWS: Final = 0.04  # with several groups of channels: of few of them each vector is read again and again
+_GROUPS_IN_BLOCKS: Final = (0.45, 0.25)  # several of a few channels each, with steps of one, and longer ones
+_GROUPED_ROWS: Final = (0.92, 3), (0.8, 8)  # in groups, with steps of one, and longer: at most, of many filters in each
 _DEPTHWISE_ROWS: Final = (0.36, 0.12)  # with steps of one, and longer ones
 _NORMS: Final = (1.25, 0.85)  # nanoseconds for each element of a group norm, row-major and in blocks
 _SAME_SET: Final = 4096, 0.75  # bytes between channels of rows that keep each other out of a cache, and what is left
@@ -139,7 +139,8 @@ def _convolutions(
     flops, groups, is_long = 2.0 * prod(likely_sizes(result)) * depth * prod(window), attrs["groups"], _is_long(call)
     is_depthwise = groups > 1 and groups == channels == filters
     best = flops / rate  # nanoseconds
-    yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, is_depthwise))
+    of_group = 0 if is_depthwise else filters // groups
+    yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, of_group))
     for out in _blocks(filters, lanes):
         written, (vectors, filled) = f"NCHW{out}c", _vectors(out, lanes)
         has_groups = groups > 1 and channels == filters and depth < lanes and out % depth == 0
@@ -162,18 +163,29 @@ def _left_of_cache(data: TensorStructInfo) -> float:
     return left if prod(likely_sizes(data)[2:]) * item_bytes(data.dtype or "float32") % step == 0 else 1.0
 
 
-def _rows_share(call: Call, result: TensorStructInfo, window: Sequence[int], lanes: int, is_depthwise: bool) -> float:
-    """The share of the peak that a row-major convolution reaches: vectors lie along rows, and rows may end in them."""
+def _rows_share(call: Call, result: TensorStructInfo, window: Sequence[int], lanes: int, of_group: int) -> float:
+    """The share of the peak that a row-major convolution reaches: vectors lie along rows, and rows may end in them.
+
+    In groups each vector of the data is loaded for the few filters of one, and a tile has no more of them.
+
+    Args:
+        call: The convolution.
+        result: Its type.
+        window: Sizes of the window.
+        lanes: Of a vector.
+        of_group: Filters of a group; 0 where each channel is one.
+    """
     attrs = call.attrs
     assert attrs is not None
     *_, height, width = likely_sizes(result)
     is_product = list(window) == [1, 1] and set(attrs["strides"]) == {1} and not any(attrs["padding"])
     row = max(1, height * width if is_product else width)
     used = row / (-(-row // lanes) * lanes)
-    if is_depthwise:
+    if not of_group:
         return _DEPTHWISE_ROWS[_is_long(call)] * used
     if attrs["groups"] > 1:
-        return _GROUPED_ROWS * used
+        most, few = _GROUPED_ROWS[_is_long(call)]
+        return most * used * of_group / (of_group + few)
     most, each = _FROM_ROWS
     step = max(attrs["strides"])
     return min(most, each * used) * (1 if step == 1 else _FROM_LONG_ROWS[step > 2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
+from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.handles import LoopRV
@@ -20,6 +21,8 @@ from eutectic.tir.stmt import For
 def padded_sums(stages: Sequence[Stage]) -> tuple[Stage, Stage] | None:
     """What pads, and sums over that with what is done to each of them; None when these are not all the stages."""
     if len(stages) != 3 or not is_if_then_else(stages[0].value):
+        return None
+    if not all(isinstance(index, Var | IntImm) for index in stages[0].indices):
         return None
     pad, sums, last = stages
     left = with_epilogues(stages, [pad.output, sums.output])

@@ -18,6 +18,7 @@ from eutectic.tir.schedule.rules.choosing import ChoicePoint, Chooser, given_dec
 from eutectic.tir.schedule.rules.dense_pack import DensePack
 from eutectic.tir.schedule.rules.elementwise import Elementwise
 from eutectic.tir.schedule.rules.epilogues import with_epilogues
+from eutectic.tir.schedule.rules.group_axes import groups_apart
 from eutectic.tir.schedule.rules.inverted_residual import InvertedResidual
 from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
 from eutectic.tir.schedule.rules.nest import Nest, block_name, blocks_in_root, run_by_threads, variable_of
@@ -116,18 +117,27 @@ def schedule_by_rules(func: PrimFunc, processor: Processor, chooser: Chooser | N
     stages, intermediates = staged
     kept = [buffer for rule in _TOGETHER for buffer in rule.kept(sch, stages)]
     _inline(sch, inlined_order(stages, [buffer for buffer in intermediates if buffer not in kept]))
+    sch = _with_groups(sch)
     together = _together(sch, chooser)
     if together is not None:
         return together
     for stage in _stages(sch)[0]:
         pack(sch, stage)
     if _with_stores(sch):  # a reduction that nothing follows has a last stage now, too, as some rules want it
+        sch = _with_groups(sch)
         together = _together(sch, chooser)
         if together is not None:
             return together
     numbers = _numbers(sch)
     for group in groups_of(*_stages(sch)):
         sch = _scheduled(sch, group, chooser, numbers)
+    return sch
+
+
+def _with_groups(sch: Schedule) -> Schedule:
+    """The schedule with groups apart in all stages."""
+    for stage in _stages(sch)[0]:
+        sch = groups_apart(sch, stage)
     return sch
 
 
@@ -138,7 +148,7 @@ def _numbers(sch: Schedule) -> dict[str, int]:
 
 def _together(sch: Schedule, chooser: Chooser) -> Schedule | None:
     """The schedule of stages that one rule is for; None when there are none, or the rule is refused."""
-    staged = stages_of(sch.func)
+    staged = stages_of(sch.func, counts_together=True)
     for rule in _TOGETHER:
         axes = rule.matches(sch, staged[0] if staged else (), chooser.processor)
         if axes is not None:
@@ -226,7 +236,7 @@ def _with_stores(sch: Schedule, names: Collection[str] | None = None) -> bool:
 
 
 def _stages(sch: Schedule) -> tuple[list[Stage], Collection[Buffer]]:
-    staged = stages_of(sch.func)
+    staged = stages_of(sch.func, counts_together=True)
     assert staged is not None
     stages, intermediates = staged
     return with_epilogues(stages, intermediates), intermediates

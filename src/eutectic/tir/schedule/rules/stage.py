@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +10,7 @@ from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Cast, IntImm, PrimExpr, Var
 from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.analysis.example_sizes import size_in_example
+from eutectic.tir.analysis.linear import linear
 from eutectic.tir.block import TERMS_OF_SUM, Block, BlockRealize
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.function import PrimFunc
@@ -54,7 +55,8 @@ class Stage:
         spatial: Axes of the output, outermost first.
         reduce: Axes that are reduced over.
         output: What is written.
-        indices: Where; each spatial axis occurs once, everything else is a constant.
+        indices: Where; each spatial axis occurs once, in their order, everything else is a constant. Where nothing is
+            reduced, an index may count several axes together, such as `g * 16 + o`, if that was asked for.
         value: What is written; of a reduction the new value of the accumulator, which is read as
             `output[indices]`.
         init: First value of the accumulator; None when nothing is reduced.
@@ -95,8 +97,13 @@ def loads(expr: Node) -> list[BufferLoad]:
     return [part for part in post_order(expr) if isinstance(part, BufferLoad)]
 
 
-def stages_of(func: PrimFunc) -> tuple[list[Stage], tuple[Buffer, ...]] | None:
+def stages_of(func: PrimFunc, *, counts_together: bool = False) -> tuple[list[Stage], tuple[Buffer, ...]] | None:
     """The stages of a function in order, and its intermediate buffers; None when it is not of that form.
+
+    Args:
+        func: The function.
+        counts_together: Whether an index of what is stored, and not reduced, may count several axes, as `groups_apart`
+            makes them.
 
     The form is that of `te.create_prim_func` and `FuseTIR`: a root block with a sequence of perfect loop nests
     around one block each, whose axes are bound to loops one to one and which store to one buffer.
@@ -105,7 +112,7 @@ def stages_of(func: PrimFunc) -> tuple[list[Stage], tuple[Buffer, ...]] | None:
     if not isinstance(body, BlockRealize) or body.block.iter_vars or body.block.init or body.block.match_buffers:
         return None
     root, examples = body.block, example_sizes(func)
-    candidates = [_stage(part, examples) for part in parts_of(root.body)]
+    candidates = [_stage(part, examples, counts_together) for part in parts_of(root.body)]
     stages = [stage for stage in candidates if stage is not None]
     if len(stages) != len(candidates):
         return None
@@ -113,7 +120,7 @@ def stages_of(func: PrimFunc) -> tuple[list[Stage], tuple[Buffer, ...]] | None:
     return (stages, root.alloc_buffers) if len({id(b) for b in written}) == len(written) else None
 
 
-def _stage(stmt: Stmt, examples: Mapping[str, int]) -> Stage | None:
+def _stage(stmt: Stmt, examples: Mapping[str, int], counts_together: bool) -> Stage | None:
     extents: dict[Var, PrimExpr] = {}
     while isinstance(stmt, For):
         plain = isinstance(stmt.min, IntImm) and stmt.min.value == 0 and stmt.kind == ForKind.SERIAL
@@ -124,11 +131,15 @@ def _stage(stmt: Stmt, examples: Mapping[str, int]) -> Stage | None:
         stmt = stmt.body
     if not isinstance(stmt, BlockRealize) or not stmt.always_runs:
         return None
-    return _from_block(stmt.block, stmt.iter_values, extents, examples)
+    return _from_block(stmt.block, stmt.iter_values, extents, examples, counts_together)
 
 
 def _from_block(
-    block: Block, values: Iterable[PrimExpr], extents: Mapping[Var, PrimExpr], examples: Mapping[str, int]
+    block: Block,
+    values: Iterable[PrimExpr],
+    extents: Mapping[Var, PrimExpr],
+    examples: Mapping[str, int],
+    counts_together: bool,
 ) -> Stage | None:
     spatial: list[Axis] = []
     reduce: list[Axis] = []
@@ -169,7 +180,7 @@ def _from_block(
     if block.alloc_buffers or block.match_buffers or (init is None) != (not _reads_itself(body)):
         return None
     indices = tuple(_bare(with_values(index, units)) for index in body.indices)
-    if not _is_bijection(indices, spatial):
+    if not _is_bijection(indices, spatial, counts_together and init is None):
         return None
     start = None if init is None else _with_bare_indices(with_values(init.value, units))
     value = _with_bare_indices(with_values(body.value, units))
@@ -201,8 +212,27 @@ def _reads_itself(store: BufferStore) -> bool:
     return any(load.buffer is store.buffer for load in loads(store.value))
 
 
-def _is_bijection(indices: tuple[PrimExpr, ...], spatial: list[Axis]) -> bool:
-    variables = [index for index in indices if isinstance(index, Var)]
-    if len(variables) + sum(isinstance(index, IntImm) for index in indices) != len(indices):
-        return False
-    return [id(var) for var in variables] == [id(axis.var) for axis in spatial]
+def _is_bijection(indices: Iterable[PrimExpr], spatial: Sequence[Axis], counts_together: bool) -> bool:
+    """Whether each point of the axes has a place of its own, in their order; an index may be of several axes."""
+    found: list[Var] = []
+    for index in indices:
+        variables = [index] if isinstance(index, Var) else _digits(index, spatial) if counts_together else None
+        if variables is None and not isinstance(index, IntImm):
+            return False
+        found += variables or []
+    return [id(var) for var in found] == [id(axis.var) for axis in spatial]
+
+
+def _digits(index: PrimExpr, spatial: Sequence[Axis]) -> list[Var] | None:
+    """The axes of which an index is the number that they count together, such as `g * 16 + o`; None when it is none."""
+    sizes = {axis.var: axis.size for axis in spatial}
+    form = linear(index, sizes.keys())
+    if form is None or not isinstance(form.rest, IntImm) or form.rest.value:
+        return None
+    steps = sorted(form.steps.items(), key=lambda item: item[1] if isinstance(item[1], int) else 0)
+    wanted: int = 1
+    for var, step in steps:
+        if step != wanted or sizes[var] is None:
+            return None
+        wanted *= sizes[var] or 1
+    return [var for var, _ in reversed(steps)]
