@@ -124,6 +124,13 @@ def test_sums_of_groups_are_tiles_of_rows_and_vectors(grouped: Grouped):
     assert found["rows"] >= 5
 
 
+@pytest.mark.parametrize(("groups", "channels", "expected"), [(2, 256, True), (4, 128, True), (8, 64, False)])
+def test_weights_of_a_tile_are_those_of_one_group(groups: int, channels: int, expected: bool):
+    """295 KB and 147 KB do not stay near, 74 KB do; weights of all groups are 1 to 5 MB."""
+    func = Grouped(groups, channels, channels, size=14).program()
+    assert any("rounds" in str(line) for line in schedule_for_cpu(func, Vectors()).attrs["tir.chosen"]) is expected
+
+
 def test_rows_of_groups_are_tiles_too():
     found = tile(Grouped(lanes=(1, 1), size=32).program())
     assert found["width"] == 32

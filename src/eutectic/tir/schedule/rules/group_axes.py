@@ -10,7 +10,7 @@ from eutectic.ir.visit import post_order
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.schedule.rules.nest import realize_of
-from eutectic.tir.schedule.rules.stage import Axis, Stage
+from eutectic.tir.schedule.rules.stage import Axis, Stage, loads
 from eutectic.tir.schedule.schedule import Schedule
 
 
@@ -58,7 +58,7 @@ def _apart(sch: Schedule, stage: Stage, axes: Sequence[tuple[str, Axis]], size: 
 
 def _size_of_group(stage: Stage, axis: Axis) -> int | None:
     """By what an axis is divided where the sum reads; None where it is not, or by several numbers, or with a rest."""
-    indices = [index for load in stage.reads() for index in load.indices]
+    indices = [index for load in loads(stage.value) for index in load.indices]
     parts = [part for index in indices for part in post_order(index) if isinstance(part, FloorDiv)]
     sizes = {part.b.value for part in parts if _bare(part.a) is axis.var and isinstance(part.b, IntImm)}
     if len(sizes) != 1 or axis.size is None:

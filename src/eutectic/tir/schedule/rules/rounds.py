@@ -27,6 +27,7 @@ class Rounds:
         run: The first of them, and how many of its tiles a piece has; None for all.
         passes: Pieces for which vectors select the same, and that read it once each.
         panels: Pieces for which rows select the same.
+        parts: Pieces of which both operands have parts of their own, such as groups.
         count: Rounds of a piece.
     """
 
@@ -35,6 +36,7 @@ class Rounds:
     run: tuple[Span, int] | None
     passes: int
     panels: int
+    parts: int
     count: int
 
 
@@ -63,13 +65,18 @@ def rounds_of(axes: Axes, tile: Mapping[Span, int], terms: int) -> Rounds | None
     while images and totals <= _TOTALS_BYTES:
         inner.insert(0, images.pop())
         totals *= count[inner[0]]
-    panels, passes = (prod(count[span] for span in spans) for spans in (outer, images))
-    fewest = 1 if axes.walk.shared else -(-_FEWEST_PIECES // (panels * passes))  # else threads share the shared axes
+    parts, panels, passes = (
+        prod(count[span] for span in spans) for spans in (axes.batches, (*axes.others, vector), images)
+    )
+    pieces = parts * panels * passes
+    fewest = 1 if axes.walk.shared else -(-_FEWEST_PIECES // pieces)  # or threads share the shared axes
     bands = _bands(count[inner[0]], max(fewest, -(-totals // _TOTALS_BYTES)))
     if bands is None or prod(count[span] for span in inner) // bands < _FEWEST_TILES:
         return None
     run = (inner[0], count[inner[0]] // bands) if bands > 1 else None
-    return Rounds((*axes.batches, *images, *axes.others, vector), tuple(inner), run, passes * bands, panels, rounds)
+    return Rounds(
+        (*axes.batches, *images, *axes.others, vector), tuple(inner), run, passes * bands, panels, parts, rounds
+    )
 
 
 def _bands(count: int, fewest: int) -> int | None:
@@ -87,10 +94,13 @@ def pay(rounds: Rounds, axes: Axes, tile: Mapping[Span, int], *, stream: bool) -
         stream: Whether the other order goes through the rows once, and through all that vectors select for each tile.
     """
     data, weights = axes.row_bytes, axes.vector_bytes
-    if data is None or weights is None or weights // rounds.panels // rounds.count > _ROUND_BYTES:
+    if data is None or weights is None:
+        return False
+    of_tile = weights // (rounds.panels * rounds.parts)
+    if of_tile // rounds.count > _ROUND_BYTES:
         return False
     if not stream:
-        return weights // rounds.panels > _TILE_BYTES
+        return of_tile > _TILE_BYTES
     tiles = prod(_tiles(span, tile) for span in (*axes.images, *([] if axes.rows is None else [axes.rows])))
     in_rounds, in_rows = data * rounds.panels + weights * rounds.passes, data + weights * tiles
     return weights > NEAR_BYTES and 4 * in_rounds < 3 * in_rows
