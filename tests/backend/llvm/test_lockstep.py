@@ -19,7 +19,7 @@ from eutectic.tir.expr import Let
 from eutectic.tir.interpret import run
 from eutectic.tir.stmt import seq
 
-NAMES = ("exp", "log", "sigmoid", "tanh", "erf", "erfc")
+NAMES = ("exp", "log", "log1p", "sigmoid", "tanh", "erf", "erfc")
 SIZE = 256
 FENCE = re.compile(r'asm "", "([^"]*)"')
 

@@ -18,6 +18,7 @@ from eutectic.target import Target
 FUNCTIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], float]] = {
     "exp": (torch.exp, 1.2),
     "log": (torch.log, 0.9),
+    "log1p": (torch.log1p, 1.5),
     "sigmoid": (torch.sigmoid, 2.3),
     "tanh": (torch.tanh, 1.4),
     "erf": (torch.erf, 4.0),
@@ -83,10 +84,10 @@ def test_error(name: str, target: str, values: tuple[np.ndarray, dict[str, np.nd
     assert error[worst] <= most, f"{name}({x[worst]!r}) is {got[worst]!r}, off by {error[worst]} ulp"
 
 
-@pytest.mark.parametrize("name", ["tanh", "erf"])
+@pytest.mark.parametrize("name", ["tanh", "erf", "log1p"])
 def test_odd_functions_keep_the_sign(name: str, values: tuple[np.ndarray, dict[str, np.ndarray]]):
     x, results = values
-    numbers = ~np.isnan(x)
+    numbers = ~np.isnan(results[name])
     np.testing.assert_array_equal(np.signbit(results[name][numbers]), np.signbit(x[numbers]))
 
 
@@ -97,6 +98,7 @@ def test_limits(values: tuple[np.ndarray, dict[str, np.ndarray]]):
         *(("exp", -np.inf, 0.0), ("exp", np.inf, np.inf), ("exp", 0.0, 1.0), ("log", 0.0, -np.inf), ("log", 1.0, 0.0)),
         *(("log", np.inf, np.inf), ("sigmoid", -np.inf, 0.0), ("sigmoid", np.inf, 1.0), ("sigmoid", 0.0, 0.5)),
         *(("tanh", np.inf, 1.0), ("tanh", -np.inf, -1.0), ("erf", np.inf, 1.0), ("erf", -np.inf, -1.0)),
+        *(("log1p", np.inf, np.inf), ("log1p", -1.0, -np.inf), ("log1p", 0.0, 0.0)),
         *(("erfc", np.inf, 0.0), ("erfc", -np.inf, 2.0), ("erfc", 0.0, 1.0), ("erfc", -0.0, 1.0)),
     ]:
         assert results[name][at[argument]] == want, (name, argument)

@@ -32,7 +32,7 @@ from eutectic.support.errors import CodegenError
 _SAME: Final = ("floor", "ceil", "trunc", "fabs", "sqrt")  # one LLVM intrinsic of the same name
 _RENAMED: Final = {"nearbyint": "rint", "round": "rint"}
 _LIBRARY: Final = (
-    *("exp2", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh"),
+    *("exp2", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh"),
     *("asin", "acos", "atan", "asinh", "acosh", "atanh", "pow", "atan2", "hypot", "fmod", "nextafter"),
 )
 _BITWISE: Final = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
