@@ -25,10 +25,10 @@ class RoundNest(TileNest):
 
     Args:
         nest: The loops of the reduction.
-        outer: Spans whose tiles are outermost, all of them whole.
+        outer: Spans whose tiles are pieces of work, with the runs.
         inner: Spans whose tiles are gone through in each round.
         tile: As of `TileNest`.
-        run: As of `TileNest`, for whole runs; each is a piece of work with rounds of its own.
+        run: As of `TileNest`; each is a piece of work with rounds of its own.
         block_of_terms: Iterations of the outermost loop over terms in a round, which divide it.
     """
 

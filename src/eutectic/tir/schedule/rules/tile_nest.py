@@ -198,6 +198,7 @@ class TileNest:
         self._cut_levels(range(len(self.levels)))
 
     def _cut_levels(self, numbers: Iterable[int]) -> None:
+        """Cut the loops of some levels into whole tiles and what remains."""
         first = self.depth - len(self.outside)
         for number in numbers:
             if not self.levels[number].is_cut:
