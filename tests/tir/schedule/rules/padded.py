@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from tests.tir.schedule.rules.processors import Vectors
 
-from eutectic import tir
+from eutectic import te, tir
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.driver.build_prim_func import NativePrimFunc
 from eutectic.target import Target
 from eutectic.testing.round_trip import check_round_trip
 from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
+from eutectic.topi.nn.conv_blocked import conv2d_nchwc
 
 NATIVE = Target("llvm")
 Array = npt.NDArray[Any]
@@ -80,3 +81,30 @@ class PaddedWindows:
         NativePrimFunc(scheduled, NATIVE, 2)(*arrays, out)
         allowed = 1e-5 * max(1.0, np.abs(want).max(initial=0)) if atol is None else atol
         np.testing.assert_allclose(out, want, atol=allowed)
+
+
+class BlockedConvolution(PaddedWindows):
+    """A padded convolution of channels in blocks of 16, to vectors of 32.
+
+    Attributes:
+        images: How many.
+        blocks: Of channels of the data.
+        filters: Vectors of channels of the result.
+    """
+
+    images, blocks, filters = 1, 2, 2
+
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [(self.images, self.blocks, *self.image, 16), (self.filters, self.blocks, *self.kernel, 16, 32)]
+
+    def program(self) -> tir.PrimFunc:
+        data, weight = (te.placeholder(shape, "float32", n) for shape, n in zip(self.shapes(), "dw", strict=True))
+        result = conv2d_nchwc(data, weight, self.stride, self.before, self.apart)
+        return te.create_prim_func([data, weight, result])
+
+    def want(self, *arrays: Array) -> Array:
+        data, weight = arrays
+        total = np.zeros((self.images, self.filters, *self.out, 32))
+        for (ky, kx), there in self.seen(data):
+            total += np.einsum("nchwi,fcio->nfhwo", there, weight[:, :, ky, kx])
+        return total

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.tir.schedule.rules.padded import Array, PaddedWindows
+from tests.tir.schedule.rules.padded import Array, BlockedConvolution
 from tests.tir.schedule.rules.processors import Vectors
 
 from eutectic import te, tir
@@ -26,7 +26,6 @@ from eutectic.tir.schedule.rules.cpu import choice_points, schedule_for_cpu
 from eutectic.tir.schedule.rules.register_axes import contiguous_result, register_axes
 from eutectic.tir.schedule.rules.stage import stages_of
 from eutectic.tir.schedule.rules.walk import walk_of
-from eutectic.topi.nn.conv_blocked import conv2d_nchwc
 
 NATIVE = Target("llvm")
 POINT = "register_tile@0"
@@ -264,22 +263,10 @@ def test_the_interpreter_computes_it():
     np.testing.assert_allclose(out, convolution.want(*arrays), atol=1e-3)
 
 
-class Padded(PaddedWindows):
-    """A padded convolution of channels in blocks of 16, whose images share what pads them with what adds."""
+class Padded(BlockedConvolution):
+    """Two images, which share what pads them with what adds."""
 
-    def shapes(self) -> list[tuple[int, ...]]:
-        return [(2, 32, *self.image, 16), (8, 32, *self.kernel, 16, 32)]
-
-    def program(self) -> tir.PrimFunc:
-        data, weight = (te.placeholder(shape, "float32", n) for shape, n in zip(self.shapes(), "dw", strict=True))
-        return te.create_prim_func([data, weight, conv2d_nchwc(data, weight, self.stride, self.before, self.apart)])
-
-    def want(self, *arrays: Array) -> Array:
-        data, weight = arrays
-        total = np.zeros((2, 8, *self.out, 32))
-        for (ky, kx), there in self.seen(data):
-            total += np.einsum("nchwi,fcio->nfhwo", there, weight[:, :, ky, kx])
-        return total
+    images, blocks, filters = 2, 32, 8
 
 
 @pytest.mark.parametrize(("size", "stride", "apart"), [(7, 1, 1), (14, 2, 1), (9, 1, 4)])

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tir.schedule.rules.padded import Array, PaddedWindows
+from tests.tir.schedule.rules.padded import BlockedConvolution
 from tests.tir.schedule.rules.processors import Vectors
 
-from eutectic import te, tir
+from eutectic import tir
 from eutectic.ir.visit import post_order
 from eutectic.tir.function_attributes import FINITE_PARAMS
 from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
 from eutectic.tir.transform import lower
-from eutectic.topi.nn.conv_blocked import conv2d_nchwc
 
 
-class Convolution(PaddedWindows):
-    """A padded convolution of 32 channels in blocks of 16, to vectors of 32; its weights are finite."""
+class Convolution(BlockedConvolution):
+    """A padded convolution whose weights are finite."""
 
     def __init__(self, rows: int, points: int, dilation: int, taps: int = 3, stride: int = 1, filters: int = 2) -> None:
         border = dilation * (taps // 2)
         super().__init__((rows, points), (taps, taps), (stride, stride), (border, border), (border, border), dilation)
         self.filters = filters
 
-    def shapes(self) -> list[tuple[int, ...]]:
-        return [(1, 2, *self.image, 16), (self.filters, 2, *self.kernel, 16, 32)]
-
     def program(self) -> tir.PrimFunc:
-        data, weight = (te.placeholder(shape, "float32", n) for shape, n in zip(self.shapes(), "dw", strict=True))
-        result = conv2d_nchwc(data, weight, self.stride, self.before, self.apart)
-        return te.create_prim_func([data, weight, result]).with_attr(FINITE_PARAMS, (1,))
-
-    def want(self, *arrays: Array) -> Array:
-        data, weight = arrays
-        total = np.zeros((1, self.filters, *self.out, 32))
-        for (ky, kx), there in self.seen(data):
-            total += np.einsum("nchwi,fcio->nfhwo", there, weight[:, :, ky, kx])
-        return total
+        return super().program().with_attr(FINITE_PARAMS, (1,))
 
     def scheduled(self) -> tir.PrimFunc:
         """For a processor that is the same wherever tests run."""

@@ -22,7 +22,7 @@ def padded_sums(stages: Sequence[Stage]) -> tuple[Stage, Stage] | None:
     """What pads, and sums over that with what is done to each of them; None when these are not all the stages."""
     if len(stages) != 3 or not is_if_then_else(stages[0].value):
         return None
-    if not all(isinstance(index, Var | IntImm) for index in stages[0].indices):
+    if not all(isinstance(index, Var | IntImm) for index in stages[0].indices):  # one that counts several axes
         return None
     pad, sums, last = stages
     left = with_epilogues(stages, [pad.output, sums.output])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from eutectic.ir.prim_expr import Cast, FloorDiv, IntImm, PrimExpr, floordiv, floormod
+from eutectic.ir.prim_expr import FloorDiv, IntImm, PrimExpr, floordiv, floormod
 from eutectic.ir.visit import post_order
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.schedule.rules.nest import realize_of
+from eutectic.tir.schedule.rules.roles import index_variable
 from eutectic.tir.schedule.rules.stage import Axis, Stage, loads
 from eutectic.tir.schedule.schedule import Schedule
 
@@ -60,16 +61,11 @@ def _size_of_group(stage: Stage, axis: Axis) -> int | None:
     """By what an axis is divided where the sum reads; None where it is not, or by several numbers, or with a rest."""
     indices = [index for load in loads(stage.value) for index in load.indices]
     parts = [part for index in indices for part in post_order(index) if isinstance(part, FloorDiv)]
-    sizes = {part.b.value for part in parts if _bare(part.a) is axis.var and isinstance(part.b, IntImm)}
+    sizes = {part.b.value for part in parts if index_variable(part.a) is axis.var and isinstance(part.b, IntImm)}
     if len(sizes) != 1 or axis.size is None:
         return None
     (size,) = sizes
     return size if 1 < size < axis.size and axis.size % size == 0 else None
-
-
-def _bare(index: PrimExpr) -> PrimExpr:
-    """An index without the conversion of an axis of 32 bits."""
-    return index.value if isinstance(index, Cast) else index
 
 
 def _two(place: int, count: int, size: int) -> IndexMap:

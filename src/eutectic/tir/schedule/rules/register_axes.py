@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
@@ -106,10 +106,26 @@ class Axes:
     @property
     def bytes_of_batch(self) -> int | None:
         """Size of what the rows select of one such part, which vectors read again; None when it is not known."""
-        counts = [span.size for span in self.batches]
-        if self.row_bytes is None or None in counts:
+        count = pieces(self.batches, {})
+        return None if self.row_bytes is None or count is None else self.row_bytes // max(count, 1)
+
+
+def tiles_along(span: Span | None, width: int) -> int | None:
+    """Tiles of so many iterations along an axis; None when its size is not known."""
+    if span is None:
+        return 1
+    return None if span.size is None else -(-span.size // max(width, 1))
+
+
+def pieces(spans: Sequence[Span], tile: Mapping[Span, int]) -> int | None:
+    """Tiles along some spans together; None when a size is not known."""
+    total = 1
+    for span in spans:
+        count = tiles_along(span, tile.get(span, 1))
+        if count is None:
             return None
-        return self.row_bytes // max(prod(count or 0 for count in counts), 1)
+        total *= count
+    return total
 
 
 def contiguous_result(walk: Walk) -> Span | None:

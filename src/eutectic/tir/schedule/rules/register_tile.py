@@ -6,7 +6,7 @@ done in blocks of terms (`partial_sums`). What is done to the finished accumulat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import lcm, prod
 from typing import Final
 
@@ -15,7 +15,15 @@ from eutectic.tir.schedule.rules.accumulators import Accumulators
 from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.partial_sums import terms_decided, terms_of_block
 from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
-from eutectic.tir.schedule.rules.register_axes import LIKELY, NEAR_BYTES, Axes, contiguous_result, register_axes
+from eutectic.tir.schedule.rules.register_axes import (
+    LIKELY,
+    NEAR_BYTES,
+    Axes,
+    contiguous_result,
+    pieces,
+    register_axes,
+    tiles_along,
+)
 from eutectic.tir.schedule.rules.round_nest import RoundNest
 from eutectic.tir.schedule.rules.rounds import Rounds, pay, rounds_of
 from eutectic.tir.schedule.rules.rule import Decisions
@@ -108,8 +116,8 @@ class RegisterTile:
         work.cut_remainders()
         work.use_registers(axes.vector, decisions["unroll"], _asked_for(axes, decisions), decisions.get("terms", 0))
         if shared:
-            pieces = _pieces(_order(axes, decisions)[0], _tile(axes, decisions))
-            work.share(within=work.panel is None and _are_few(pieces))
+            count = pieces(_order(axes, decisions)[0], _tile(axes, decisions))
+            work.share(within=work.panel is None and _are_few(count))
 
 
 def _sizes(axes: Axes, tile: Tile) -> Decisions:
@@ -167,25 +175,14 @@ def _run(axes: Axes, tile: Tile, processor: Processor) -> Decisions:
         return {}
     if processor.registers > FEW_REGISTERS or data <= _CACHE_BYTES or not _EACH_BYTES < weights <= _AGAIN_BYTES:
         return {}
-    tiles = _tiles(rows, tile.rows) or 1
+    tiles = tiles_along(rows, tile.rows) or 1
     run = max(1, tiles * _RUN_BYTES // data)
     return {"run": run} if tiles // run >= _FEWEST_RUNS else {}
 
 
-def _pieces(spans: Sequence[Span], tile: Mapping[Span, int]) -> int | None:
-    """Tiles along some spans together."""
-    total = 1
-    for span in spans:
-        count = _tiles(span, tile.get(span, 1))
-        if count is None:
-            return None
-        total *= count
-    return total
-
-
-def _are_few(pieces: int | None) -> bool:
-    """Whether threads would hardly get equal shares of them."""
-    return pieces is not None and pieces < (_MOST_UNEVEN if pieces % 2 else 2 * _FEWEST_PANELS)
+def _are_few(count: int | None) -> bool:
+    """Whether threads would hardly get equal shares of so many pieces."""
+    return count is not None and count < (_MOST_UNEVEN if count % 2 else 2 * _FEWEST_PANELS)
 
 
 def _are_near(axes: Axes, tile: Tile) -> bool:
@@ -195,7 +192,7 @@ def _are_near(axes: Axes, tile: Tile) -> bool:
     """
     if axes.panel is not None or axes.rows is None or axes.vector_bytes is None:
         return False
-    rows = _pieces([*axes.batch, axes.rows], {axes.rows: tile.rows})
+    rows = pieces([*axes.batch, axes.rows], {axes.rows: tile.rows})
     most = _EACH_BYTES_OF_MANY if tile.rows >= _MANY_ROWS else _EACH_BYTES
     return axes.vector_bytes <= most and rows is not None and rows >= _FEWEST_ROWS
 
@@ -208,7 +205,7 @@ def _by_panels(axes: Axes, decisions: Decisions) -> bool:
     is_panel = axes.weights is not None and axes.vector is not None and axes.vector.size == decisions["width"]
     if decisions["stream_rows"] or not is_panel or axes.rows is None:
         return False
-    passes = _pieces([*axes.images, axes.rows], {axes.rows: decisions["rows"]})
+    passes = pieces([*axes.images, axes.rows], {axes.rows: decisions["rows"]})
     return (passes or 0) > 1 and (axes.vector_bytes or 0) > _EACH_BYTES
 
 
@@ -225,13 +222,6 @@ def _pays_by_panels(axes: Axes, tile: Tile, stream: bool) -> bool:
     by_panels += data * (1 if data + panel <= NEAR_BYTES else panels)
     by_rows = data * (1 if stream else panels) + weights * (1 if weights <= NEAR_BYTES else passes)
     return panels >= _FEWEST_PANELS and 4 * by_panels < 3 * by_rows
-
-
-def _tiles(span: Span | None, width: int) -> int | None:
-    """Tiles along an axis."""
-    if span is None:
-        return 1
-    return None if span.size is None else -(-span.size // max(width, 1))
 
 
 def _likely(span: Span | None, width: int = 1) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.accumulators import Accumulators
 from eutectic.tir.schedule.rules.nest import block_name, reorder
@@ -27,7 +26,7 @@ class RoundNest(TileNest):
         nest: The loops of the reduction.
         outer: Spans whose tiles are pieces of work, with the runs.
         inner: Spans whose tiles are gone through in each round.
-        tile: As of `TileNest`.
+        tile: As of `TileNest`; vectors lie along the last span.
         run: As of `TileNest`; each is a piece of work with rounds of its own.
         block_of_terms: Iterations of the outermost loop over terms in a round, which divide it.
     """
@@ -56,16 +55,18 @@ class RoundNest(TileNest):
         self.sch.reverse_compute_at(self.nest.store, self.outside[self.threads - 1], preserve_unit_loops=True)
         self.sch.set_scope(self.nest.block, 0, "local")
         self._cut_levels(range(self.threads))
-        self.ends = [(f"{part.block}_init", part.store) for part in self.blocks]
-        self.blocks = [Part(self._summed(part.block), f"{part.block}_update") for part in self.blocks]
+        self.blocks = [self._summed(part) for part in self.blocks]
 
-    def _summed(self, total: str) -> str:
-        """The block that sums the terms of a round, which another one adds to a total; the total is cleared before."""
+    def _summed(self, piece: Part) -> Part:
+        """What sums the terms of a round, and adds them to totals, which are cleared before and stored behind."""
+        total, (*_, vector) = piece.block, self.tile
         first, last = self._pieces, self.depth - 1
         partial = block_name(self.sch, self.sch.rfactor(self.sch.get_loops(total)[first], 0))
         self.sch.merge(*(self.sch.get_loops(block)[last] for block in (partial, total)))
-        self.sch.decompose_reduction(total, self.sch.get_loops(partial)[first])
-        return partial
+        cleared = block_name(self.sch, self.sch.decompose_reduction(total, self.sch.get_loops(partial)[first]))
+        self._in_vectors(cleared, -1)
+        self._in_vectors(piece.store, first + self.nest.store_spans.index(vector))
+        return Part(partial, f"{total}_update")
 
     @property
     def _pieces(self) -> int:
@@ -76,25 +77,16 @@ class RoundNest(TileNest):
         """Tiles that are not whole are loops of their own; pieces of work were cut before they had rounds."""
         self._cut_levels(range(self.threads, len(self.levels)))
 
-    def use_registers(
-        self,
-        vector: Span | None,
-        unrolled: Sequence[bool],
-        ahead: tuple[Buffer, int] | None = None,
-        block_of_terms: int = 0,
-    ) -> None:
-        """See `TileNest`; totals are cleared and stored in vectors, too."""
-        super().use_registers(vector, unrolled, ahead)
-        for cleared, store in self.ends:
-            self._in_vectors(cleared, -1)
-            self._in_vectors(store, self._pieces + self.nest.store_spans.index(vector))
-
     def _in_vectors(self, block: str, place: int) -> None:
         """Bring one of the loops around a block inside of the others, as vectors."""
         loops = list(self.sch.get_loops(block))
         lanes = loops.pop(place)
         reorder(self.sch, [*loops[self._pieces :], lanes])
         self.sch.vectorize(lanes)
+
+    def _in_blocks(self, sums: Sums, size: int) -> list[Sums]:
+        """See `TileNest`; the terms of a round are a block."""
+        return [sums]
 
     def _until_next(self, panels: int) -> list[int]:
         """See `TileNest`; what is read next is the next block of the same panels."""

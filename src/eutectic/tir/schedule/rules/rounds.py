@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from eutectic.tir.schedule.rules.register_axes import NEAR_BYTES, Axes
+from eutectic.tir.schedule.rules.register_axes import NEAR_BYTES, Axes, pieces
 from eutectic.tir.schedule.rules.walk import Span
 
 _TOTALS_BYTES: Final = 192 * 1024  # that stay near a thread beside what it reads in a round
@@ -54,29 +54,26 @@ def rounds_of(axes: Axes, tile: Mapping[Span, int], terms: int) -> Rounds | None
     rows, vector = axes.rows, axes.vector
     if not axes.shares or rows is None or vector is None or axes.panel is not None or not terms:
         return None
-    outer, images = (*axes.batches, *axes.others, vector), list(axes.images)
     rounds, rest = divmod(axes.walk.reduce[0].size or 0, terms)
-    if rest or not rounds:
+    if rest or not rounds or not pieces((*axes.batches, *axes.images, *axes.others, vector, rows), tile):
         return None
-    count = {span: _tiles(span, tile) for span in (*outer, *images, rows)}
-    if 0 in count.values():
-        return None
-    inner, totals = [rows], axes.bits // 8 * prod(tile.values()) * count[rows]
+
+    def count(*spans: Span) -> int:
+        return pieces(spans, tile) or 0  # all are known
+
+    inner, images = [rows], list(axes.images)
+    totals = axes.bits // 8 * prod(tile.values()) * count(rows)
     while images and totals <= _TOTALS_BYTES:
         inner.insert(0, images.pop())
-        totals *= count[inner[0]]
-    parts, panels, passes = (
-        prod(count[span] for span in spans) for spans in (axes.batches, (*axes.others, vector), images)
-    )
-    pieces = parts * panels * passes
-    fewest = 1 if axes.walk.shared else -(-_FEWEST_PIECES // pieces)  # or threads share the shared axes
-    bands = _bands(count[inner[0]], max(fewest, -(-totals // _TOTALS_BYTES)))
-    if bands is None or prod(count[span] for span in inner) // bands < _FEWEST_TILES:
+        totals *= count(inner[0])
+    parts, panels, passes = count(*axes.batches), count(*axes.others, vector), count(*images)
+    fewest = 1 if axes.walk.shared else -(-_FEWEST_PIECES // (parts * panels * passes))  # or threads share those axes
+    bands = _bands(count(inner[0]), max(fewest, -(-totals // _TOTALS_BYTES)))
+    if bands is None or count(*inner) // bands < _FEWEST_TILES:
         return None
-    run = (inner[0], count[inner[0]] // bands) if bands > 1 else None
-    return Rounds(
-        (*axes.batches, *images, *axes.others, vector), tuple(inner), run, passes * bands, panels, parts, rounds
-    )
+    run = (inner[0], count(inner[0]) // bands) if bands > 1 else None
+    outer = (*axes.batches, *images, *axes.others, vector)
+    return Rounds(outer, tuple(inner), run, passes * bands, panels, parts, rounds)
 
 
 def _bands(count: int, fewest: int) -> int | None:
@@ -101,11 +98,6 @@ def pay(rounds: Rounds, axes: Axes, tile: Mapping[Span, int], *, stream: bool) -
         return False
     if not stream:
         return of_tile > _TILE_BYTES
-    tiles = prod(_tiles(span, tile) for span in (*axes.images, *([] if axes.rows is None else [axes.rows])))
+    tiles = pieces([*axes.images, *([] if axes.rows is None else [axes.rows])], tile) or 1
     in_rounds, in_rows = data * rounds.panels + weights * rounds.passes, data + weights * tiles
     return weights > NEAR_BYTES and 4 * in_rounds < 3 * in_rows
-
-
-def _tiles(span: Span, tile: Mapping[Span, int]) -> int:
-    """Tiles along a span; 0 when its size is not known."""
-    return 0 if span.size is None else -(-span.size // min(tile.get(span, 1), span.size or 1))
