@@ -70,11 +70,17 @@ def _most(emitter: ExprEmitter, steps: Sequence[_Step]) -> int:
 
 def _go_together(statements: Sequence[Stmt], steps: Sequence[Sequence[_Step]]) -> bool:
     """Whether the last of some stores has the steps of the others, and none reads what one of them writes."""
-    if not all(isinstance(stmt, BufferStore) for stmt in statements) or _kinds(steps[-1]) != _kinds(steps[0]):
+    if _kinds(steps[-1]) != _kinds(steps[0]):
         return False
-    written = {stmt.buffer.data for stmt in statements if isinstance(stmt, BufferStore)}
     bound = [step.var for each in steps for step in each if isinstance(step, Let)]
-    return len(set(bound)) == len(bound) and not any(_reads(stmt, written) for stmt in statements)
+    return len(set(bound)) == len(bound) and are_apart(statements)
+
+
+def are_apart(statements: Sequence[Stmt]) -> bool:
+    """Whether statements are stores that can all compute before the first of them writes."""
+    written = {stmt.buffer.data for stmt in statements if isinstance(stmt, BufferStore)}
+    are_stores = all(isinstance(stmt, BufferStore) for stmt in statements)
+    return are_stores and not any(_reads(stmt, written) for stmt in statements)
 
 
 def _kinds(steps: Sequence[_Step]) -> list[tuple[str, str]]:

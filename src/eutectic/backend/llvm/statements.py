@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from eutectic.backend.llvm import lockstep, memory
+from eutectic.backend.llvm import lockstep, memory, transposition
 from eutectic.backend.llvm.ahead import Ahead, ask, is_steady
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.function_text import FunctionText
@@ -56,11 +56,11 @@ class StatementEmitter(ExprEmitter):
         """Emit a statement for one thread."""
         match stmt:
             case SeqStmt():
-                for run in lockstep.runs(self, stmt.seq):
-                    if len(run) > 1:
-                        self._in_step(run)
+                for part, is_across in transposition.parts(self, stmt.seq):
+                    if is_across:
+                        self._in_step(part, is_across=True)
                     else:
-                        self.statement(run[0])
+                        self._in_order(part)
             case For():
                 self.loop(stmt)
             case BufferStore():
@@ -89,13 +89,24 @@ class StatementEmitter(ExprEmitter):
             case _:
                 raise CodegenError(f"{type(stmt).__name__} cannot be compiled", help="lower the function first")
 
-    def _in_step(self, stores: Sequence[Stmt]) -> None:
-        """Stores that compute the same of other data, and do not read what one of them writes."""
+    def _in_order(self, statements: Sequence[Stmt]) -> None:
+        for run in lockstep.runs(self, statements):
+            if len(run) > 1:
+                self._in_step(run)
+            else:
+                self.statement(run[0])
+
+    def _in_step(self, stores: Sequence[Stmt], *, is_across: bool = False) -> None:
+        """Stores that do not read what one of them writes, and read across, or compute the same of other data."""
         self.forget()
-        lockstep.compute(self, stores)
-        for store in stores:
-            assert isinstance(store, BufferStore)
-            memory.store(self, store)
+        if is_across:
+            transposition.read(self, stores)
+        for run in lockstep.runs(self, stores):
+            if len(run) > 1:
+                lockstep.compute(self, run)
+            for store in run:
+                assert isinstance(store, BufferStore)
+                memory.store(self, store)
         self.forget()
 
     def loop(self, stmt: For) -> None:

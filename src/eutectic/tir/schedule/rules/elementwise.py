@@ -11,6 +11,7 @@ from eutectic.ir.dtype import item_bytes
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.choosing import distinct
+from eutectic.tir.schedule.rules.columns import Columns, columns_of, in_columns
 from eutectic.tir.schedule.rules.guards import change_points, part_sizes
 from eutectic.tir.schedule.rules.nest import Nest, copies, joined, reorder, run_by_threads, tiles
 from eutectic.tir.schedule.rules.processor import Processor
@@ -33,6 +34,7 @@ class Axes:
         walk: The stage.
         vector: Vectors lie along it; None when nothing is contiguous.
         across: Something is read along it that is not read along `vector`: a transposition.
+        columns: How a matrix is read by columns there, if registers are to make these of its rows.
         is_far: Whether the lanes of such a vector lie so far apart that few of their lines fit into a cache at once.
         outer: All other axes.
         points: Where along `edge`, or `vector` where there is none, conditions on it change.
@@ -43,10 +45,16 @@ class Axes:
     walk: Walk
     vector: Span | None
     across: Span | None
+    columns: Columns | None
     is_far: bool
     outer: tuple[Span, ...]
     points: tuple[int, ...]
     edge: Span | None = None
+
+    @property
+    def tiled(self) -> Span | None:
+        """The axis of which tiles are outermost."""
+        return self.vector if self.columns is None else self.columns.outermost
 
 
 class Elementwise:
@@ -60,13 +68,15 @@ class Elementwise:
             return None
         vector = _contiguous(walk)
         changes = () if vector is None else change_points(walk.stage.value, vector)
-        across, is_far = (None, False) if vector is None else _read_across(walk, vector)
+        lanes = lanes_of(walk.store.buffer.dtype, processor)
+        across, columns, is_far = (None, None, False) if vector is None else _read_across(walk, vector, lanes)
         outer = tuple(span for span in walk.spatial if span not in (vector, across))
         edge = None
         if vector is not None and vector.size is not None and not changes and across is None:
             edge, changes = _edge(walk, outer)
         outer = _rows_outside(walk, outer)
-        return Axes(walk, vector, across, is_far, tuple(span for span in outer if span is not edge), changes, edge)
+        rest = tuple(span for span in outer if span is not edge)
+        return Axes(walk, vector, across, None if changes else columns, is_far, rest, changes, edge)
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """How wide vectors are, and whether threads share the work."""
@@ -77,7 +87,7 @@ class Elementwise:
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """One, two and four vectors at a time, and the other answer about threads."""
         own, lanes = self.decide(axes, processor), lanes_of(axes.walk.store.buffer.dtype, processor)
-        widths = () if axes.vector is None else (lanes, 2 * lanes, 4 * lanes)
+        widths = () if axes.vector is None or axes.columns is not None else (lanes, 2 * lanes, 4 * lanes)
         return distinct([own, *({**own, "width": width} for width in widths), {**own, "threads": not own["threads"]}])
 
     def nest(self, sch: Schedule, axes: Axes, decisions: Decisions) -> Nest:
@@ -92,12 +102,15 @@ class Elementwise:
             self._edges(nest, axes, axes.edge, decisions["width"])
         elif axes.points:
             self._parts(nest, axes, decisions["width"])
+        elif axes.columns is not None:
+            reorder(nest.sch, nest.of([*axes.outer, axes.columns.vector, axes.columns.across]))
+            outside = in_columns(nest, axes.columns)
         elif axes.vector is not None:
             outside = self._vectors(nest, axes, decisions["width"])
         if threads:
             spans = _shared(axes, bool(outside))
-            ends = joined(nest.sch, outside) if axes.vector in spans else []
-            run_by_threads(nest.sch, [*nest.units, *nest.of([s for s in spans if s is not axes.vector]), *ends])
+            ends = joined(nest.sch, outside) if axes.tiled in spans else []
+            run_by_threads(nest.sch, [*nest.units, *nest.of([s for s in spans if s is not axes.tiled]), *ends])
 
     def _vectors(self, nest: Nest, axes: Axes, width: int) -> Sequence[LoopRV]:
         """Tiles of vectors outside of the axis that is read across, so that lines that it reads are read once."""
@@ -131,13 +144,13 @@ class Elementwise:
 
 
 def _shared(axes: Axes, in_tiles: bool) -> list[Span]:
-    """What threads share: all axes, that of the vectors if it is in tiles.
+    """What threads share: all axes that are outside, the outermost of tiles if there are any.
 
     They share several as one, and divide each of its iterations by the sizes of the inner ones. That takes as long as a
     dozen vectors where these are not known, so the innermost is left to one thread if there are likely enough others;
     and where places in memory are computed, as what depends on the others is then computed once for all of it.
     """
-    spans = [*axes.outer, *([axes.vector] if in_tiles and axes.vector is not None else [])]
+    spans = [*axes.outer, *([axes.tiled] if in_tiles and axes.tiled is not None else [])]
     if not spans:
         return spans
     if spans[-1].size is not None:
@@ -189,7 +202,7 @@ def _in_vectors(sch: Schedule, loop: LoopRV, block: str, size: int, width: int, 
 
 def _vectors(axes: Axes, value: PrimExpr) -> int:
     """How many at a time: four of what waits for its own steps, two of what a processor is not busy with by one."""
-    if axes.is_far:
+    if axes.is_far or axes.columns is not None:
         return 1
     if has_functions(value):
         return 4
@@ -204,10 +217,11 @@ def _contiguous(walk: Walk) -> Span | None:
     return None
 
 
-def _read_across(walk: Walk, vector: Span) -> tuple[Span | None, bool]:
+def _read_across(walk: Walk, vector: Span, lanes: int) -> tuple[Span | None, Columns | None, bool]:
     """The axis along which something is read contiguously that is not along `vector`: that of a transposition.
 
-    With it comes whether lines of the lanes of a vector keep each other out of a cache.
+    With it come the columns that are read then, and whether lines of the lanes of a vector keep each other out of a
+    cache.
     """
     for access in walk.reads:
         stride = access.coefficient(vector)
@@ -215,8 +229,9 @@ def _read_across(walk: Walk, vector: Span) -> tuple[Span | None, bool]:
             continue
         for other in walk.spatial:
             if access.coefficient(other) == 1 and access.buffer is not walk.store.buffer:
-                return other, _is_far(walk, stride, walk.store.coefficient(other))
-    return None, False
+                is_far = _is_far(walk, stride, walk.store.coefficient(other))
+                return other, columns_of(walk, stride, vector, other, lanes), is_far
+    return None, None, False
 
 
 def _is_far(walk: Walk, read: Any, stored: Any) -> bool:

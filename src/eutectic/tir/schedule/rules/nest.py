@@ -184,6 +184,12 @@ def with_iterations(sch: Schedule, loops: Sequence[LoopRV]) -> list[LoopRV]:
     return [rv for rv, loop in statements if isinstance(loop, For) and loop.static_extent != 1]
 
 
+def has_constant_extent(sch: Schedule, rv: LoopRV) -> bool:
+    """Whether it is known how many iterations a loop has."""
+    loop = sch.get(rv)
+    return isinstance(loop, For) and loop.static_extent is not None
+
+
 def in_registers(sch: Schedule, block: str, count: int) -> None:
     """Write out the innermost loops around a block, the last one as a vector."""
     *unrolled, lanes = sch.get_loops(block)[-count:]
