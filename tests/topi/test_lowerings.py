@@ -83,6 +83,30 @@ def test_einsum(text: str, dtype: str):
     close(evaluate(lambda *ts: topi.einsum(text, *ts), *arrays, text=True), want)
 
 
+@pytest.mark.parametrize(
+    ("text", "stages"),
+    [("ij,jk,kl->il", 2), ("ab,bc,cd,de->ae", 3), ("ab,bc,ca->", 1), ("ij,ij,ij->i", 1), ("ai,bi,ci->abc", 1)],
+)
+def test_einsum_of_several(text: str, stages: int):
+    """A few at a time where that is less work: a chain of products."""
+    groups = text.split("->")[0].split(",")
+    arrays = [values(*(12 for _ in group), dtype="float32") for group in groups]
+    want = np.einsum(text, *(a.astype("f8") for a in arrays))
+    got = evaluate(lambda *ts: topi.einsum(text, *ts), *arrays)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+    func = te.create_prim_func(
+        [*(placed := [te.placeholder((12,) * len(g)) for g in groups]), topi.einsum(text, *placed)]
+    )
+    assert str(func.script()).count("with T.init()") == stages
+
+
+def test_einsum_of_several_with_sizes_that_vary():
+    n = te.var("n", "int64")
+    placed = [te.placeholder(shape) for shape in ((n, 8), (8, n), (n, 8))]
+    func = te.create_prim_func([*placed, topi.einsum("ij,jk,kl->il", *placed)])
+    assert str(func.script()).count("with T.init()") == 2
+
+
 def test_einsum_of_size_one():
     x, y = values(1, 3), values(4, 3)
     close(evaluate(lambda a, b: topi.einsum("ij,ij->ij", a, b), x, y), x * y)

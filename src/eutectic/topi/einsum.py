@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Any
+from math import prod
+from typing import Any, Final
+
+import numpy as np
 
 from eutectic.ir.prim_expr import IntImm, PrimExpr
 from eutectic.te import Tensor, compute, reduce_axis
@@ -11,6 +15,10 @@ from eutectic.te import sum as te_sum
 from eutectic.topi.elementwise import cast
 from eutectic.topi.shapes import is_one
 from eutectic.topi.special_values import accumulator
+
+_MOST_AT_ONCE: Final = 2  # operands that are always multiplied together
+_LESS_WORK: Final = 4  # factor from which on tensors in between are worth their memory
+_LIKELY: Final = 64  # what counts for a size that varies
 
 
 def einsum(subscripts: str, *operands: Tensor) -> Tensor:
@@ -22,8 +30,9 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
         operands: Tensors of one dtype; a size of one fits every other under the same letter.
 
     Returns:
-        One axis per letter of the result; a stage `T_einsum`, and a cast of floats of 16 bits, which are summed
-        in float32, and of bool, which is counted.
+        One axis per letter of the result; a stage `T_einsum` for all operands, or for a few at a time of three and
+        more where that is much less work, and a cast of floats of 16 bits, which are summed in float32, and of bool,
+        which is counted.
 
     Raises:
         ValueError: another number of operands or axes.
@@ -36,28 +45,75 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
         raise ValueError(f"einsum {subscripts!r} does not go with {', '.join(map(repr, operands))}")
     joined = "".join(groups)
     result = output if arrow else "".join(sorted(c for c in set(joined) if joined.count(c) == 1))
+    dtype = operands[0].dtype
+    wide = "int32" if dtype == "bool" else accumulator(dtype)
+    sizes = _sizes(groups, operands)
+    left = list(zip(groups, operands, strict=True))
+    for places in _path(groups, result, sizes):
+        taken = [left[place] for place in places]
+        left = [item for place, item in enumerate(left) if place not in places]
+        wanted = {*result, *(letter for letters, _ in left for letter in letters)}
+        kept = "".join(dict.fromkeys(letter for letters, _ in taken for letter in letters if letter in wanted))
+        letters = kept if left else result
+        left.append((letters, _sum_of_products(taken, letters, sizes, wide)))
+    total = left[0][1]
+    return cast(total, dtype) if wide != dtype else total
+
+
+def _sizes(groups: Sequence[str], operands: Sequence[Tensor]) -> dict[str, PrimExpr]:
     sizes: dict[str, PrimExpr] = {}
     for group, x in zip(groups, operands, strict=True):
         for letter, size in zip(group, x.shape, strict=True):
             if letter not in sizes or is_one(sizes[letter]):
                 sizes[letter] = size
-    over = {c: reduce_axis((0, sizes[c]), f"r{c}") for c in dict.fromkeys(joined) if c not in result}
-    dtype = operands[0].dtype
-    wide = "int32" if dtype == "bool" else accumulator(dtype)
+    return sizes
+
+
+def _path(groups: Sequence[str], result: str, sizes: Mapping[str, PrimExpr]) -> Sequence[tuple[int, ...]]:
+    """Which operands are multiplied together: a few at a time where that is much less work than all at once.
+
+    What they make comes last among the operands of the next step.
+
+    Reference: D. G. A. Smith and J. Gray, opt_einsum, JOSS 2018, whose greedy order NumPy has.
+    """
+    at_once = tuple(range(len(groups)))
+    if len(groups) <= _MOST_AT_ONCE:
+        return [at_once]
+    known = {letter: size.value if isinstance(size, IntImm) else _LIKELY for letter, size in sizes.items()}
+    examples = [np.broadcast_to(np.float32(0), [known[letter] for letter in group]) for group in groups]
+    path: list[tuple[int, ...]] = np.einsum_path(f"{','.join(groups)}->{result}", *examples, optimize="greedy")[0][1:]
+    work = prod(known.values())
+    return path if work > _LESS_WORK * _work(path, groups, result, known) else [at_once]
+
+
+def _work(path: Sequence[tuple[int, ...]], groups: Sequence[str], result: str, sizes: Mapping[str, int]) -> int:
+    """How many products are summed."""
+    left, work = [set(group) for group in groups], 0
+    for places in path:
+        taken = set().union(*(left[place] for place in places))
+        left = [letters for place, letters in enumerate(left) if place not in places]
+        left.append(taken & set(result).union(*left))
+        work += prod(sizes[letter] for letter in taken)
+    return work
+
+
+def _sum_of_products(
+    factors: Sequence[tuple[str, Tensor]], result: str, sizes: Mapping[str, PrimExpr], dtype: str
+) -> Tensor:
+    """A stage that multiplies tensors with letters for their axes, and sums over what the result lacks."""
+    letters = dict.fromkeys(letter for group, _ in factors for letter in group)
+    over = {letter: reduce_axis((0, sizes[letter]), f"r{letter}") for letter in letters if letter not in result}
 
     def element(*at: PrimExpr) -> Any:
         place: dict[str, Any] = {**dict(zip(result, at, strict=True)), **over}
-        factors = [
-            x(*map(_index, x.shape, group, [place] * len(group))) for x, group in zip(operands, groups, strict=True)
-        ]
-        value: PrimExpr = reduce(lambda a, b: a * b, (factor.astype(wide) for factor in factors))
+        values = [x(*map(_index, x.shape, group, [place] * len(group))) for group, x in factors]
+        value: PrimExpr = reduce(lambda a, b: a * b, (each.astype(dtype) for each in values))
         return te_sum(value, list(over.values())) if over else value
 
     def _index(size: PrimExpr, letter: str, place: dict[str, Any]) -> Any:
         return IntImm(size.dtype, 0) if is_one(size) and not is_one(sizes[letter]) else place[letter]
 
     shape = [sizes[letter] for letter in result]
-    total: Tensor = compute(
-        shape, lambda *at: element(*at), "T_einsum", "einsum", varargs_names=[f"ax{i}" for i in range(len(shape))]
-    )
-    return cast(total, dtype) if wide != dtype else total
+    names = [f"ax{i}" for i in range(len(shape))]
+    total: Tensor = compute(shape, lambda *at: element(*at), "T_einsum", "einsum", varargs_names=names)
+    return total
