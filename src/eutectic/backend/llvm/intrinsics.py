@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from eutectic.backend.llvm import lockstep, vector_math
+from eutectic.backend.llvm import lockstep
 from eutectic.backend.llvm.arithmetic import overload
 from eutectic.backend.llvm.casts import cast
 from eutectic.backend.llvm.expr import ExprEmitter, has_load, intrinsic
 from eutectic.backend.llvm.memory import lane_indices
 from eutectic.backend.llvm.types import constant, register_type, splat, vector
+from eutectic.backend.llvm.vector_functions import FUNCTIONS
 from eutectic.ir.dtype import is_float
 from eutectic.ir.prim_expr import (
     Broadcast,
@@ -31,10 +32,7 @@ from eutectic.support.errors import CodegenError
 
 _SAME: Final = ("floor", "ceil", "trunc", "fabs", "sqrt")  # one LLVM intrinsic of the same name
 _RENAMED: Final = {"nearbyint": "rint", "round": "rint"}
-_LIBRARY: Final = (
-    *("exp2", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh"),
-    *("asin", "acos", "atan", "asinh", "acosh", "atanh", "pow", "atan2", "hypot", "fmod", "nextafter"),
-)
+_POWERS: Final[dict[float | None, str]] = {2: "exp2", 10: "exp10"}  # functions that are powers of a number
 _BITWISE: Final = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 
 
@@ -80,17 +78,37 @@ def _rsqrt(emitter: ExprEmitter, call: Call) -> str:
     return _returned(emitter, dtype, call, emitter.text.assign(f"fdiv {kind} {one}, {root}"))
 
 
-@intrinsic(*vector_math.FUNCTIONS)
+@intrinsic(*FUNCTIONS)
 def _vector(emitter: ExprEmitter, call: Call) -> str:
-    value, dtype = _promoted(emitter, call.args[0])
-    lanes = lanes_of(dtype)
-    if element_dtype(dtype) == "float32":
-        (result,) = lockstep.of_values(emitter, _name(call), lanes, [value])
-    elif _name(call) == "sigmoid":
-        result = _double_sigmoid(emitter, dtype, value)
+    pairs = [_promoted(emitter, arg) for arg in call.args]
+    dtype, values = pairs[0][1], [value for value, _ in pairs]
+    lanes, name = lanes_of(dtype), _name(call)
+    if name == "pow" and _number(call.args[1]) == 2:
+        result = emitter.text.assign(f"fmul {register_type(dtype)} {values[0]}, {values[0]}")
+    elif element_dtype(dtype) != "float32":
+        result = _of_doubles(emitter, call, dtype, values)
+    elif name == "pow" and (base := _number(call.args[0])) in _POWERS:
+        (result,) = lockstep.of_values(emitter, _POWERS[base], lanes, [values[1:]])
     else:
-        result = _lanewise(emitter, _name(call), dtype, [value])
+        (result,) = lockstep.of_values(emitter, name, lanes, [values])
     return _returned(emitter, dtype, call, result)
+
+
+def _of_doubles(emitter: ExprEmitter, call: Call, dtype: str, values: list[str]) -> str:
+    name = _name(call)
+    if name == "sigmoid":
+        return _double_sigmoid(emitter, dtype, values[0])
+    if name == "exp10":
+        ten = splat("double", constant("float64", 10.0), lanes_of(dtype))
+        return _lanewise(emitter, "pow", dtype, [ten, *values])
+    return _lanewise(emitter, name, dtype, values, known=not _is_power_of_power(call))
+
+
+def _number(expr: PrimExpr) -> float | None:
+    """The number that an expression is, in all lanes, if it is one."""
+    while isinstance(expr, (Broadcast, Cast)):
+        expr = expr.value
+    return expr.value if isinstance(expr, FloatImm) else None
 
 
 def _double_sigmoid(emitter: ExprEmitter, dtype: str, value: str) -> str:
@@ -103,22 +121,19 @@ def _double_sigmoid(emitter: ExprEmitter, dtype: str, value: str) -> str:
     return text.assign(f"fdiv {kind} {top}, {text.assign(f'fadd {kind} {grown}, {one}')}")
 
 
-@intrinsic(*_LIBRARY)
-def _library(emitter: ExprEmitter, call: Call) -> str:
+@intrinsic("nextafter")
+def _nextafter(emitter: ExprEmitter, call: Call) -> str:
     pairs = [_promoted(emitter, arg) for arg in call.args]
-    dtype, known = pairs[0][1], not _is_power_of_power(call)
-    values = [value for value, _ in pairs]
-    return _returned(emitter, dtype, call, _lanewise(emitter, _name(call), dtype, values, known=known))
+    dtype, values = pairs[0][1], [value for value, _ in pairs]
+    return _returned(emitter, dtype, call, _lanewise(emitter, _name(call), dtype, values))
 
 
 def _is_power_of_power(call: Call) -> bool:
     """Whether it is a power of `2^n`, which LLVM makes `exp2(n x)` of, with the rounding error of that product."""
-    base = call.args[0]
-    while isinstance(base, (Broadcast, Cast)):
-        base = base.value
-    if _name(call) != "pow" or not isinstance(base, FloatImm) or not 0 < base.value < math.inf:
+    base = _number(call.args[0])
+    if _name(call) != "pow" or base is None or not 0 < base < math.inf:
         return False
-    part, exponent = math.frexp(base.value)
+    part, exponent = math.frexp(base)
     return part == 0.5 and abs(exponent - 1) > 1
 
 
@@ -134,14 +149,6 @@ def _lanewise(emitter: ExprEmitter, name: str, dtype: str, values: list[str], *,
         args = [(single, text.assign(f"extractelement {kind} {value}, i64 {i}")) for value in values]
         results.append(text.call(single, symbol, args, known=known))
     return emitter.gather_lanes(single, results)
-
-
-@intrinsic("exp10")
-def _exp10(emitter: ExprEmitter, call: Call) -> str:
-    value, dtype = _promoted(emitter, call.args[0])
-    single = register_type(element_dtype(dtype))
-    ten = splat(single, constant(element_dtype(dtype), 10.0), lanes_of(dtype))
-    return _returned(emitter, dtype, call, _lanewise(emitter, "pow", dtype, [ten, value]))
 
 
 @intrinsic("ldexp")

@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 
 from eutectic.backend.llvm.expr import ExprEmitter
 from eutectic.backend.llvm.lane_parts import cut, joined
-from eutectic.backend.llvm.vector_math import FUNCTIONS, VectorFloat
+from eutectic.backend.llvm.vector_float import VectorFloat
+from eutectic.backend.llvm.vector_functions import FUNCTIONS
 from eutectic.ir.node import Node, children
 from eutectic.ir.prim_expr import Call, Var, element_dtype, lanes_of
 from eutectic.ir.visit import post_order
@@ -28,17 +29,26 @@ _ORDERED: Final = ("tir.call_extern", "tir.if_then_else")  # what happens where 
 _Step: TypeAlias = "Let | Call"
 
 
-def of_values(emitter: ExprEmitter, name: str, lanes: int, values: Sequence[str]) -> list[str]:
-    """A function of float32 values of so many lanes each, a few registers at a time."""
+def of_values(emitter: ExprEmitter, name: str, lanes: int, values: Sequence[Sequence[str]]) -> list[str]:
+    """A function of float32 values of so many lanes each, a few registers at a time.
+
+    Args:
+        emitter: Of the statement.
+        name: The function.
+        lanes: Of each value.
+        values: For each call its operands.
+    """
     text, width = emitter.text, _register_lanes(emitter, lanes)
     sizes = [width] * (lanes // width)
-    parts = [part for value in values for part in cut(text, "float", value, sizes)]
+    operands = [
+        [part for value in each for part in cut(text, "float", value, sizes)] for each in zip(*values, strict=True)
+    ]
     fence = emitter.fence if width in (1, 4, 8, 16) else ""  # lanes that fill a register; of others there may be none
     results: list[str] = []
-    for first in range(0, len(parts), AT_A_TIME):
-        registers = VectorFloat(text, width, parts[first : first + AT_A_TIME], fence)
-        results += FUNCTIONS[name](registers).names
     count = len(sizes)
+    for first in range(0, count * len(values), AT_A_TIME):
+        registers = [VectorFloat(text, width, parts[first : first + AT_A_TIME], fence) for parts in operands]
+        results += FUNCTIONS[name](*registers).names
     return [joined(text, "float", results[first : first + count], sizes) for first in range(0, len(results), count)]
 
 
@@ -129,7 +139,7 @@ def _collect(expr: Node, steps: list[_Step], seen: set[int]) -> None:
 
 def _is_vector_code(call: Call) -> bool:
     is_known = _name(call).removeprefix("tir.") in FUNCTIONS
-    return is_known and all(element_dtype(value.dtype) == "float32" for value in (call, call.args[0]))
+    return is_known and all(element_dtype(value.dtype) == "float32" for value in (call, *call.args))
 
 
 def compute(emitter: ExprEmitter, run: Sequence[Stmt]) -> None:
@@ -140,7 +150,7 @@ def compute(emitter: ExprEmitter, run: Sequence[Stmt]) -> None:
             if isinstance(let, Let):
                 emitter.bind(let.var, let.value)
         if calls:
-            values = [emitter.value(call.args[0]) for call in calls]
+            values = [[emitter.value(arg) for arg in call.args] for call in calls]
             name, lanes = _name(calls[0]).removeprefix("tir."), lanes_of(calls[0].dtype)
             for call, register in zip(calls, of_values(emitter, name, lanes, values), strict=True):
                 emitter.know(call, register)

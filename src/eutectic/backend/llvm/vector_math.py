@@ -1,27 +1,27 @@
-"""Transcendental functions of float32 as vector code, and how close they come.
+"""Exponentials, logarithms, and functions that are made of these, of float32 as vector code.
 
-Largest errors found over all magnitudes, in units in the last place against double precision, with and
-without fused multiply-add (`tests/backend/llvm/test_vector_math.py` checks them): exp 1.2, log 0.9, log1p 1.5,
-tanh 1.4, erf 4.0 (3.4 where they are fused), sigmoid 2.3,
-erfc 5.4 (65 near its end where they are not: the rounding of the square of 10 counts a hundredfold).
-NaN, infinities, signed zeros and denormals are treated as IEEE 754 and C's math library do.
-Polynomials are Taylor series where these converge fast enough, else Chebyshev fits made for this module.
+`vector_functions.py` says how close they come.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
-from eutectic.backend.llvm.arithmetic import overload
-from eutectic.backend.llvm.function_text import FunctionText
-from eutectic.backend.llvm.types import constant, splat, vector
+from eutectic.backend.llvm.vector_float import VectorFloat
 
 _LN2_HIGH: Final = 0.693145751953125  # its product with a small integer is exact
 _LN2_LOW: Final = 1.42860682030941723e-06
 _MOST_EXP: Final = 88.72283172607422  # beyond, exp is infinity
+_MOST_HALF_EXP: Final = 89.41598510742188  # beyond, half of exp is infinity
 _LEAST_POWER: Final = -125  # from where on e^r 2^n is a normal number
+_EXP2: Final = (
+    *(0.6931471805537175, 0.2402265092233672, 0.055504109287519164, 0.009618056670851359),
+    *(0.0013333454552856055, 0.00015461447154228855, 1.531007955251826e-05),
+)  # (2^x - 1) / x within a half, error 1.6e-10
+_SINH: Final = (
+    *(0.1666666664677854, 0.008333339687366048, 0.00019838098915285444, 2.806300615566281e-06),
+)  # (sinh(x) - x) / x^3 in x^2 up to 1, error 2.0e-10
 _TANH: Final = (
     *(-0.3333333317780621, 0.1333330427559358, -0.05395940558309046),
     *(0.021769959013615302, -0.008346975620405987, 0.0022958367248281245),
@@ -46,130 +46,6 @@ _EXP: Final = (
 _WHOLE: Final = 1.5 * 2.0**23  # a float32 of this size has no fraction, and counts in its last bits
 
 
-class VectorFloat:
-    """Float32 registers, each a scalar or a vector, that Python's operators emit the same instructions for.
-
-    Attributes:
-        text: Where instructions go.
-        lanes: Elements of each register.
-        names: The registers.
-        fence: The constraint of inline assembly for vector registers; empty where there is none.
-    """
-
-    def __init__(
-        self, text: FunctionText, lanes: int, names: Sequence[str], fence: str = "", *, whole: bool = False
-    ) -> None:
-        self.text, self.lanes, self.names, self.fence = text, lanes, tuple(names), fence
-        self.single = "i32" if whole else "float"
-        self.kind = vector(self.single, lanes)
-
-    def _each(self, instruction: Callable[..., str], *operands: Sequence[str]) -> list[str]:
-        return [instruction(*names) for names in zip(self.names, *operands, strict=True)]
-
-    def _like(self, names: Sequence[str]) -> VectorFloat:
-        return VectorFloat(self.text, self.lanes, names, self.fence, whole=self.single == "i32")
-
-    def numbers(self, value: Any) -> Sequence[str]:
-        """Operands: other registers, or a Python number in all lanes."""
-        if isinstance(value, VectorFloat):
-            return value.names
-        text = str(int(value)) if self.single == "i32" else constant("float32", value)
-        return [splat(self.single, text, self.lanes)] * len(self.names)
-
-    def filled(self, value: float) -> VectorFloat:
-        """As many registers with a number in all lanes."""
-        return self._like(self.numbers(value))
-
-    def op(self, word: str, other: Any) -> VectorFloat:
-        """`word self, other`."""
-
-        def instruction(name: str, operand: str) -> str:
-            return self.text.assign(f"{word} {self.kind} {name}, {operand}")
-
-        return self._like(self._each(instruction, self.numbers(other)))
-
-    def __add__(self, other: Any) -> VectorFloat:
-        return self.op("fadd", other)
-
-    def __sub__(self, other: Any) -> VectorFloat:
-        return self.op("fsub", other)
-
-    def __mul__(self, other: Any) -> VectorFloat:
-        return self.op("fmul", other)
-
-    def __truediv__(self, other: Any) -> VectorFloat:
-        return self.op("fdiv", other)
-
-    def __neg__(self) -> VectorFloat:
-        return self._like(self._each(lambda name: self.text.assign(f"fneg {self.kind} {name}")))
-
-    def fma(self, factor: Any, term: Any) -> VectorFloat:
-        """`self * factor + term`, fused where the machine can."""
-        return self._intrinsic("fmuladd", self.numbers(factor), self.numbers(term))
-
-    def under(self, name: str) -> VectorFloat:
-        """The value of an LLVM intrinsic of one argument."""
-        return self._intrinsic(name)
-
-    def with_sign_of(self, other: VectorFloat) -> VectorFloat:
-        """The magnitude of this with the sign of another."""
-        return self._intrinsic("copysign", other.names)
-
-    def _intrinsic(self, name: str, *operands: Sequence[str]) -> VectorFloat:
-        def instruction(*names: str) -> str:
-            args = [(self.kind, each) for each in names]
-            return self.text.call(self.kind, f"llvm.{name}.{overload(self.kind)}", args)
-
-        return self._like(self._each(instruction, *operands))
-
-    def test(self, word: str, other: Any) -> Sequence[str]:
-        """A comparison: `fcmp word` or `icmp word`."""
-        compare = "icmp" if self.single == "i32" else "fcmp"
-
-        def instruction(name: str, operand: str) -> str:
-            return self.text.assign(f"{compare} {word} {self.kind} {name}, {operand}")
-
-        return self._each(instruction, self.numbers(other))
-
-    def where(self, conditions: Sequence[str], other: Any) -> VectorFloat:
-        """This where the conditions hold, `other` elsewhere."""
-        flags = vector("i1", self.lanes)
-
-        def instruction(name: str, condition: str, operand: str) -> str:
-            return self.text.assign(f"select {flags} {condition}, {self.kind} {name}, {self.kind} {operand}")
-
-        return self._like(self._each(instruction, conditions, self.numbers(other)))
-
-    def convert(self, word: str, single: str) -> VectorFloat:
-        """A conversion instruction to `float` or `i32` lanes."""
-        kind = vector(single, self.lanes)
-        names = self._each(lambda name: self.text.assign(f"{word} {self.kind} {name} to {kind}"))
-        return VectorFloat(self.text, self.lanes, names, self.fence, whole=single == "i32")
-
-    def polynomial(self, coefficients: Sequence[float]) -> VectorFloat:
-        """The polynomial with these coefficients, constant term first, by Horner's rule."""
-        total = (
-            self * 0.0 + coefficients[-1] if len(coefficients) == 1 else self.fma(coefficients[-1], coefficients[-2])
-        )
-        for coefficient in reversed(coefficients[:-2]):
-            total = total.in_step().fma(self, coefficient)
-        return total
-
-    def in_step(self) -> VectorFloat:
-        """The same registers, of which none is used before all of them are there.
-
-        Empty assembly that takes all of them is an order that LLVM keeps, which would else write one chain of products
-        after the other, to need few registers; `lockstep` says what that costs.
-        """
-        if len(self.names) == 1 or not self.fence:
-            return self
-        kinds = "{ " + ", ".join([self.kind] * len(self.names)) + " }"
-        constraints = ",".join([f"={self.fence}"] * len(self.names) + [str(i) for i in range(len(self.names))])
-        operands = ", ".join(f"{self.kind} {name}" for name in self.names)
-        fenced = self.text.assign(f'call {kinds} asm "", "{constraints}"({operands})')
-        return self._like([self.text.assign(f"extractvalue {kinds} {fenced}, {i}") for i in range(len(self.names))])
-
-
 def exp(x: VectorFloat) -> VectorFloat:
     """`e` to the power `x`: `2^n * e^r` with `r` within half of ln 2.
 
@@ -177,14 +53,32 @@ def exp(x: VectorFloat) -> VectorFloat:
     those of the float: a product that underflows takes processors some hundred cycles, with zero as its result, too,
     and softmax takes the exponential of minus infinity wherever something is masked.
     """
-    bounded = x.where(x.test("olt", _MOST_EXP), _MOST_EXP)
-    bounded = bounded.where(bounded.test("ogt", -104.0), -104.0)
-    grown, power = _grown(bounded)
-    normal = grown.convert("bitcast", "i32").op("add", power.op("shl", 23)).convert("bitcast", "float")
+    grown, power = _grown(_within(x, -104.0, _MOST_EXP))
+    return (x + math.inf).where(x.test("ugt", _MOST_EXP), _scaled(grown, power))  # of NaN NaN
+
+
+def exp2(x: VectorFloat) -> VectorFloat:
+    """Two to the power `x`: `2^n * 2^r` with `r` within a half."""
+    bounded = _within(x, -151.0, 127.99999)
+    whole = bounded.under("rint")
+    rest = bounded - whole
+    grown = rest.polynomial(_EXP2).fma(rest, 1.0)
+    return (x + math.inf).where(x.test("uge", 128.0), _scaled(grown, whole.convert("fptosi", "i32")))
+
+
+def _within(x: VectorFloat, least: float, most: float) -> VectorFloat:
+    """`x`, or the bound that it is beyond; `most` of NaN."""
+    bounded = x.where(x.test("olt", most), most)
+    return bounded.where(bounded.test("ogt", least), least)
+
+
+def _scaled(grown: VectorFloat, power: VectorFloat) -> VectorFloat:
+    """A number within a factor sqrt(2) of 1, times a power of two that makes it finite, or too small for any float."""
+    normal = grown.bits.op("add", power.op("shl", 23)).as_float
     is_tiny = power.test("slt", _LEAST_POWER)
     units = grown * _power_of_two(power.where(is_tiny, _LEAST_POWER).op("add", 149))
-    tiny = units.under("rint").convert("fptosi", "i32").convert("bitcast", "float")
-    return (x + math.inf).where(x.test("ugt", _MOST_EXP), tiny.where(is_tiny, normal))  # of NaN NaN
+    tiny = units.under("rint").convert("fptosi", "i32").as_float
+    return tiny.where(is_tiny, normal)
 
 
 def _exp_within(x: VectorFloat) -> VectorFloat:
@@ -201,20 +95,12 @@ def _grown(x: VectorFloat) -> tuple[VectorFloat, VectorFloat]:
 
 
 def _power_of_two(exponent: VectorFloat) -> VectorFloat:
-    return exponent.op("add", 127).op("shl", 23).convert("bitcast", "float")
+    return exponent.op("add", 127).op("shl", 23).as_float
 
 
 def log(x: VectorFloat) -> VectorFloat:
     """Natural logarithm: `n ln 2 + log m` with `m` within a factor sqrt(2) of 1, by the series of atanh."""
-    tiny = x.test("olt", 2.0**-126)
-    scaled = (x * 2.0**25).where(tiny, x)
-    bits = scaled.convert("bitcast", "i32")
-    moved = bits.op("sub", 0x3F3504F3)  # sqrt(1/2)
-    exponent = moved.op("ashr", 23)
-    mantissa = bits.op("sub", exponent.op("shl", 23)).convert("bitcast", "float")
-    n = exponent.convert("sitofp", "float")
-    n = (n - 25.0).where(tiny, n)
-    f = mantissa - 1.0
+    f, n = mantissa_and_exponent(x)
     s = f / (f + 2.0)
     z = s * s
     tail = z * z.polynomial([2 / 3, 2 / 5, 2 / 7, 2 / 9, 2 / 11])
@@ -223,6 +109,16 @@ def log(x: VectorFloat) -> VectorFloat:
     logarithm = x.where(x.test("ueq", math.inf), logarithm)  # infinity and NaN
     logarithm = x.filled(-math.inf).where(x.test("oeq", 0.0), logarithm)
     return x.filled(math.nan).where(x.test("olt", 0.0), logarithm)
+
+
+def mantissa_and_exponent(x: VectorFloat) -> tuple[VectorFloat, VectorFloat]:
+    """`m - 1` and `n`, both floats, where a positive finite `x` is `m * 2^n` with `m` within a factor sqrt(2) of 1."""
+    tiny = x.test("olt", 2.0**-126)
+    bits = (x * 2.0**25).where(tiny, x).bits
+    exponent = bits.op("sub", 0x3F3504F3).op("ashr", 23)  # sqrt(1/2)
+    mantissa = bits.op("sub", exponent.op("shl", 23)).as_float
+    n = exponent.convert("sitofp", "float")
+    return mantissa - 1.0, (n - 25.0).where(tiny, n)
 
 
 def log1p(x: VectorFloat) -> VectorFloat:
@@ -254,6 +150,29 @@ def tanh(x: VectorFloat) -> VectorFloat:
     return value.with_sign_of(x)  # `small` of -0.0 is 0.0
 
 
+def sinh(x: VectorFloat) -> VectorFloat:
+    """Hyperbolic sine: a polynomial up to 1, else `(e^x - e^-x) / 2`."""
+    size = x.under("fabs")
+    z = x * x
+    half = _half_exp(size)
+    large = half - x.filled(0.25) / half
+    value = large.where(size.test("oge", 1.0), (z * x).fma(z.polynomial(_SINH), x))
+    return value.with_sign_of(x)
+
+
+def cosh(x: VectorFloat) -> VectorFloat:
+    """Hyperbolic cosine: `(e^x + e^-x) / 2`."""
+    half = _half_exp(x.under("fabs"))
+    return half + x.filled(0.25) / half
+
+
+def _half_exp(size: VectorFloat) -> VectorFloat:
+    """Half of `e` to a power that is not negative, which is finite for a little more than that itself is."""
+    grown, power = _grown(_within(size, 0.0, _MOST_HALF_EXP))
+    half = grown.bits.op("add", power.op("sub", 1).op("shl", 23)).as_float
+    return (size + math.inf).where(size.test("ugt", _MOST_HALF_EXP), half)
+
+
 def erf(x: VectorFloat) -> VectorFloat:
     """Error function: a polynomial up to 3.92, 1 beyond."""
     place = (x * x).fma(2 / _ERF_END**2, -1.0)
@@ -272,7 +191,7 @@ def erfc(x: VectorFloat) -> VectorFloat:
     steep = size - _ERFC_BEND
     scaled = _gaussian(x, 64) * (steep / (size + _ERFC_BEND)).polynomial(_ERFC)
     ahead = (x.filled(0.0).where(size.test("oge", _ERFC_END), scaled)) * 2.0**-64
-    return (x.filled(2.0) - ahead).where(x.convert("bitcast", "i32").test("slt", 0), ahead)
+    return (x.filled(2.0) - ahead).where(x.bits.test("slt", 0), ahead)
 
 
 def _gaussian(x: VectorFloat, grown: int) -> VectorFloat:
@@ -280,16 +199,5 @@ def _gaussian(x: VectorFloat, grown: int) -> VectorFloat:
     counted = (x * x).fma(-1 / math.log(2), _WHOLE + grown)
     whole = counted - (_WHOLE + grown)
     rest = whole.fma(-_LN2_LOW, (-x).fma(x, whole * -_LN2_HIGH))
-    power = counted.convert("bitcast", "i32").op("shl", 23)
-    return rest.polynomial(_EXP).convert("bitcast", "i32").op("add", power).convert("bitcast", "float")
-
-
-FUNCTIONS: Final[dict[str, Callable[[VectorFloat], VectorFloat]]] = {
-    "exp": exp,
-    "log": log,
-    "log1p": log1p,
-    "sigmoid": sigmoid,
-    "tanh": tanh,
-    "erf": erf,
-    "erfc": erfc,
-}
+    power = counted.bits.op("shl", 23)
+    return rest.polynomial(_EXP).bits.op("add", power).as_float

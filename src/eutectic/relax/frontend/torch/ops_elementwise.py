@@ -284,6 +284,18 @@ def extreme_number(ctx: Context, a: Expr, b: Expr) -> Expr:
     return ctx.call(op.where, ctx.call(op.isnan, left), right, rest)
 
 
+@converts("aten.atan2.default")
+def angle_of_point(ctx: Context, y: Expr, x: Expr) -> Expr:
+    """Angle of a point, in its quadrant."""
+    return _arithmetic(ctx, op.atan2, y, x)
+
+
+@converts("aten.hypot.default")
+def hypot(ctx: Context, a: Expr, b: Expr) -> Expr:
+    """Distance of a point from the origin."""
+    return _arithmetic(ctx, op.hypot, a, b)
+
+
 @converts("aten.logaddexp.default")
 def logaddexp(ctx: Context, a: Expr, b: Expr) -> Expr:
     """`log(exp(a) + exp(b))`."""
