@@ -320,6 +320,30 @@ def points() -> list[Case]:
             [last],
             lambda a: shuffled(a.permute(0, 3, 1, 2), 2, 2).permute(0, 2, 3, 1),
         ),
+        Case(
+            "space_to_batch",
+            lambda a: topi.nn.space_to_batch(a, (2, 3), (2, 3, 1, 3)),
+            [x],
+            lambda a: torch.cat(
+                [torch.nn.functional.pad(a, (3, 3, 2, 1))[:, :, i::2, j::3] for i in (0, 1) for j in range(3)]
+            ),
+        ),
+        Case(
+            "of blocks",
+            lambda a: topi.nn.space_to_batch(a, 2, (1, 0, 0, 1), "NCHW16c"),
+            [blocks],
+            lambda a: torch.cat(
+                [torch.nn.functional.pad(a, (0, 0, 0, 1, 1, 0))[:, :, i::2, j::2] for i in (0, 1) for j in (0, 1)]
+            ),
+        ),
+        Case(
+            "batch_to_space",
+            lambda *parts: topi.nn.batch_to_space(topi.concatenate(parts, 0), 2, (1, 0, 0, 2)),
+            halves,
+            lambda *parts: (
+                torch.stack(parts).unflatten(0, (2, 2)).permute(2, 3, 4, 0, 5, 1).reshape(1, 6, 18, 42)[:, :, 1:, :-2]
+            ),
+        ),
         Case("channels in blocks", lambda a: topi.nn.depth_to_space(a, 2, layout="NCHW16c"), [blocks], of_blocks),
     ]
 

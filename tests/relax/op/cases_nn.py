@@ -222,6 +222,45 @@ def _depth_to_space(f: Feeds) -> Case:
     return Case(nn.depth_to_space(data, sides, crops, layout), laid_out(whole), exact=True, feeds=f.values)
 
 
+@covers("relax.nn.space_to_batch")
+def _space_to_batch(f: Feeds) -> Case:
+    """In one layout; torch has no such operator."""
+    rank, dtype = f.integer(1, 3), f.pick(*FLOATS, "int32")
+    sides, images, channels = _ints(f, rank, 1, 3), f.integer(1, 2), f.pick(1, 2, 4)
+    sizes, before = [f.integer(1, 3) * side + f.integer(0, 1) for side in sides], _ints(f, rank, 0, 2)
+    after = [-(size + b) % side for size, b, side in zip(sizes, before, sides, strict=True)]
+    widths = [width for pair in reversed([*zip(before, after, strict=True)]) for width in pair]
+    x, t, layout = _laid_out(f, (images, channels, *sizes), dtype, "NC" + SPATIAL[rank], special=f.flag())
+    whole = F.pad(t, widths)
+    for axis, side in reversed([*enumerate(sides)]):  # the last axis is fastest among the points of a block
+        place = 2 + axis
+        parts = whole.unflatten(place, (-1, side)).movedim(place + 1, 0)
+        whole = parts.flatten(0, 1)
+    want = _arranged(whole, "NC" + SPATIAL[rank], layout)
+    return Case(nn.space_to_batch(x, sides, [*before, *after], layout), want, exact=True, feeds=f.values)
+
+
+@covers("relax.nn.batch_to_space")
+def _batch_to_space(f: Feeds) -> Case:
+    """In one layout; torch has no such operator."""
+    rank, dtype = f.integer(1, 3), f.pick(*FLOATS, "int32")
+    sides, sizes = _ints(f, rank, 1, 3), _ints(f, rank, 2, 4)
+    crops = [
+        crop if size * side > 2 else 0 for crop, size, side in zip(_ints(f, rank, 0, 1), sizes, sides, strict=True)
+    ]
+    images, channels = f.integer(1, 2), f.pick(1, 2, 4)
+    shape = (math.prod(sides) * images, channels, *sizes)
+    x, t, layout = _laid_out(f, shape, dtype, "NC" + SPATIAL[rank], special=f.flag())
+    whole = t
+    for axis, side in enumerate(sides):
+        parts = whole.unflatten(0, (side, -1)).movedim(0, 3 + axis)
+        whole = parts.flatten(2 + axis, 3 + axis)
+    for axis, crop in enumerate(crops):
+        whole = whole.narrow(2 + axis, crop, whole.shape[2 + axis] - crop)
+    want = _arranged(whole, "NC" + SPATIAL[rank], layout)
+    return Case(nn.batch_to_space(x, sides, [*crops, *[0] * rank], layout), want, exact=True, feeds=f.values)
+
+
 def _pool(f: Feeds, name: str, rank: int) -> Case:
     largest = "max" in name
     dtype = f.pick("float32", "float64") if not largest else f.pick("float32", "float64", "bfloat16", "int32")

@@ -185,6 +185,11 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.depth_to_space(t(1, 8, 2, 2), (2, 2, 2)), "block_shape has 3 values for 2 spatial axes"),
     (lambda: nn.depth_to_space(t(1, 8), 2, layout="NC"), "layout 'NC' has 0 spatial axes, expected 1 to 3"),
     (lambda: nn.depth_to_space([t(1, 2, 2, 2)] * 3, 2), "to blocks of 4 points needs a tensor for each, got 3"),
+    (lambda: nn.space_to_batch(t(1, 4, 5, 6), 2), "nn.space_to_batch: 5 points do not divide into blocks of 2"),
+    (lambda: nn.space_to_batch(t(1, 4, 6), 2), "nn.space_to_batch needs data with 4 axes, got 3: (1, 4, 6)"),
+    (lambda: nn.space_to_batch(t(1, 4, 6, 6), (2, 2, 2)), "block_shape has 3 values for 2 spatial axes"),
+    (lambda: nn.batch_to_space(t(6, 4, 5, 6), 2), "nn.batch_to_space: 6 images do not divide into 4 points of a block"),
+    (lambda: nn.batch_to_space(t(4, 4, 2, 2), 2, 2), "spatial size 0 of the result would be 0"),
     (
         lambda: nn.depth_to_space([t(1, 2, 2), t(1, 3, 2)], 2, layout="NCW"),
         "of (1, 2, 2) float32 and (1, 3, 2) float32: the tensors of all points have one shape and dtype",

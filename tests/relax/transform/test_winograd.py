@@ -78,7 +78,6 @@ def test_a_convolution_is_converted():
     "body",
     [
         lambda x: nn.conv2d(x, weights(8, 4, 3, 3), strides=2),
-        lambda x: nn.conv2d(x, weights(8, 4, 3, 3), dilation=2),
         lambda x: nn.conv2d(x, weights(8, 2, 3, 3), groups=2),
         lambda x: nn.conv2d(x, weights(8, 4, 1, 1)),
         lambda x: nn.conv2d(x, weights(8, 4, 3, 5)),
@@ -91,6 +90,60 @@ def test_a_convolution_is_converted():
 def test_others_stay(body: Callable[[Var], Any]):
     mod = graph({"x": (1, 4, 9, 10)}, lambda bb, x: body(x))
     assert ConvertConv2DToWinograd("llvm")(mod) is mod
+
+
+@pytest.mark.parametrize(("dilation", "padding"), [(2, 2), (4, 4), ((1, 2), (1, 0)), ((3, 2), (3, 1, 0, 2)), (12, 12)])
+@pytest.mark.parametrize("images", [1, 3])
+def test_points_between_taps_are_images_of_their_own(dilation: Any, padding: Any, images: int):
+    mod = convolution(x=(images, 4, 13, 18), dilation=dilation, padding=padding)
+    after = converted(mod)
+    split, call, joined = calls(after)
+    names = ["relax.nn.space_to_batch", "relax.nn.conv2d_winograd", "relax.nn.batch_to_space"]
+    assert [each.op.name for each in (split, call, joined)] == names
+    sides = (dilation, dilation) if isinstance(dilation, int) else dilation
+    assert split.attrs["block_shape"] == joined.attrs["block_shape"] == sides
+    assert call.attrs["padding"] == (0, 0, 0, 0)
+    assert all(int(size) % 4 == 0 for size in call.struct_info.dims[2:]), "whole tiles, so that nothing is padded twice"
+    assert_same_results(mod, after, exact=False)
+    compiled, direct = eutectic.compile(after, target="llvm"), eutectic.compile(mod, target="llvm", precision="strict")
+    x = np.random.default_rng(0).standard_normal((images, 4, 13, 18)).astype(np.float32)
+    np.testing.assert_allclose(compiled(x), direct(x), rtol=1e-4, atol=1e-5)
+
+
+def test_points_between_taps_of_images_of_any_number():
+    mod = convolution(x=(SizeSymbol("n", "int64"), 4, 9, 10), dilation=2, padding=2)
+    after = converted(mod)
+    compiled, direct = eutectic.compile(after, target="llvm"), eutectic.compile(mod, target="llvm", precision="strict")
+    for images in (1, 5):
+        x = np.random.default_rng(images).standard_normal((images, 4, 9, 10)).astype(np.float32)
+        np.testing.assert_allclose(compiled(x), direct(x), rtol=1e-4, atol=1e-5)
+
+
+def test_points_between_taps_of_images_of_any_size_stay():
+    mod = convolution(x=(1, 4, SizeSymbol("h", "int64"), 10), dilation=2, padding=2)
+    assert ConvertConv2DToWinograd("llvm")(mod) is mod
+
+
+def test_not_finite_between_taps():
+    """Of which other code makes what direct sums are."""
+    mod = convolution(dilation=2, padding=2)
+    x = np.random.default_rng(0).standard_normal((1, 4, 9, 10)).astype(np.float32)
+    x[0, 1, 4, 4] = np.inf
+    with pytest.warns(EutecticAdvice):
+        got = eutectic.compile(converted(mod), target="llvm")(x)
+    np.testing.assert_allclose(got, eutectic.compile(mod, target="llvm", precision="strict")(x), rtol=1e-4, atol=1e-5)
+
+
+def test_estimates_of_taps_apart():
+    """Points between taps are as many products as without gaps, and cost what it takes to bring them together."""
+    machine = machine_of(Target("llvm -mcpu=x86-64-v4"))
+    plain, apart = (ConvolutionSizes(1, 64, 64, 32, 32, False, gaps) for gaps in ((1, 1), (2, 2)))
+    pairs = list(zip(llvm_offers(plain, machine), llvm_offers(apart, machine), strict=True))
+    assert all(a.cost > b.cost and a.direct < b.direct for b, a in pairs)
+    assert plain.workload(Target("llvm")) == "conv2d 1x64x32x32 to 64, 3x3"
+    assert apart.workload(Target("llvm")) == "conv2d 1x64x32x32 to 64, 3x3 2x2 apart"
+    far = ConvolutionSizes(1, 64, 64, 28, 28, False, (12, 12))  # half of the taps see nothing but padding
+    assert not any(offer.worthwhile for offer in llvm_offers(far, machine))
 
 
 @pytest.mark.parametrize("vary", ["n", "h", "w", "nhw"])

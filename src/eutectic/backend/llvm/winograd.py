@@ -7,6 +7,7 @@ of 256 bits; both have a share of a cache with others.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Final
 
 from eutectic.backend.llvm.machine import Machine, lane_speed
@@ -20,6 +21,7 @@ _REACHED: Final = 0.4  # the same, as a share of what a copy reaches: reads alon
 _GAIN: Final = 0.8  # share of the time of direct sums from which on the method is worth its rounding
 _GAIN_NARROW: Final = 0.85  # the same where vectors are not wide: few points at a time are summed more slowly there
 _TOGETHER: Final = 4  # tiles of a row that are multiplied at a time where rows vary, and fewer take as long
+_APART: Final = 0.4  # nanoseconds for each element of data and result that becomes part of another image, or comes back
 _LEAST: Final = 1e5  # nanoseconds of direct sums below which nothing is to be gained
 
 
@@ -41,19 +43,27 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine, speeds: Speeds | 
     unmeasured = _STREAM if machine.is_wide else _STREAM_NARROW
     stream = unmeasured if speeds is None else _REACHED * speeds.memory
     gain = _GAIN if machine.is_wide else _GAIN_NARROW
-    direct = _time(WINDOW * WINDOW * weights, points, rate, stream)
+    direct = _time(WINDOW * WINDOW * weights, points * _seen(sizes), rate, stream)
+    apart = 0.0 if sizes.images == sizes.batch else points * (sizes.channels + sizes.filters) * _APART
+    height, width = sizes.space
     offers = []
     for tile in TILES:
         values = (tile + WINDOW - 1) ** 2
-        across = -(-sizes.width // tile)
+        across = -(-width // tile)
         across = -(-across // _TOGETHER) * _TOGETHER if sizes.varies else across
-        tiles = sizes.batch * -(-sizes.height // tile) * across
+        tiles = sizes.images * -(-height // tile) * across
         vectors = values * tiles * (sizes.channels + sizes.filters) / lanes
-        cost = _time(values * weights, tiles, rate, stream) + vectors * _TRANSFORM
+        cost = _time(values * weights, tiles, rate, stream) + vectors * _TRANSFORM + apart
         offers.append(WinogradOffer(tile, lanes, panel, cost, direct, cost < gain * direct and direct > _LEAST))
     return sorted(offers, key=lambda offer: offer.cost)
 
 
-def _time(weights: int, points: int, rate: float, stream: float) -> float:
+def _seen(sizes: ConvolutionSizes) -> float:
+    """The share of taps that see the image, and not its padding: direct sums of taps far apart leave the others out."""
+    pairs = zip((sizes.height, sizes.width), sizes.apart, strict=True)
+    return prod((size + 2 * max(size - step, 0)) / (3 * size) if step > 1 else 1.0 for size, step in pairs)
+
+
+def _time(weights: int, points: float, rate: float, stream: float) -> float:
     """Nanoseconds to multiply weights, which come from memory once, with some points each."""
     return 2.0 * weights * points / rate + 4 * weights / stream

@@ -77,6 +77,18 @@ def in_layouts_of_data_and_result(c: Call, args: Sequence[Expr], operands: Seque
     return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))
 
 
+def spatial_rank(layout: str) -> int:
+    """Number of spatial axes of a layout.
+
+    Raises:
+        TypeInferenceError: there are none, or more than three.
+    """
+    rank = sum(letter in "DHW" for letter in layout)
+    if rank not in SPATIAL:
+        reject(f"layout {layout!r} has {rank} spatial axes, expected 1 to 3", help="try 'NCHW'")
+    return rank
+
+
 def row_major(name: str) -> str:
     """The layout of the graph for a value that is in another layout: the same axes in their usual order."""
     return "".join(sorted(parsed(name).names, key=_USUAL.index))

@@ -44,6 +44,7 @@ from eutectic.topi.nn.pad import pad, pad_from
 from eutectic.topi.nn.pool import adaptive_pool, global_pool, pool1d, pool2d, pool3d
 from eutectic.topi.nn.recurrent import recurrent
 from eutectic.topi.nn.softmax import log_softmax, softmax
+from eutectic.topi.nn.space_to_batch import batch_to_space, space_to_batch
 from eutectic.topi.nn.winograd import conv2d_winograd
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "batch_matmul",
     "batch_norm_inference",
     "batch_norm_training",
+    "batch_to_space",
     "causal_mask",
     "conv1d",
     "conv1d_transpose",
@@ -93,6 +95,7 @@ __all__ = [
     "silu",
     "softmax",
     "softplus",
+    "space_to_batch",
     "without_empty_sequences",
 ]
 

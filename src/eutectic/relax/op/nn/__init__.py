@@ -77,6 +77,10 @@ from eutectic.relax.op.nn.recurrent import (
     lstm,
     rnn,
 )
+from eutectic.relax.op.nn.space_to_batch import (
+    batch_to_space,
+    space_to_batch,
+)
 from eutectic.support.door import open_doors
 from eutectic.support.lazy import lazy
 
@@ -95,6 +99,7 @@ __all__ = [
     "avg_pool3d",
     "batch_flatten",
     "batch_norm",
+    "batch_to_space",
     "conv1d",
     "conv1d_transpose",
     "conv2d",
@@ -121,6 +126,7 @@ __all__ = [
     "pixel_shuffle",
     "rms_norm",
     "rnn",
+    "space_to_batch",
     *_activation.__all__,
 ]
 

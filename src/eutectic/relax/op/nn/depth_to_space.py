@@ -15,12 +15,20 @@ from eutectic.ir.node import node
 from eutectic.ir.prim_expr import as_prim, floordiv, floormod
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
-from eutectic.relax.op.layout import SPATIAL, arrange, arrange_dims, check_layout, check_out_layout, in_one_layout
+from eutectic.relax.op.layout import (
+    SPATIAL,
+    arrange,
+    arrange_dims,
+    check_layout,
+    check_out_layout,
+    in_one_layout,
+    spatial_rank,
+)
 from eutectic.relax.op.lowering import lower, rearranged
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
-from eutectic.relax.op.shapes import at_least, differ, dims_text, paddings, per_axis, reject, size_text, tensor_info
+from eutectic.relax.op.shapes import at_least, differ, dims_text, paddings, per_axis, size_text, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.te import Tensor
 from eutectic.tir.data_layout import layout as layout_of
@@ -76,7 +84,7 @@ def depth_to_space(
 
     Reference: ONNX DepthToSpace in mode DCR, with crops as TensorFlow's batch_to_space has them.
     """
-    rank = _rank(layout)
+    rank = spatial_rank(layout)
     canonical = "NC" + SPATIAL[rank]
     attrs = DepthToSpaceAttrs(
         per_axis(block_shape, rank, "block_shape"),
@@ -85,14 +93,6 @@ def depth_to_space(
         check_out_layout(out_layout, layout, canonical),
     )
     return call(_DEPTH_TO_SPACE, data, attrs=attrs, span=span)
-
-
-def _rank(layout: str) -> int:
-    """Number of spatial axes of a layout."""
-    rank = sum(letter in "DHW" for letter in layout)
-    if rank not in SPATIAL:
-        reject(f"layout {layout!r} has {rank} spatial axes, expected 1 to 3", help="try 'NCHW'")
-    return rank
 
 
 @_DEPTH_TO_SPACE.identity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from eutectic.relax.transform.offers_by_kind import OffersByKind
@@ -19,7 +20,7 @@ WINDOW: Final = TAPS
 
 @dataclass(frozen=True)
 class ConvolutionSizes:
-    """Sizes of a convolution of 3x3 windows at every point; likely ones where each call brings others.
+    """Sizes of a convolution of 3x3 taps at every point; likely ones where each call brings others.
 
     Attributes:
         batch: Images.
@@ -28,6 +29,7 @@ class ConvolutionSizes:
         height: Rows of the result.
         width: Columns of the result.
         varies: Whether height or width are others in other calls.
+        apart: How far apart taps are along each axis: points between which there are none are images of their own.
     """
 
     batch: int
@@ -36,11 +38,23 @@ class ConvolutionSizes:
     height: int
     width: int
     varies: bool = False
+    apart: tuple[int, int] = (1, 1)
+
+    @property
+    def images(self) -> int:
+        """Images without gaps between taps."""
+        return self.batch * prod(self.apart)
+
+    @property
+    def space(self) -> tuple[int, int]:
+        """Rows and columns of the result in each of them, at most."""
+        return -(-self.height // self.apart[0]), -(-self.width // self.apart[1])
 
     def workload(self, target: Target) -> str:
         """What databases of decisions know such a convolution by; libraries offer another way to compute it."""
         beside = f" beside {','.join(target.libs)}" if target.libs else ""
-        return f"conv2d {self.batch}x{self.channels}x{self.height}x{self.width} to {self.filters}, 3x3{beside}"
+        gaps = "" if self.images == self.batch else f" {self.apart[0]}x{self.apart[1]} apart"
+        return f"conv2d {self.batch}x{self.channels}x{self.height}x{self.width} to {self.filters}, 3x3{gaps}{beside}"
 
 
 @dataclass(frozen=True)

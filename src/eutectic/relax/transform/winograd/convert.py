@@ -15,6 +15,7 @@ from eutectic.relax.expr import Call, Constant, Function
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.nn.conv_blocks import is_plain
 from eutectic.relax.op.nn.conv_winograd import conv2d_winograd
+from eutectic.relax.op.nn.space_to_batch import batch_to_space, space_to_batch
 from eutectic.relax.op.shapes import static
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
@@ -31,7 +32,8 @@ from eutectic.topi.nn.winograd_transforms import TAPS, in_panels, transformed_we
 class ConvertConv2DToWinograd(FunctionPass):
     """Compute convolutions by Winograd's minimal filtering where that is faster, and accurate with their weights.
 
-    Only float32 convolutions of 3x3 windows at every point, in one group, of known weights. Images of sizes that vary
+    Only float32 convolutions of 3x3 taps at every point, in one group, of known weights. Where taps are apart, points
+    that are as far from each other become images of their own, if the images have one size. Images of sizes that vary
     are taken to be as large as in the example of the function (its attribute `example_sizes`). What is faster is
     estimated by who makes the kernels for the target, or was measured: the services of the context know it then by the
     sizes, at the choice point `winograd`, as the tile, 0 for direct sums. The error on the layer's own weights is
@@ -40,6 +42,10 @@ class ConvertConv2DToWinograd(FunctionPass):
 
     before:                                 after:
         gv = nn.conv2d(x, w, padding=1)         gv = nn.conv2d_winograd(x, transformed_w, padding=1)
+
+        gv = nn.conv2d(x, w, padding=2,         lv = nn.space_to_batch(x, 2, padding=2)
+                       dilation=2)              lv1 = nn.conv2d_winograd(lv, transformed_w)
+                                                gv = nn.batch_to_space(lv1, 2)
 
     Accuracy: as said; calls with NaN or infinities are left to other code, see `ConvertWinogradToConv2D`.
     Cost: multiplies the weights of each candidate with a few tiles.
@@ -70,7 +76,27 @@ class _Converter(PyExprMutator):
         """Convert one convolution."""
         sizes = _sizes(call, self._examples)
         way = None if sizes is None else self._chosen(sizes, call.args[1])
-        return super().visit_call_(call if way is None else _converted(call, way))
+        visited = super().visit_call_(call)
+        if way is None or sizes is None or not isinstance(visited, Call):
+            return visited
+        return self._converted(visited, way) if sizes.images == sizes.batch else self._apart(visited, sizes, way)
+
+    def _converted(self, call: Call, way: _Way) -> Call:
+        assert call.attrs is not None
+        return conv2d_winograd(call.args[0], way.packed(call.args[1]), call.attrs["padding"], span=call.span)
+
+    def _apart(self, call: Call, sizes: ConvolutionSizes, way: _Way) -> Call:
+        """The images of points between which there are no taps, whole tiles of each, and one image of the results."""
+        assert call.attrs is not None
+        padding, sides = call.attrs["padding"], sizes.apart
+        whole = [-(-size // way.offer.tile) * way.offer.tile for size in sizes.space]
+        more = [
+            count * side - size for count, side, size in zip(whole, sides, (sizes.height, sizes.width), strict=True)
+        ]
+        widths = (*padding[:2], padding[2] + more[0], padding[3] + more[1])
+        images = self.builder_.emit(space_to_batch(call.args[0], sides, widths, span=call.span))
+        results = self.builder_.emit(conv2d_winograd(images, way.packed(call.args[1]), span=call.span))
+        return batch_to_space(results, sides, (0, 0, *more), span=call.span)
 
     def _chosen(self, sizes: ConvolutionSizes, weight: Any) -> _Way | None:
         """How a convolution is computed: as was measured, else as is estimated, and accurate in either case."""
@@ -101,12 +127,9 @@ class _Way:
         factors = transformed_weights(weight, offer.tile).astype(weight.dtype)
         return _Way(offer, factors) if is_accurate(weight, factors) else None
 
-
-def _converted(call: Call, way: _Way) -> Call:
-    weight = call.args[1]
-    assert call.attrs is not None and isinstance(weight, Constant)
-    packed = Constant(in_panels(way.factors, way.offer.lanes, way.offer.panel), span=weight.span)
-    return conv2d_winograd(call.args[0], packed, call.attrs["padding"], span=call.span)
+    def packed(self, weight: Any) -> Constant:
+        """The transformed weights in the order of the products."""
+        return Constant(in_panels(self.factors, self.offer.lanes, self.offer.panel), span=weight.span)
 
 
 def _sizes(call: Call, examples: Mapping[str, int]) -> ConvolutionSizes | None:
@@ -115,7 +138,7 @@ def _sizes(call: Call, examples: Mapping[str, int]) -> ConvolutionSizes | None:
     if not is_plain(call) or attrs is None or attrs["groups"] != 1:
         return None
     weight = call.args[1]
-    if {*attrs["strides"], *attrs["dilation"]} != {1} or not isinstance(weight, Constant):
+    if {*attrs["strides"]} != {1} or not isinstance(weight, Constant):
         return None
     if weight.data.shape[2:] != (TAPS, TAPS) or not np.isfinite(weight.data).all():
         return None
@@ -124,4 +147,7 @@ def _sizes(call: Call, examples: Mapping[str, int]) -> ConvolutionSizes | None:
     if len(dims) != 8 or static(dims[1]) is None:
         return None
     (images, channels, *_), (_, filters, height, width) = (likely_sizes(info, examples) for info in infos)
-    return ConvolutionSizes(images, channels, filters, height, width, None in map(static, dims[-2:]))
+    varies, apart = None in map(static, dims[-2:]), tuple(attrs["dilation"])
+    if varies and set(apart) != {1}:
+        return None
+    return ConvolutionSizes(images, channels, filters, height, width, varies, apart)
