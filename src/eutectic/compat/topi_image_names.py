@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from eutectic.ir.prim_expr import PrimExpr, Select, as_prim
+from eutectic.ir.prim_expr import PrimExpr
 from eutectic.te import Tensor, compute, max, reduce_axis
 from eutectic.topi import expand_dims as _expand_dims
 from eutectic.topi import squeeze as _squeeze
@@ -124,56 +124,3 @@ def _dilated(
 
     tensor: Tensor = compute(shape, lambda *at: element(*at), "dilation2d", varargs_names=list(layout.lower()))
     return tensor
-
-
-def grid_sample(
-    data: Tensor,
-    grid: Tensor,
-    method: str = "bilinear",
-    layout: str = "NCHW",
-    padding_mode: str = "zeros",
-    align_corners: bool = True,
-) -> Tensor:
-    """Images read at coordinates from -1 to 1.
-
-    Args:
-        data: `(n, c, h, w)`.
-        grid: `(n, 2, rows, columns)`, x and y.
-        method: `bilinear` or `nearest`.
-        layout: `NCHW`.
-        padding_mode: What is outside: `zeros`, or the nearest pixel (`border`).
-        align_corners: Whether -1 and 1 are the centres of the outermost pixels, or their outer edges.
-
-    Raises:
-        ValueError: another method, layout or padding.
-    """
-    from eutectic.tir import op  # names of it hide those of Python
-
-    if layout != "NCHW" or method not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border"):
-        raise ValueError(f"grid_sample knows bilinear and nearest of NCHW, got {method} of {layout}, {padding_mode}")
-    sizes = data.shape[3], data.shape[2]
-
-    def pixel(n: PrimExpr, c: PrimExpr, x: PrimExpr, y: PrimExpr) -> PrimExpr:
-        inside = op.all(x >= 0, x < sizes[0], y >= 0, y < sizes[1])
-        near = [op.max(op.min(i, size - 1), 0) for i, size in zip((x, y), sizes, strict=True)]
-        value = data(n, c, near[1], near[0])
-        return value if padding_mode == "border" else Select(inside, value, as_prim(0.0, data.dtype))
-
-    def place(value: PrimExpr, size: PrimExpr) -> PrimExpr:
-        extent = size.astype(grid.dtype)
-        at = (value + 1.0) * (extent - 1.0) / 2.0 if align_corners else ((value + 1.0) * extent - 1.0) / 2.0
-        limit = as_prim(0.0, grid.dtype), extent - 1.0
-        return op.max(op.min(at, limit[1]), limit[0]) if padding_mode == "border" else at
-
-    def element(n: PrimExpr, c: PrimExpr, row: PrimExpr, column: PrimExpr) -> PrimExpr:
-        x, y = (place(grid(n, k, row, column), size) for k, size in enumerate(sizes))
-        if method == "nearest":
-            return pixel(n, c, op.nearbyint(x).astype("int32"), op.nearbyint(y).astype("int32"))
-        x0, y0 = op.floor(x), op.floor(y)
-        left, top = x0.astype("int32"), y0.astype("int32")
-        dx, dy = x - x0, y - y0
-        upper = pixel(n, c, left, top) * (1.0 - dx) + pixel(n, c, left + 1, top) * dx
-        lower = pixel(n, c, left, top + 1) * (1.0 - dx) + pixel(n, c, left + 1, top + 1) * dx
-        return upper * (1.0 - dy) + lower * dy
-
-    return _stage((*data.shape[:2], *grid.shape[2:]), element, "grid_sample", "grid_sample")

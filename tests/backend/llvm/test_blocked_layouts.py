@@ -102,6 +102,7 @@ def test_blocks_are_vectors_of_the_machine(target: str, blocks: list[str]):
         (op.add(t(1, 32, 6, 6), t(6)), [""]),
         (op.image.resize2d(t(1, 32, 6, 6), (12, 12)), ["", "NCHW32c", "NCHW16c", "NHWC"]),
         (op.image.resize2d(t(1, 6, 6, 32), (12, 12), layout="NHWC"), [""]),
+        (op.image.grid_sample(t(1, 32, 6, 6), t(1, 2, 5, 5)), ["", "NCHW32c", "NCHW16c", "NHWC"]),
         (op.exp(t(64, 64)), [""]),
         (op.permute_dims(t(1, 32, 6, 6), (0, 2, 3, 1)), [""]),
         (nn.softmax(t(1, 32, 6, 6)), [""]),

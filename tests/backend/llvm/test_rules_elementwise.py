@@ -415,30 +415,6 @@ def test_what_moves_elements():
     check([*moves(), *points(), *choices(), *paddings()])
 
 
-def test_images():
-    x = noise(0, 2, 3, 13, 17)
-    interpolate = torch.nn.functional.interpolate
-    resize = topi.image.resize2d
-    check(
-        [
-            Case("linear", lambda a: resize(a, (20, 33)), [x], lambda a: interpolate(a, (20, 33), mode="bilinear"), 10),
-            Case(
-                "smaller",
-                lambda a: resize(a, (5, 7), "NCHW", "linear", "align_corners"),
-                [x],
-                lambda a: interpolate(a, (5, 7), mode="bilinear", align_corners=True),
-                10,
-            ),
-            Case(
-                "nearest",
-                lambda a: resize(a, (26, 34), "NCHW", "nearest_neighbor", "asymmetric", "floor"),
-                [x],
-                lambda a: interpolate(a, (26, 34), mode="nearest"),
-            ),
-        ]
-    )
-
-
 # ---- chains
 
 

@@ -332,6 +332,13 @@ def resize2d() -> None:
     same(got, F.interpolate(t(IMAGE), scale_factor=2, mode="nearest"))
 
 
+@example("tvm.relax.op.image.grid_sample")
+def grid_sample() -> None:
+    grid = np.random.default_rng(0).uniform(-1.2, 1.2, (1, 2, 3, 4)).astype("float32")
+    got = run(lambda x, g: relax.op.image.grid_sample(x, g, "bilinear", "NCHW", "border", True), IMAGE, grid)
+    same(got, F.grid_sample(t(IMAGE), t(grid).permute(0, 2, 3, 1), "bilinear", "border", True))
+
+
 # ---- calls
 
 

@@ -441,6 +441,24 @@ def resize2d(f: Feeds) -> Case:
     return Case(call, _arranged(want, "NCHW", layout), slack=slack, feeds=f.values)
 
 
+@covers("relax.image.grid_sample")
+def grid_sample(f: Feeds) -> Case:
+    """Some places are outside."""
+    dtype, layout = f.pick("float32", "float64"), f.pick("NCHW", "NHWC", "NCHW2c")
+    images = f.integer(1, 2)
+    plain = torch.from_numpy(f.rng.uniform(-4, 4, (images, 2, *_ints(f, 2, 1, 6))).astype(dtype))
+
+    def laid_out(t: torch.Tensor) -> torch.Tensor:
+        return _in_blocks(t, 1, 2) if layout == "NCHW2c" else _arranged(t, "NCHW", layout)
+
+    x = f.var(as_numpy(laid_out(plain)))
+    g, places = f.tensor((images, 2, *_ints(f, 2, 1, 5)), dtype, low=-1.6, high=1.6)
+    method, outside, align = f.pick("bilinear", "nearest", "bicubic"), f.pick("zeros", "border", "reflection"), f.flag()
+    want = F.grid_sample(plain, places.permute(0, 2, 3, 1), method, outside, align)
+    call = image.grid_sample(x, g, method, layout, outside, align)
+    return Case(call, laid_out(want), slack=10 if dtype == "float32" else 1e4, feeds=f.values)
+
+
 @covers("relax.nn.im2col")
 def im2col(f: Feeds) -> Case:
     kernel, strides, padding, dilation = _ints(f, 2, 1, 3), _ints(f, 2, 1, 2), _ints(f, 2, 0, 2), _ints(f, 2, 1, 2)

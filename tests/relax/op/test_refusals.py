@@ -272,6 +272,13 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: image.resize2d(t(1, 3, 4, 4), 2, method="cubic"), "resize2d does not know 'cubic'"),
     (lambda: image.resize2d(t(1, 3, 4, 4), (2, 2, 2)), "the size of resize2d must be a shape of two values"),
     (lambda: image.resize2d(t(1, 3, 4, 4), (2, 0)), "a size is zero"),
+    (lambda: image.grid_sample(t(1, 3, 4, 4), t(1, 2, 5, 5), "cubic"), "grid_sample does not know 'cubic'"),
+    (
+        lambda: image.grid_sample(t(1, 3, 4, 4), t(1, 5, 5, 2)),
+        "of (1, 3, 4, 4) at (1, 5, 5, 2): a grid is (n, 2, rows, columns)",
+    ),
+    (lambda: image.grid_sample(i(1, 3, 4, 4), t(1, 2, 5, 5)), "of int64 at float32: both are floats"),
+    (lambda: image.grid_sample(t(1, 3, 4, 4), t(2, 2, 5, 5)), "of (1, 3, 4, 4) at (2, 2, 5, 5)"),
     (lambda: image.resize2d(t(1, 3, 4, 4), 2, roi=(0, 0, 1, 1)), "resize2d with a region of interest"),
     # calls
     (lambda: op.call_dps_packed("f", [t(2)], ["float32"]), "the result's struct info must be StructInfo, got str"),

@@ -32,7 +32,8 @@ _GROUPED_ROWS: Final = (0.92, 3), (0.8, 8)  # in groups, with steps of one, and 
 _DEPTHWISE_ROWS: Final = (0.36, 0.12)  # with steps of one, and longer ones
 _NORMS: Final = (1.25, 0.85)  # nanoseconds for each element of a group norm, row-major and in blocks
 _SAME_SET: Final = 4096, 0.75  # bytes between channels of rows that keep each other out of a cache, and what is left
-_RESIZED_ROWS: Final = 0.3  # nanoseconds for each element that is interpolated, more than in blocks or channels last
+# Nanoseconds for each element that is interpolated, by method, more than in blocks or channels last.
+_INTERPOLATED_ROWS: Final = {"linear": 0.3, "nearest": 1.5, "bilinear": 15.0, "bicubic": 40.0}
 _WINOGRAD_ROWS: Final = 2.2  # nanoseconds for each element of data and result, as vectors lie across rows
 
 
@@ -245,8 +246,9 @@ def _others(
 
 def _rows(call: Call, result: TensorStructInfo) -> LayoutOffer:
     """Row-major: neighbours of an image that is interpolated come from places of their own, one by one."""
-    is_linear = call.attrs is not None and call.attrs.get("method") == "linear"
-    return LayoutOffer(cost=_RESIZED_ROWS * prod(likely_sizes(result))) if is_linear else ROW_MAJOR
+    method = None if call.attrs is None else call.attrs.get("method")
+    cost = _INTERPOLATED_ROWS.get(str(method))
+    return ROW_MAJOR if cost is None else LayoutOffer(cost=cost * prod(likely_sizes(result)))
 
 
 def _in_blocks(names: str, size: int) -> str:
@@ -262,15 +264,15 @@ def _operands(call: Call, infos: Sequence[TensorStructInfo], shape: Sequence[int
     name, definition = _in_blocks("NCHW", size), op_def(call.op)
     if definition is None or call.attrs is None:
         return None
-    if any(len(_sizes(info)) != 4 or (size and likely_sizes(info)[1] % size) for info in infos):
-        return None
-    names = (name,) * len(infos)
-    if said_in_layout(call, "NCHW", name) is not None:
-        return names
     fields = dict(call.attrs.items()) if definition.in_layouts_fn is not None else {}
     is_pool = fields.get("layout") == fields.get("out_layout") == "NCHW"
     is_image = fields.get("layout") == "NCHW" and "out_layout" not in fields
-    return names if is_pool or is_image else None
+    images = infos[:1] if is_image else infos  # the others say what is done with an image
+    if any(len(_sizes(info)) != 4 or (size and likely_sizes(info)[1] % size) for info in images):
+        return None
+    if is_pool or is_image or said_in_layout(call, "NCHW", name) is not None:
+        return (name,) * len(images)
+    return None
 
 
 def _spread(sizes: Sequence[int], shape: Sequence[int], size: int) -> str | None:

@@ -109,7 +109,7 @@ OPERATORS: Final[Mapping[str, Surface]] = {
         resize3d(data,size,roi,layout,method,coordinate_transformation_mode,rounding_method,cubic_alpha,cubic_exclude,extrapolation_value,out_dtype)
         """,
         refused={
-            **each("affine_grid grid_sample resize3d", reasons.RESAMPLING),
+            **each("affine_grid resize3d", reasons.RESAMPLING),
         },
     ),
     "tvm.relax.op.grad": Surface(

@@ -14,9 +14,11 @@ from eutectic.relax.frontend.core import dims_of, dtype_of, ndim_of
 from eutectic.relax.frontend.torch.ops_shape import transposed
 from eutectic.relax.frontend.torch.table import Context, converts
 from eutectic.relax.frontend.torch.varying import in_windows
-from eutectic.relax.op import divide, expand_dims, image, max, nn, squeeze, sum
+from eutectic.relax.op import divide, expand_dims, image, max, nn, permute_dims, squeeze, sum
 from eutectic.relax.op.shapes import same
 
+_SAMPLING: Final = ("bilinear", "nearest", "bicubic")
+_OUTSIDE: Final = ("zeros", "border", "reflection")
 _MOST_WINDOWS: Final = 32  # along an axis whose size varies
 _MAX: Final = {1: nn.max_pool1d, 2: nn.max_pool2d, 3: nn.max_pool3d}
 _MEAN: Final = {1: nn.avg_pool1d, 2: nn.avg_pool2d, 3: nn.avg_pool3d}
@@ -154,6 +156,20 @@ def _resize(ctx: Context, x: Expr, size: Any, method: str, mode: str) -> Expr:
         method=method,
         coordinate_transformation_mode=mode,
         rounding_method=rounding if method == "nearest_neighbor" else "round",
+    )
+
+
+@converts("aten.grid_sampler_2d.default")
+def grid_sample(ctx: Context, x: Expr, grid: Expr, mode: int, padding: int, align_corners: bool) -> Expr:
+    """An image at the places of a grid."""
+    places = ctx.call(permute_dims, grid, (0, 3, 1, 2))
+    return ctx.call(
+        image.grid_sample,
+        x,
+        places,
+        method=_SAMPLING[mode],
+        padding_mode=_OUTSIDE[padding],
+        align_corners=align_corners,
     )
 
 
