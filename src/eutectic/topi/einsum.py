@@ -17,7 +17,7 @@ from eutectic.topi.shapes import is_one
 from eutectic.topi.special_values import accumulator
 
 _MOST_AT_ONCE: Final = 2  # operands that are always multiplied together
-_LESS_WORK: Final = 4  # factor from which on tensors in between are worth their memory
+_LESS_WORK: Final = 1.3  # factor from which on tensors in between are worth their memory
 _LIKELY: Final = 64  # what counts for a size that varies
 
 
@@ -52,9 +52,7 @@ def einsum(subscripts: str, *operands: Tensor) -> Tensor:
     for places in _path(groups, result, sizes):
         taken = [left[place] for place in places]
         left = [item for place, item in enumerate(left) if place not in places]
-        wanted = {*result, *(letter for letters, _ in left for letter in letters)}
-        kept = "".join(dict.fromkeys(letter for letters, _ in taken for letter in letters if letter in wanted))
-        letters = kept if left else result
+        letters = _letters([letters for letters, _ in taken], [letters for letters, _ in left], result)
         left.append((letters, _sum_of_products(taken, letters, sizes, wide)))
     total = left[0][1]
     return cast(total, dtype) if wide != dtype else total
@@ -82,18 +80,25 @@ def _path(groups: Sequence[str], result: str, sizes: Mapping[str, PrimExpr]) -> 
     known = {letter: size.value if isinstance(size, IntImm) else _LIKELY for letter, size in sizes.items()}
     examples = [np.broadcast_to(np.float32(0), [known[letter] for letter in group]) for group in groups]
     path: list[tuple[int, ...]] = np.einsum_path(f"{','.join(groups)}->{result}", *examples, optimize="greedy")[0][1:]
-    work = prod(known.values())
-    return path if work > _LESS_WORK * _work(path, groups, result, known) else [at_once]
+    works = [_work(each, groups, result, known) for each in ([at_once], path)]
+    return path if works[0] > _LESS_WORK * works[1] else [at_once]
+
+
+def _letters(taken: Sequence[str], left: Sequence[str], result: str) -> str:
+    """The axes of what some operands make, in the order of the result where it has them all."""
+    wanted = {*result, *"".join(left)}
+    letters = "".join(dict.fromkeys(letter for letter in "".join(taken) if letter in wanted))
+    return "".join(letter for letter in result if letter in letters) if set(letters) <= set(result) else letters
 
 
 def _work(path: Sequence[tuple[int, ...]], groups: Sequence[str], result: str, sizes: Mapping[str, int]) -> int:
-    """How many products are summed."""
+    """How many multiplications there are."""
     left, work = [set(group) for group in groups], 0
     for places in path:
         taken = set().union(*(left[place] for place in places))
         left = [letters for place, letters in enumerate(left) if place not in places]
         left.append(taken & set(result).union(*left))
-        work += prod(sizes[letter] for letter in taken)
+        work += (len(places) - 1) * prod(sizes[letter] for letter in taken)
     return work
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from eutectic.arith.proofs import simplify
 from eutectic.ir.dtype import is_float
 from eutectic.ir.prim_expr import PrimExpr, Var, as_prim
+from eutectic.tir.block import SCAN
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.complete import complete
 from eutectic.tir.function import PrimFunc
@@ -66,5 +67,7 @@ def scan(
         return seq(start, For(k, as_prim(0, k.dtype), count, "serial", seq(*steps)))
 
     sizes = {loop: shape[a] for a, loop in loops.items()}
-    stmt = block_under_loops(f"T_{kind}", sizes, body, memory=[total])
+    is_last = axis is None or along == len(shape) - 1
+    notes = {} if is_last else {SCAN: "across"}  # of loops, the last of which goes through neighbours
+    stmt = block_under_loops(f"T_{kind}", sizes, body, memory=[total], notes=notes)
     return complete(PrimFunc((data, out), stmt, attrs={"tir.noalias": True}))  # type: ignore[arg-type]  # the node converts what it is given

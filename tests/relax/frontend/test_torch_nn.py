@@ -238,6 +238,11 @@ PRODUCTS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "linear": (F.linear, (rand(2, 3, 4), rand(5, 4), rand(5))),
     "linear_without_bias": (F.linear, (rand(3, 4), rand(5, 4))),
     "linear_of_a_vector": (F.linear, (rand(4), rand(5, 4), rand(5))),
+    "bilinear": (F.bilinear, (rand(3, 4), rand(3, 5), rand(6, 4, 5), rand(6))),
+    "trilinear": (
+        lambda a, b, c: torch._trilinear(a, b, c, [1, 3], [0], [1, -2], [-1, 2]),
+        (rand(3, 4), rand(6, 4, 5), rand(3, 5)),
+    ),
     "einsum": (lambda a, b: torch.einsum("bij,bkj->bik", a, b), (rand(2, 3, 4), rand(2, 5, 4))),
     **{
         f"einsum {equation}": (lambda a, b, equation=equation: torch.einsum(equation, a, b), (rand(*one), rand(*other)))

@@ -89,6 +89,29 @@ def einsum_(ctx: Context, equation: str, operands: list[Expr], path: Any = None)
     return ctx.call(einsum, [ctx.cast(operand, dtype) for operand in operands], text)
 
 
+@converts("aten._trilinear.default")
+def trilinear(
+    ctx: Context,
+    a: Expr,
+    b: Expr,
+    c: Expr,
+    expand_a: list[int],
+    expand_b: list[int],
+    expand_c: list[int],
+    over: list[int],
+    unroll: int = 1,
+) -> Expr:
+    """Sums of products of three tensors that lack some of the axes, as a bilinear layer makes them."""
+    operands = (a, b, c)
+    rank = ndim_of(a) + len(expand_a)
+    lacking = [{axis % rank for axis in axes} for axes in (expand_a, expand_b, expand_c)]
+    letters = ["".join(chr(ord("a") + axis) for axis in range(rank) if axis not in axes) for axes in lacking]
+    summed = {axis % rank for axis in over}
+    result = "".join(chr(ord("a") + axis) for axis in range(rank) if axis not in summed)
+    dtype = ctx.out_dtype
+    return ctx.call(einsum, [ctx.cast(operand, dtype) for operand in operands], f"{','.join(letters)}->{result}")
+
+
 @converts("aten.scaled_dot_product_attention.default")
 def attention(
     ctx: Context,

@@ -17,7 +17,7 @@ from eutectic.ir.dtype import item_bytes
 from eutectic.ir.visit import post_order
 from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.handles import LoopRV
-from eutectic.tir.schedule.rules.nest import Nest, copies, has_constant_extent, has_no_remainder, reorder
+from eutectic.tir.schedule.rules.nest import Nest, has_constant_extent, reorder, whole_and_rest
 from eutectic.tir.schedule.rules.walk import Span, Walk
 from eutectic.tir.schedule.rules.work import operations
 from eutectic.tir.schedule.schedule import Schedule
@@ -121,7 +121,7 @@ def _outer_tiles(nest: Nest, columns: Columns, span: Span) -> tuple[Sequence[Loo
         return (), [nest.block]
     outer, inner = sch.split(loop, [None, columns.width])
     reorder(sch, [outer, inside, inner])
-    return _whole_and_rest(sch, outer, nest.block)
+    return whole_and_rest(sch, outer, nest.block)
 
 
 def _inner_tiles(sch: Schedule, block: str, columns: Columns, span: Span) -> Sequence[str]:
@@ -129,10 +129,4 @@ def _inner_tiles(sch: Schedule, block: str, columns: Columns, span: Span) -> Seq
     if not columns.has_tiles(span):
         return [block]
     outer, _ = sch.split(sch.get_loops(block)[-2], [None, columns.width])
-    return _whole_and_rest(sch, outer, block)[1]
-
-
-def _whole_and_rest(sch: Schedule, outer: LoopRV, block: str) -> tuple[Sequence[LoopRV], Sequence[str]]:
-    """A loop over tiles as one over whole ones and one over the rest, if there is any, and the block in each."""
-    parts = [outer] if has_no_remainder(sch, block) else sch.loop_partition(outer, ["whole", None])
-    return parts, [name for (name,) in copies(sch, parts, block)]
+    return whole_and_rest(sch, outer, block)[1]

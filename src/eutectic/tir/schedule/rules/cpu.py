@@ -31,6 +31,7 @@ from eutectic.tir.schedule.rules.recurrent import Recurrent
 from eutectic.tir.schedule.rules.register_tile import RegisterTile
 from eutectic.tir.schedule.rules.rows import Group, groups_of
 from eutectic.tir.schedule.rules.rule import Decisions, JointRule, Rule
+from eutectic.tir.schedule.rules.scan import Scan
 from eutectic.tir.schedule.rules.scatter import Scatter
 from eutectic.tir.schedule.rules.stage import Stage, stages_of
 from eutectic.tir.schedule.rules.varying_window import VaryingWindow
@@ -48,6 +49,7 @@ _TOGETHER: Final[tuple[JointRule[Any], ...]] = (
     VaryingWindow(),
     PaddedBands(),
     Recurrent(),
+    Scan(),
     Scatter(),
 )  # rules of several stages
 

@@ -127,10 +127,14 @@ def tiles(nest: Nest, loop: LoopRV, span: Span, width: int, inner: Sequence[Loop
         return Tiles((), (loop,))
     outer, lanes = sch.split(loop, [None, width])
     reorder(sch, [outer, *inner, lanes])
-    if has_no_remainder(sch, nest.block):
-        return Tiles((outer,), (lanes,))
-    parts = sch.loop_partition(outer, ["whole", None])
-    return Tiles(tuple(parts), tuple(sch.get_loops(name)[-1] for (name,) in copies(sch, parts, nest.block)))
+    parts, blocks = whole_and_rest(sch, outer, nest.block)
+    return Tiles(tuple(parts), tuple(sch.get_loops(block)[-1] for block in blocks))
+
+
+def whole_and_rest(sch: Schedule, outer: LoopRV, block: str) -> tuple[Sequence[LoopRV], Sequence[str]]:
+    """A loop over tiles as one over whole ones and one over the rest, if there is any, and the block in each."""
+    parts = [outer] if has_no_remainder(sch, block) else sch.loop_partition(outer, ["whole", None])
+    return parts, [name for (name,) in copies(sch, parts, block)]
 
 
 def has_no_remainder(sch: Schedule, block: str) -> bool:
