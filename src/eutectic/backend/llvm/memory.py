@@ -274,15 +274,40 @@ def _gather(emitter: ExprEmitter, expr: BufferLoad, index: PrimExpr) -> str:
     loaded = None if emitter.is_from_data(index) else _by_runs(emitter, expr, index)
     if loaded is not None:
         return _to_register(emitter, expr.dtype, loaded)
-    flags = _lane_flags(emitter, expr.predicate, lanes_of(index.dtype))
-    lanes = []
-    for i, at in enumerate(lane_indices(emitter, index)):
+    places = lane_indices(emitter, index)
+    flags = _lane_flags(emitter, expr.predicate, len(places))
 
-        def read(at: str = at) -> str:
-            return _read(emitter, buffer, index, at)
+    def each() -> str:
+        lanes = []
+        for i, at in enumerate(places):
 
-        lanes.append(read() if flags is None else emitter.choose(flags[i], element, read, lambda: _zero(element)))
-    return _to_register(emitter, expr.dtype, emitter.gather_lanes(element, lanes))
+            def read(at: str = at) -> str:
+                return _read(emitter, buffer, index, at)
+
+            lanes.append(read() if flags is None else emitter.choose(flags[i], element, read, lambda: _zero(element)))
+        return emitter.gather_lanes(element, lanes)
+
+    def together() -> str:
+        lanes = [_read_now(emitter, buffer, _index(emitter, buffer, at), 1) for at in places]
+        return emitter.gather_lanes(element, lanes)
+
+    right = _all_inside(emitter, buffer, index, places, flags)
+    kind = vector(element, len(places))
+    return _to_register(emitter, expr.dtype, each() if right is None else emitter.choose(right, kind, together, each))
+
+
+def _all_inside(
+    emitter: ExprEmitter, buffer: Buffer, index: PrimExpr, places: Sequence[str], flags: Sequence[str] | None
+) -> str | None:
+    """Whether all lanes read inside of a buffer, which then need not be asked one by one; None if that is known."""
+    inside = [_inside(emitter, buffer, index, at) for at in places]
+    conditions = [condition for condition in (*inside, *(flags or ())) if condition is not None]
+    if not any(inside):
+        return None
+    right = conditions[0]
+    for condition in conditions[1:]:
+        right = emitter.text.assign(f"and i1 {right}, {condition}")
+    return right
 
 
 def _by_runs(emitter: ExprEmitter, expr: BufferLoad, index: PrimExpr) -> str | None:
