@@ -155,7 +155,10 @@ def test_matrices_of_any_size():
 
 @pytest.mark.parametrize(
     ("rows", "columns", "outermost"),
-    [(1024, 1024, 1024 // 16), (64, 12288, 64 // 16), (12544, 64, 64 // 16), (500, 700, 500 // 16)],
+    [
+        *((1024, 1024, 1024 // 16), (64, 12288, 64 // 16), (12544, 64, 64 // 16), (500, 700, 500 // 16)),
+        *((16, 4096, 4096 // 16), (4096, 16, 4096 // 16)),  # of one axis there are no tiles
+    ],
 )
 def test_tiles_follow_the_rows_that_are_far_apart(rows: int, columns: int, outermost: int):
     """Those that are written where these are a multiple of 1024 bytes apart, else those that are read."""

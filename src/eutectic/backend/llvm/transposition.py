@@ -101,7 +101,7 @@ def _columns(emitter: ExprEmitter, first: BufferLoad, count: int) -> list[str]:
     lanes = index.lanes
     rows = [_row(emitter, first, index, lane, count) for lane in range(lanes)]
     squares = [rows[number::count] for number in range(count)]  # beside each other in registers
-    registers = [joined(emitter.text, element, parts, [count] * len(parts)) for parts in squares]
+    registers = [joined(emitter.text, element, beside, [count] * len(beside)) for beside in squares]
     exchange = _Exchange(emitter, vector(element, lanes), count, lanes)
     return exchange.columns(registers, min(count, _BLOCK_BYTES // memory_bytes(first.buffer.dtype)))
 

@@ -46,8 +46,9 @@ class Columns:
 
     @property
     def outermost(self) -> Span:
-        """The axis of which tiles are outside of those of the other."""
-        return self.across if self.along_written and self.has_tiles(self.across) else self.vector
+        """The axis of which tiles are outside of those of the other, if it has any."""
+        first, second = (self.across, self.vector) if self.along_written else (self.vector, self.across)
+        return second if self.has_tiles(second) and not self.has_tiles(first) else first
 
     def has_tiles(self, span: Span) -> bool:
         """Whether an axis is cut into tiles, and not one."""

@@ -15,7 +15,7 @@ from eutectic.ir.prim_expr import IntImm
 from eutectic.tir.block import SCATTER, Block
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
-from eutectic.tir.schedule.rules.nest import copies, reorder
+from eutectic.tir.schedule.rules.nest import copies, has_constant_extent, reorder
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.roles import blocks_of, extent_of
 from eutectic.tir.schedule.rules.rule import Decisions
@@ -133,7 +133,5 @@ def _by_vectors(sch: Schedule, block: str, lanes: int) -> None:
 
 def _vectorize_if_known(sch: Schedule, block: str) -> None:
     innermost = sch.get_loops(block)[-1]
-    loop = sch.get(innermost)
-    assert isinstance(loop, For)
-    if loop.static_extent is not None:
+    if has_constant_extent(sch, innermost):
         sch.vectorize(innermost)
