@@ -19,6 +19,7 @@ from eutectic.topi.shapes import axis_of as _axis_of
 from eutectic.topi.shapes import product as _product
 from eutectic.topi.shapes import stage as _stage
 from eutectic.topi.shapes import static as _static
+from eutectic.topi.shapes import unravel as _unravel
 
 Ints = int | Sequence[int]
 
@@ -275,7 +276,7 @@ def space_to_batch_nd(
     spatial = [size // side for size, side in zip(whole.shape[1 : rank + 1], block_shape, strict=True)]
 
     def element(*at: PrimExpr) -> PrimExpr:
-        points = _digits(at[0] // batch, block_shape)
+        points = _unravel(at[0] // batch, [as_prim(side, at[0].dtype) for side in block_shape])
         inner = [i * side + p for i, side, p in zip(at[1 : rank + 1], block_shape, points, strict=True)]
         return whole(at[0] % batch, *inner, *at[rank + 1 :])
 
@@ -301,15 +302,6 @@ def batch_to_space_nd(
 
     spatial = [size * side - begin - end for size, side, begin, end in cuts]
     return _stage([batch, *spatial, *data.shape[rank + 1 :]], element, "T_batch_to_space_nd", "injective")
-
-
-def _digits(number: PrimExpr, sides: Sequence[int]) -> list[PrimExpr]:
-    """A number in C order as an index for each side."""
-    digits: list[PrimExpr] = []
-    for side in reversed(sides):
-        digits.insert(0, number % side)
-        number = number // side
-    return digits
 
 
 def adaptive_pool1d(data: Tensor, output_size: Ints, pool_type: str, layout: str = "NCW") -> Tensor:

@@ -56,9 +56,9 @@ class StatementEmitter(ExprEmitter):
         """Emit a statement for one thread."""
         match stmt:
             case SeqStmt():
-                for part, is_across in transposition.parts(self, stmt.seq):
-                    if is_across:
-                        self._in_step(part, is_across=True)
+                for part, columns in transposition.parts(self, stmt.seq):
+                    if columns:
+                        self._across(part, columns)
                     else:
                         self._in_order(part)
             case For():
@@ -92,22 +92,27 @@ class StatementEmitter(ExprEmitter):
     def _in_order(self, statements: Sequence[Stmt]) -> None:
         for run in lockstep.runs(self, statements):
             if len(run) > 1:
+                self.forget()
                 self._in_step(run)
+                self.forget()
             else:
                 self.statement(run[0])
 
-    def _in_step(self, stores: Sequence[Stmt], *, is_across: bool = False) -> None:
-        """Stores that do not read what one of them writes, and read across, or compute the same of other data."""
+    def _across(self, stores: Sequence[Stmt], columns: Sequence[transposition.Columns]) -> None:
+        """Stores that read parts of matrices across, and do not read what one of them writes."""
         self.forget()
-        if is_across:
-            transposition.read(self, stores)
+        transposition.read(self, columns)
         for run in lockstep.runs(self, stores):
-            if len(run) > 1:
-                lockstep.compute(self, run)
-            for store in run:
-                assert isinstance(store, BufferStore)
-                memory.store(self, store)
+            self._in_step(run)
         self.forget()
+
+    def _in_step(self, stores: Sequence[Stmt]) -> None:
+        """Stores that compute the same of other data, and do not read what one of them writes."""
+        if len(stores) > 1:
+            lockstep.compute(self, stores)
+        for store in stores:
+            assert isinstance(store, BufferStore)
+            memory.store(self, store)
 
     def loop(self, stmt: For) -> None:
         """A loop over all of its iterations."""

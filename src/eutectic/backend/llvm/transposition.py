@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from eutectic.arith import simplify
 from eutectic.backend.llvm.expr import ExprEmitter
@@ -23,34 +23,36 @@ from eutectic.ir.visit import post_order
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.stmt import BufferStore, Stmt
 
+Columns: TypeAlias = "tuple[BufferLoad, ...]"
+"""Loads of columns that follow each other, one of each store."""
 _COLUMNS: Final = (16, 8, 4)  # that stores read at a time: registers, with as many for what they become
 _NEAR: Final = 4  # elements between lanes up to which one vector has several of them
 _BLOCK_BYTES: Final = 16  # within which processors interleave two registers by one instruction
 
 
-def parts(emitter: ExprEmitter, statements: Sequence[Stmt]) -> Iterator[tuple[Sequence[Stmt], bool]]:
-    """Statements in order, and whether they are stores that read a part of a matrix across."""
-    across = [_loads(emitter, stmt) for stmt in statements]
+def parts(emitter: ExprEmitter, statements: Sequence[Stmt]) -> Iterator[tuple[Sequence[Stmt], Sequence[Columns]]]:
+    """Statements in order; with stores that read parts of matrices across come the loads that do, else none."""
+    across = [_loads(emitter, stmt) for stmt in statements] if len(statements) >= _COLUMNS[-1] else []
     at = done = 0
-    while at < len(statements):
-        count = next((n for n in _COLUMNS if _read_columns(statements[at : at + n], across[at : at + n], n)), 0)
+    while at < len(across):
+        found = (_columns_of(statements[at : at + n], across[at : at + n], n) for n in _COLUMNS)
+        columns = next(filter(None, found), ())
+        count = len(columns[0]) if columns else 0
         if count:
             if done < at:
-                yield statements[done:at], False
-            yield statements[at : at + count], True
+                yield statements[done:at], ()
+            yield statements[at : at + count], columns
             done = at + count
         at += count or 1
-    if done < at:
-        yield statements[done:], False
+    if done < len(statements):
+        yield statements[done:], ()
 
 
-def read(emitter: ExprEmitter, stores: Sequence[Stmt]) -> None:
-    """Read what stores read across, which the emitter knows then."""
-    across = [_loads(emitter, stmt) for stmt in stores]
-    for loads in zip(*across, strict=True):
-        if _are_columns(loads):
-            for load, column in zip(loads, _columns(emitter, loads[0], len(loads)), strict=True):
-                emitter.know(load, column)
+def read(emitter: ExprEmitter, columns: Sequence[Columns]) -> None:
+    """Read parts of matrices across, which the emitter knows then."""
+    for loads in columns:
+        for load, column in zip(loads, _columns(emitter, loads[0], len(loads)), strict=True):
+            emitter.know(load, column)
 
 
 def _loads(emitter: ExprEmitter, stmt: Stmt) -> Sequence[BufferLoad]:
@@ -71,11 +73,12 @@ def _is_across(emitter: ExprEmitter, load: BufferLoad) -> bool:
     return is_known and lanes_of(index.base.dtype) == 1 and not emitter.is_from_data(index)
 
 
-def _read_columns(statements: Sequence[Stmt], across: Sequence[Sequence[BufferLoad]], count: int) -> bool:
-    """Whether so many stores read a part of a matrix across, and can all read before the first of them writes."""
+def _columns_of(statements: Sequence[Stmt], across: Sequence[Sequence[BufferLoad]], count: int) -> Sequence[Columns]:
+    """What so many stores read across, if they can all read before the first of them writes."""
     if len(statements) < count or not across[0] or len({len(loads) for loads in across}) > 1:
-        return False
-    return any(map(_are_columns, zip(*across, strict=True))) and are_apart(statements)
+        return ()
+    columns = [loads for loads in zip(*across, strict=True) if _are_columns(loads)]
+    return columns if columns and are_apart(statements) else ()
 
 
 def _are_columns(loads: Sequence[BufferLoad]) -> bool:

@@ -109,6 +109,11 @@ class VectorFloat:
 
         return self._like(self._each(instruction, conditions, self.numbers(other)))
 
+    def within(self, least: float, most: float) -> VectorFloat:
+        """This, or the bound that it is beyond; `most` of NaN."""
+        bounded = self.where(self.test("olt", most), most)
+        return bounded.where(bounded.test("ogt", least), least)
+
     def convert(self, word: str, single: str) -> VectorFloat:
         """A conversion instruction to lanes of another LLVM type."""
         kind = vector(single, self.lanes)

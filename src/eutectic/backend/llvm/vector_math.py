@@ -53,23 +53,17 @@ def exp(x: VectorFloat) -> VectorFloat:
     those of the float: a product that underflows takes processors some hundred cycles, with zero as its result, too,
     and softmax takes the exponential of minus infinity wherever something is masked.
     """
-    grown, power = _grown(_within(x, -104.0, _MOST_EXP))
+    grown, power = _grown(x.within(-104.0, _MOST_EXP))
     return (x + math.inf).where(x.test("ugt", _MOST_EXP), _scaled(grown, power))  # of NaN NaN
 
 
 def exp2(x: VectorFloat) -> VectorFloat:
     """Two to the power `x`: `2^n * 2^r` with `r` within a half."""
-    bounded = _within(x, -151.0, 127.99999)
+    bounded = x.within(-151.0, 127.99999)
     whole = bounded.under("rint")
     rest = bounded - whole
     grown = rest.polynomial(_EXP2).fma(rest, 1.0)
     return (x + math.inf).where(x.test("uge", 128.0), _scaled(grown, whole.convert("fptosi", "i32")))
-
-
-def _within(x: VectorFloat, least: float, most: float) -> VectorFloat:
-    """`x`, or the bound that it is beyond; `most` of NaN."""
-    bounded = x.where(x.test("olt", most), most)
-    return bounded.where(bounded.test("ogt", least), least)
 
 
 def _scaled(grown: VectorFloat, power: VectorFloat) -> VectorFloat:
@@ -168,7 +162,7 @@ def cosh(x: VectorFloat) -> VectorFloat:
 
 def _half_exp(size: VectorFloat) -> VectorFloat:
     """Half of `e` to a power that is not negative, which is finite for a little more than that itself is."""
-    grown, power = _grown(_within(size, 0.0, _MOST_HALF_EXP))
+    grown, power = _grown(size.within(0.0, _MOST_HALF_EXP))
     half = grown.bits.op("add", power.op("sub", 1).op("shl", 23)).as_float
     return (size + math.inf).where(size.test("ugt", _MOST_HALF_EXP), half)
 

@@ -53,8 +53,7 @@ def exp10(x: VectorFloat) -> VectorFloat:
 
 def _exp2(x: VectorFloat) -> VectorFloat:
     """Two to a power in double precision, as a float: infinity and zero come by its rounding."""
-    bounded = x.where(x.test("olt", _MOST_POWER), _MOST_POWER)
-    bounded = bounded.where(bounded.test("ogt", _LEAST_POWER), _LEAST_POWER)
+    bounded = x.within(_LEAST_POWER, _MOST_POWER)
     whole = bounded.under("rint")
     grown = (bounded - whole).polynomial(_EXP2_TERMS)
     power = whole.convert("fptosi", "i32").convert("sext", "i64").op("shl", _EXPONENT_BITS)

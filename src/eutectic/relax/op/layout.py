@@ -69,6 +69,13 @@ def in_one_layout(c: Call, args: Sequence[Expr], operands: Sequence[str], result
     return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))
 
 
+def in_the_layout_of_the_result(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:
+    """A call whose options say the `layout` of its data and of its result, in another one."""
+    assert c.attrs is not None
+    attrs = replace(c.attrs, layout=result or c.attrs["layout"])
+    return infer_call(replace(c, args=tuple(args), attrs=attrs, struct_info=None))
+
+
 def in_layouts_of_data_and_result(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:
     """A call whose options say the `data_layout` of its first operand and the `out_layout` of its result, in others."""
     assert c.attrs is not None

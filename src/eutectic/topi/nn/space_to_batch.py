@@ -7,11 +7,10 @@ from math import prod
 from typing import Any
 
 from eutectic.arith.proofs import simplify
-from eutectic.ir.prim_expr import PrimExpr
+from eutectic.ir.prim_expr import PrimExpr, as_prim
 from eutectic.te import Tensor
-from eutectic.topi.nn.pad import pad
-from eutectic.topi.nn.windows import Axes, paddings, per_axis
-from eutectic.topi.shapes import stage
+from eutectic.topi.nn.windows import Axes, padded, paddings, per_axis
+from eutectic.topi.shapes import ravel, stage, unravel
 
 
 def space_to_batch(
@@ -34,17 +33,14 @@ def space_to_batch(
     """
     axes = Axes.of(layout)
     sides, (before, after) = per_axis(block_shape, axes.rank, "block_shape"), paddings(padding, axes.rank)
-    none = [0] * (len(data.shape) - axes.rank)
-    whole = (
-        pad(data, axes.joined(none, before), axes.joined(none, after), 0, "pad_temp") if any(before + after) else data
-    )
+    whole = padded(data, axes, before, after, 0)
     others, spatial = axes.parted(whole.shape)
     image = axes.canonical.index("N")
     images = others[image]
 
     def element(*at: PrimExpr) -> Any:
         other, place = axes.parted(at)
-        residues = _residues(other[image] // images, sides)
+        residues = unravel(other[image] // images, [as_prim(side, at[0].dtype) for side in sides])
         other[image] = other[image] % images
         points = [i * side + residue for i, side, residue in zip(place, sides, residues, strict=True)]
         return whole(*axes.joined(other, points))
@@ -81,20 +77,9 @@ def batch_to_space(
     def element(*at: PrimExpr) -> Any:
         other, place = axes.parted(at)
         points = [i + b if b else i for i, b in zip(place, before, strict=True)]
-        number: Any = 0
-        for point, side in zip(points, sides, strict=True):
-            number = number * side + point % side
-        other[image] = number * images + other[image]
+        residues = [point % side for point, side in zip(points, sides, strict=True)]
+        other[image] = ravel(residues, [as_prim(side, at[0].dtype) for side in sides]) * images + other[image]
         return data(*axes.joined(other, [point // side for point, side in zip(points, sides, strict=True)]))
 
     out = [size * side - (b + a) for size, side, b, a in zip(spatial, sides, before, after, strict=True)]
     return stage([simplify(size) for size in axes.joined(others, out)], element, "T_batch_to_space", "injective")
-
-
-def _residues(number: Any, sides: Sequence[int]) -> list[Any]:
-    """A point of a block by its number: its place along each axis."""
-    places: list[Any] = []
-    for side in reversed(sides):
-        places.insert(0, number % side)
-        number = number // side
-    return places

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,15 +9,15 @@ import numpy as np
 from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float
-from eutectic.ir.node import node, replace
+from eutectic.ir.node import node
 from eutectic.ir.prim_expr import as_prim
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.builder import Builder
-from eutectic.relax.op.layout import arrange, arrange_dims, check_layout
+from eutectic.relax.op.layout import arrange, arrange_dims, check_layout, in_the_layout_of_the_result
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
-from eutectic.relax.op.registry import attrs_of, call, define_op, infer_call, refuse, short_name, tensor_args
+from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.shapes import differ, dims_text, reject, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.topi.image.grid_sample import PADDINGS, SHARPNESS, TAPS
@@ -87,12 +86,7 @@ def grid_sample(
     return call(_SAMPLE, data, grid, attrs=attrs, span=span)
 
 
-@_SAMPLE.in_layouts
-def _in_layouts(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:
-    attrs = attrs_of(c, GridSampleAttrs)
-    return infer_call(
-        replace(c, args=tuple(args), attrs=replace(attrs, layout=result or attrs.layout), struct_info=None)
-    )
+_SAMPLE.in_layouts(in_the_layout_of_the_result)
 
 
 @_SAMPLE.infer

@@ -10,16 +10,16 @@ import numpy as np
 from eutectic import topi
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.dtype import is_float, item_bytes
-from eutectic.ir.node import node, replace
+from eutectic.ir.node import node
 from eutectic.ir.prim_expr import PrimExpr
 from eutectic.relax.base import Expr, ShapeStructInfo, as_shape
 from eutectic.relax.expr import Call
 from eutectic.relax.op.builder import Builder
-from eutectic.relax.op.layout import arrange, arrange_dims, check_layout
+from eutectic.relax.op.layout import arrange, arrange_dims, check_layout, in_the_layout_of_the_result
 from eutectic.relax.op.lowering import result_dtype
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
-from eutectic.relax.op.registry import attrs_of, call, define_op, infer_call, refuse, tensor_args
+from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, tensor_args
 from eutectic.relax.op.shapes import dims_text, dtype_option, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.topi.image.resize import COORDINATES, ROUNDINGS, coordinates
@@ -110,12 +110,7 @@ def resize2d(
     return call(_resize, data, shape, attrs=attrs, span=span)
 
 
-@_resize.in_layouts
-def _in_layouts(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:
-    attrs = attrs_of(c, Resize2DAttrs)
-    return infer_call(
-        replace(c, args=tuple(args), attrs=replace(attrs, layout=result or attrs.layout), struct_info=None)
-    )
+_resize.in_layouts(in_the_layout_of_the_result)
 
 
 @_resize.infer

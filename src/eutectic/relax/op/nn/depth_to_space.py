@@ -12,7 +12,7 @@ from eutectic import topi
 from eutectic.arith import simplify
 from eutectic.ir.attrs import Attrs
 from eutectic.ir.node import node
-from eutectic.ir.prim_expr import as_prim, floordiv, floormod
+from eutectic.ir.prim_expr import PrimExpr, as_prim, floordiv, floormod
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.layout import (
@@ -118,12 +118,19 @@ def _infer(c: Call) -> TensorStructInfo:
             f"{short_name(c)}: {size_text(channels)} channels do not divide into {points} points",
             help="the channels of the data are those of the result, times the points of a block",
         )
-    out = []
-    for i, (size, side) in enumerate(zip(sizes, attrs.block_shape, strict=True)):
-        left = simplify(size * side - (attrs.crops[i] + attrs.crops[rank + i]))
-        out.append(at_least(c, left, 1, f"spatial size {i} of the result", "cut less off: crops are too large"))
-    shape = (n, simplify(floordiv(channels, points)), *out)
+    shape = (n, simplify(floordiv(channels, points)), *joined_sizes(c, sizes, attrs.block_shape, attrs.crops))
     return tensor_info(arrange_dims(shape, canonical, attrs.out_layout), dtype)
+
+
+def joined_sizes(
+    c: Call, sizes: Sequence[PrimExpr], block_shape: Sequence[int], crops: Sequence[int]
+) -> list[PrimExpr]:
+    """The spatial sizes of an image whose points are blocks, after points were cut off; refuses when none is left."""
+    out = []
+    for i, (size, side) in enumerate(zip(sizes, block_shape, strict=True)):
+        left = simplify(size * side - (crops[i] + crops[len(block_shape) + i]))
+        out.append(at_least(c, left, 1, f"spatial size {i} of the result", "cut less off: crops are too large"))
+    return out
 
 
 def _tensors(c: Call) -> list[TensorStructInfo]:
@@ -158,12 +165,24 @@ def _reference(attrs: DepthToSpaceAttrs, data: Array | Sequence[Array]) -> Array
     x = np.concatenate([arrange(each, attrs.layout, canonical) for each in tensors], axis=1)
     n, channels, *sizes = x.shape
     parts = x.reshape(n, *attrs.block_shape, channels // prod(attrs.block_shape), *sizes)
-    order = [0, rank + 1, *(axis for i in range(rank) for axis in (rank + 2 + i, 1 + i))]
-    extents = [size * side for size, side in zip(sizes, attrs.block_shape, strict=True)]
-    whole = parts.transpose(order).reshape(n, -1, *extents)
-    ends = [size - crop for size, crop in zip(extents, attrs.crops[rank:], strict=True)]
-    kept = tuple(slice(first, end) for first, end in zip(attrs.crops[:rank], ends, strict=True))
-    return arrange(whole[(slice(None), slice(None), *kept)], canonical, attrs.out_layout)
+    return arrange(joined_points(np.moveaxis(parts, 0, rank), attrs.crops), canonical, attrs.out_layout)
+
+
+def joined_points(parts: Array, crops: Sequence[int]) -> Array:
+    """Images of the points of blocks as one.
+
+    Args:
+        parts: `(*block_shape, n, c, *spatial)`.
+        crops: Points cut off before each spatial axis, then after each.
+    """
+    rank = parts.ndim // 2 - 1
+    sides, sizes = parts.shape[:rank], parts.shape[rank + 2 :]
+    order = [rank, rank + 1, *(axis for i in range(rank) for axis in (rank + 2 + i, i))]
+    extents = [size * side for size, side in zip(sizes, sides, strict=True)]
+    whole = parts.transpose(order).reshape(*parts.shape[rank : rank + 2], *extents)
+    ends = [size - crop for size, crop in zip(extents, crops[rank:], strict=True)]
+    kept = tuple(slice(first, end) for first, end in zip(crops[:rank], ends, strict=True))
+    return np.ascontiguousarray(whole[(slice(None), slice(None), *kept)])
 
 
 def _program(data: Tensor | Sequence[Tensor], attrs: DepthToSpaceAttrs) -> Tensor:

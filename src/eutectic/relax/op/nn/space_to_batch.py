@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
 
-import numpy as np
-
 from eutectic import topi
 from eutectic.arith import simplify
 from eutectic.ir.attrs import Attrs
@@ -27,9 +25,10 @@ from eutectic.relax.op.layout import (
 from eutectic.relax.op.lowering import lower, rearranged
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.nn.conv_reference import pad_spatial
+from eutectic.relax.op.nn.depth_to_space import joined_points, joined_sizes
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
-from eutectic.relax.op.shapes import at_least, differ, paddings, per_axis, size_text, tensor_info
+from eutectic.relax.op.shapes import differ, paddings, per_axis, size_text, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
 from eutectic.tir.data_layout import layout as layout_of
@@ -178,10 +177,7 @@ def _infer_space(c: Call) -> TensorStructInfo:
     n, channels, *sizes = arrange_dims(info.dims, attrs.layout, "NC" + SPATIAL[rank])
     if differ(floormod(n, points), as_prim(0)):
         refuse(c, f"{short_name(c)}: {size_text(n)} images do not divide into {points} points of a block")
-    out = []
-    for i, (size, side) in enumerate(zip(sizes, attrs.block_shape, strict=True)):
-        left = simplify(size * side - (attrs.crops[i] + attrs.crops[rank + i]))
-        out.append(at_least(c, left, 1, f"spatial size {i} of the result", "cut less off: crops are too large"))
+    out = joined_sizes(c, sizes, attrs.block_shape, attrs.crops)
     return _result(attrs, (simplify(floordiv(n, points)), channels, *out), info.dtype)
 
 
@@ -208,12 +204,7 @@ def _to_space(attrs: BatchToSpaceAttrs, data: Array) -> Array:
     x = arrange(data, attrs.layout, canonical)
     n, channels, *sizes = x.shape
     parts = x.reshape(*attrs.block_shape, n // prod(attrs.block_shape), channels, *sizes)
-    order = [rank, rank + 1, *(axis for i in range(rank) for axis in (rank + 2 + i, i))]
-    extents = [size * side for size, side in zip(sizes, attrs.block_shape, strict=True)]
-    whole = parts.transpose(order).reshape(-1, channels, *extents)
-    ends = [size - crop for size, crop in zip(extents, attrs.crops[rank:], strict=True)]
-    kept = tuple(slice(first, end) for first, end in zip(attrs.crops[:rank], ends, strict=True))
-    return arrange(np.ascontiguousarray(whole[(slice(None), slice(None), *kept)]), canonical, attrs.out_layout)
+    return arrange(joined_points(parts, attrs.crops), canonical, attrs.out_layout)
 
 
 @_TO_BATCH.identity

@@ -10,7 +10,7 @@ registers, whose second caches are small (512 KB, Zen 1), it takes 0.78 to 0.97 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
@@ -36,7 +36,7 @@ from eutectic.tir.schedule.rules.nest import (
 from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks, terms_decided, terms_of_block
 from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
 from eutectic.tir.schedule.rules.roles import index_variable, roles_of
-from eutectic.tir.schedule.rules.rule import Decisions
+from eutectic.tir.schedule.rules.rule import Decisions, Whole
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.rules.tile_size import rows_kept
 from eutectic.tir.schedule.schedule import Schedule
@@ -99,7 +99,7 @@ class Axes:
         return item_bytes(self.weights.dtype) * (self.terms or 1)
 
 
-class DensePack:
+class DensePack(Whole):
     """Panels of weights, from front to end."""
 
     name = "dense_pack"
@@ -123,14 +123,6 @@ class DensePack:
         sized = replace(axes, most=most)
         is_wide = axes.columns.size is None or axes.columns.size >= axes.panel
         return sized if axes.count != 0 and (sized.are_few or most >= _FEWEST) and is_wide else None
-
-    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
-        """What is read several times, and is better computed once: the products are no candidates."""
-        return ()
-
-    def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
-        """Names of the stages that are scheduled by rules of their own: none."""
-        return ()
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """Rows of a tile and of a block, and how many terms before weights are read they are asked for.

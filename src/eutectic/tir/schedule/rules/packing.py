@@ -14,9 +14,7 @@ from eutectic.tir.schedule.rules.stage import Axis, Stage, loads
 from eutectic.tir.schedule.schedule import Schedule
 
 _REUSE: Final = 8  # how often an element must be read for the copy to pay
-_REUSE_TURNED: Final = (
-    10  # the same where the copy is a transposition: 8 rows of 1024 terms took 1.2 times as long, 16 0.7
-)
+_REUSE_TURNED: Final = 10  # the same of a transposition: 8 rows of 1024 terms took 1.2 times as long, 16 rows 0.7
 _FEWEST_COLUMNS: Final = 16  # of the result, for vectors along its rows
 
 

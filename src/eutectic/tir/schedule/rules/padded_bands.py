@@ -6,7 +6,7 @@ nearest caches when it is read. That of a band has not. Rows that two bands see 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
@@ -23,7 +23,7 @@ from eutectic.tir.schedule.rules.nest import loops_by_variable, reorder, run_by_
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.register_axes import Axes as TileAxes
 from eutectic.tir.schedule.rules.register_tile import RegisterTile
-from eutectic.tir.schedule.rules.rule import Decisions
+from eutectic.tir.schedule.rules.rule import Decisions, Whole
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.rules.walk import walk_of
 from eutectic.tir.schedule.rules.work import lanes_of
@@ -58,7 +58,7 @@ class Axes:
     lanes: int
 
 
-class PaddedBands:
+class PaddedBands(Whole):
     """Bands of rows of an image: padding, and tiles of sums."""
 
     name = "padded_bands"
@@ -83,14 +83,6 @@ class PaddedBands:
         *images, rows = axes
         found = Axes(pad.name, sums.name, tile, tuple(images), rows, lanes_of(pad.output.dtype, processor))
         return found if _height(found, _MOST_ROWS) else None
-
-    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
-        """What is read several times, and is better computed once: what is padded is left as it is anyway."""
-        return ()
-
-    def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
-        """Names of the stages that are scheduled by rules of their own: none."""
-        return ()
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """How many rows a band has, beside what is decided about tiles."""

@@ -11,7 +11,7 @@ channels then: of single rows all channels would be read three times from a cach
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, product
@@ -34,7 +34,7 @@ from eutectic.tir.schedule.rules.nest import (
     with_iterations,
 )
 from eutectic.tir.schedule.rules.processor import Processor
-from eutectic.tir.schedule.rules.rule import Decisions
+from eutectic.tir.schedule.rules.rule import Decisions, Whole
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.rules.walk import Span, Walk, walk_of
 from eutectic.tir.schedule.rules.window_axes import moving_axes, seen_once
@@ -104,7 +104,7 @@ class Axes:
         return self.taps * size * tiles * (rows if row_parts else 1)
 
 
-class PaddedWindow:
+class PaddedWindow(Whole):
     """Windows of each channel, and a loop for each part of the image that they see the padding from."""
 
     name = "padded_window"
@@ -119,14 +119,6 @@ class PaddedWindow:
         """
         padded = padded_sums(stages)
         return None if padded is None else _axes(padded[0], walk_of(padded[1]), processor)
-
-    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
-        """What is read several times, and is better computed once: padding is not."""
-        return ()
-
-    def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
-        """Names of the stages that are scheduled by rules of their own: none."""
-        return ()
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """The largest tile, in bands of rows; else with rows in parts where that is not too much code."""

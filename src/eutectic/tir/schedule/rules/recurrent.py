@@ -6,20 +6,19 @@ threads share the units of a step, whose weights stay in the caches of the threa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from eutectic.ir.prim_expr import IntImm
 from eutectic.tir.block import RECURRENT
-from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.borders import vectors_along
 from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.nest import block_name, copies, in_registers, reorder
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.roles import blocks_of, extent_of
-from eutectic.tir.schedule.rules.rule import Decisions
+from eutectic.tir.schedule.rules.rule import Decisions, Whole
 from eutectic.tir.schedule.rules.stage import Stage
 from eutectic.tir.schedule.schedule import Schedule
 
@@ -56,7 +55,7 @@ class Axes:
         return (self.batch or 1) * self.units * self.units * self.gates
 
 
-class Recurrent:
+class Recurrent(Whole):
     """Tiles of units of some sequences, step by step."""
 
     name = "recurrent"
@@ -70,14 +69,6 @@ class Recurrent:
             processor: What it will run on.
         """
         return None if stages else _axes(sch)
-
-    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
-        """Nothing but what is stored anyway."""
-        return ()
-
-    def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
-        """No block."""
-        return ()
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """How many units of how many sequences are in registers, and whether threads share a step."""

@@ -87,3 +87,15 @@ class JointRule(Protocol[Axes]):
         Raises:
             ScheduleError: a primitive refuses.
         """
+
+
+class Whole:
+    """What joint rules have in common that schedule all stages themselves, and store what is stored anyway."""
+
+    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
+        """Nothing."""
+        return ()
+
+    def left_to_others(self, axes: Any, decisions: Decisions) -> tuple[str, ...]:
+        """No stage."""
+        return ()

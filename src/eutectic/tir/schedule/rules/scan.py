@@ -6,16 +6,15 @@ theirs together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from eutectic.tir.block import SCAN
-from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.nest import joined, run_by_threads, whole_and_rest
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.roles import blocks_of
-from eutectic.tir.schedule.rules.rule import Decisions
+from eutectic.tir.schedule.rules.rule import Decisions, Whole
 from eutectic.tir.schedule.rules.stage import Stage
 from eutectic.tir.schedule.schedule import Schedule
 
@@ -33,7 +32,7 @@ class Axes:
     block: str
 
 
-class Scan:
+class Scan(Whole):
     """Vectors along the innermost axis, which threads share with the others."""
 
     name = "scan"
@@ -48,14 +47,6 @@ class Scan:
         """
         roles = {} if stages else blocks_of(sch, SCAN)
         return Axes(roles[_ACROSS].name_hint) if _ACROSS in roles else None
-
-    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
-        """Nothing but what is stored anyway."""
-        return ()
-
-    def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
-        """No block."""
-        return ()
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """One vector of float32; of wider sums several, which do not wait for each other."""

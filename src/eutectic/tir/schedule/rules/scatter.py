@@ -6,19 +6,18 @@ place, so that their order stays; elements of one slice never meet.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Final
 
 from eutectic.ir.prim_expr import IntImm
 from eutectic.tir.block import SCATTER, Block
-from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.nest import copies, has_constant_extent, reorder
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.roles import blocks_of, extent_of
-from eutectic.tir.schedule.rules.rule import Decisions
+from eutectic.tir.schedule.rules.rule import Decisions, Whole
 from eutectic.tir.schedule.rules.stage import Stage
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import For
@@ -43,7 +42,7 @@ class Axes:
     elements: int
 
 
-class Scatter:
+class Scatter(Whole):
     """Updates in their order, with vectors along slices."""
 
     name = "scatter"
@@ -57,14 +56,6 @@ class Scatter:
             processor: What it will run on.
         """
         return None if stages else _axes(blocks_of(sch, SCATTER))
-
-    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
-        """Nothing but what is stored anyway."""
-        return ()
-
-    def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
-        """No block."""
-        return ()
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """Lanes of a vector, and whether threads share slices."""

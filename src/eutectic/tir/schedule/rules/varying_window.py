@@ -7,15 +7,14 @@ outside.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.accumulators import Accumulators
 from eutectic.tir.schedule.rules.borders import padded_sums
 from eutectic.tir.schedule.rules.processor import Processor
-from eutectic.tir.schedule.rules.rule import Decisions
+from eutectic.tir.schedule.rules.rule import Decisions, Whole
 from eutectic.tir.schedule.rules.stage import Stage
 from eutectic.tir.schedule.rules.tile_nest import TileNest
 from eutectic.tir.schedule.rules.walk import Span, Walk, walk_of
@@ -47,7 +46,7 @@ class Axes:
     sizes: tuple[int, ...]
 
 
-class VaryingWindow:
+class VaryingWindow(Whole):
     """Windows of each channel, in tiles of points that ask only at their ends what is outside."""
 
     name = "varying_window"
@@ -70,14 +69,6 @@ class VaryingWindow:
         if (moving.channels.size or 1) % lanes or not _is_small(walk.reduce):
             return None
         return Axes(pad.name, walk, moving, lanes, _sizes(moving.points, processor.registers // 2 - 1))
-
-    def kept(self, sch: Schedule, stages: Sequence[Stage]) -> Collection[Buffer]:
-        """What is read several times, and is better computed once: padding is not."""
-        return ()
-
-    def left_to_others(self, axes: Axes, decisions: Decisions) -> tuple[str, ...]:
-        """Names of the stages that are scheduled by rules of their own: none."""
-        return ()
 
     def decide(self, axes: Axes, processor: Processor) -> Decisions:
         """The best tile; all channels of a row before the next one where there are many rows."""
