@@ -16,6 +16,7 @@ from eutectic.topi.nn.winograd_transforms import (
     output_rows,
     packed_weights,
     transformed_weights,
+    unpacked_weights,
     weight_rows,
 )
 
@@ -76,6 +77,17 @@ def test_packed_weights_are_those_transformed():
     assert (unpacked == transformed_weights(weight, 4).astype("float32")).all()
 
 
+@pytest.mark.parametrize("window", [(), (1,), (3,)])
+def test_packed_weights_are_unpacked(window: tuple[int, ...]):
+    """Each slice of a window is transformed as it would be alone."""
+    weight = np.random.default_rng(4).standard_normal((8, 4, *window, 3, 3)).astype("float32")
+    packed = packed_weights(weight, 4, lanes=2, panel=4)
+    assert packed.shape == (6, 6, 2, *window, 2, 2, 4)
+    np.testing.assert_allclose(unpacked_weights(packed), weight, rtol=0, atol=4e-7 * np.abs(weight).max())
+    for place in range(len(window) and window[0]):
+        assert (packed[:, :, :, place] == packed_weights(weight[:, :, place], 4, 2, 4)).all()
+
+
 @pytest.mark.parametrize(
     ("data", "weight", "layout", "message"),
     [
@@ -88,3 +100,16 @@ def test_packed_weights_are_those_transformed():
 def test_refusals(data: tuple[int, ...], weight: tuple[int, ...], layout: str, message: str):
     with pytest.raises(ValueError, match=message):
         topi.nn.conv2d_winograd(te.placeholder(data), te.placeholder(weight), 1, layout)
+
+
+@pytest.mark.parametrize(
+    ("data", "weight", "layout", "message"),
+    [
+        ((1, 2, 4, 8, 8), (6, 6, 1, 1, 2, 4), "NCDHW", "channels or tiles do not go together"),
+        ((1, 4, 4, 8, 8), (6, 6, 1, 3, 1, 2, 4), "NCDHW", "channels or tiles do not go together"),
+        ((1, 2, 4, 8, 8), (6, 6, 1, 3, 1, 2, 4), "NCHWD", "has no layout NCHWD"),
+    ],
+)
+def test_refusals_of_volumes(data: tuple[int, ...], weight: tuple[int, ...], layout: str, message: str):
+    with pytest.raises(ValueError, match=message):
+        topi.nn.conv3d_winograd(te.placeholder(data), te.placeholder(weight), 1, layout)

@@ -48,6 +48,10 @@ def conv(channels: int, filters: int, size: int = 7, kernel: int = 3, groups: in
     )
 
 
+def conv3d(channels: int, filters: int, groups: int = 1) -> Call:
+    return nn.conv3d(t(1, channels, 4, 7, 7), t(filters, channels // groups, 3, 3, 3), groups=groups, padding=1)
+
+
 @pytest.mark.parametrize(
     ("target", "blocks"),
     [
@@ -80,11 +84,19 @@ def test_blocks_are_vectors_of_the_machine(target: str, blocks: list[str]):
         (conv(64, 64, groups=64), ["", "NCHW32c", "NCHW16c"]),
         (conv(64, 128, groups=64), [""]),
         (conv(3, 16), ["", "NCHW16c"]),
+        (conv3d(64, 48), ["", "NCDHW16c"]),
+        (conv3d(64, 64, groups=64), ["", "NCDHW32c", "NCDHW16c"]),
+        (conv3d(64, 20), [""]),
         (nn.conv2d(t(1, 16, 5, 5, dtype="float16"), t(16, 16, 1, 1, dtype="float16")), [""]),
         (nn.conv2d(t(1, 5, 5, 16), t(16, 16, 1, 1), data_layout="NHWC"), [""]),
         (nn.conv2d_transpose(t(1, 16, 5, 5), t(16, 16, 1, 1)), [""]),
         (nn.max_pool2d(t(1, 32, 6, 6), 2), ["", "NCHW32c", "NCHW16c", "NHWC"]),
         (nn.max_pool2d(t(1, 32, 6, 6), 2, layout="NHWC"), [""]),
+        (nn.max_pool3d(t(1, 32, 4, 6, 6), 2), ["", "NCDHW32c", "NCDHW16c", "NDHWC"]),
+        (op.add(t(1, 32, 4, 6, 6), t(32, 1, 1, 1)), ["", "NCDHW32c", "NCDHW16c", "NDHWC"]),
+        (op.add(t(1, 32, 4, 6, 6), t(6, 6)), [""]),
+        (op.concat([t(1, 32, 4, 6, 6), t(1, 16, 4, 6, 6)], axis=1), ["", "NCDHW16c", "NDHWC"]),
+        (nn.instance_norm(t(1, 32, 4, 6, 6), t(32), t(32), 1, (2, 3, 4)), ["", "NCDHW32c", "NCDHW16c"]),
         (op.concat([t(1, 32, 6, 6), t(1, 16, 6, 6)], axis=1), ["", "NCHW16c", "NHWC"]),
         (op.concat([t(1, 24, 6, 6), t(1, 24, 6, 6)], axis=1), ["", "NHWC"]),
         (op.split(t(1, 48, 6, 6), 3, 1), ["", "NCHW16c", "NHWC"]),
@@ -314,6 +326,29 @@ def test_what_is_cut_between_convolutions_stays_in_its_layout(width: int):
     text = AssignLayouts(WIDE)(mod).script()
     at_end = int(width % 16 == 0)  # else vectors of channels are cut, and all is in rows
     assert (text.count('src_layout="NCHW"'), text.count('dst_layout="NCHW"')) == (0, at_end)
+    made = eutectic.compile(mod, target="llvm", verify=True)
+    assert_close(made(x), evaluate(mod, x), 5e-5)
+
+
+@pytest.mark.parametrize("width", [16, 32])
+def test_volumes_are_in_blocks(width: int):
+    """Convolutions with and without groups and steps, a residual, a norm, pools and pieces of channels."""
+
+    def body(bb: Any, x: Any) -> Any:
+        x = bb.emit(nn.relu(bb.emit(nn.conv3d(x, weights(width, 3, 3, 3, 3), strides=(1, 2, 2), padding=1))))
+        y = bb.emit(nn.conv3d(x, weights(width, width, 3, 3, 3), padding=1))
+        x = bb.emit(op.add(x, bb.emit(nn.conv3d(y, weights(width, 1, 3, 1, 3), padding=(1, 0, 1), groups=width))))
+        x = bb.emit(nn.instance_norm(x, weights(width), weights(width), 1, (2, 3, 4)))
+        x = bb.emit(nn.max_pool3d(x, (1, 2, 2), (1, 2, 2)))
+        x = bb.emit(op.concat([x, bb.emit(nn.avg_pool3d(x, 3, 1, 1))], 1))
+        x = bb.emit(nn.conv3d(x, weights(width, 2 * width, 2, 1, 1), strides=2))
+        return nn.adaptive_avg_pool3d(x, 1)
+
+    mod = graph({"x": (2, 3, 4, 20, 18)}, body)
+    (x,) = arrays(mod["main"])
+    text = AssignLayouts(WIDE)(mod).script()
+    assert f'out_layout="NCDHW{width}c"' in text
+    assert 'src_layout="NCDHW",' not in text
     made = eutectic.compile(mod, target="llvm", verify=True)
     assert_close(made(x), evaluate(mod, x), 5e-5)
 

@@ -18,6 +18,8 @@ NO_OPERATORS = {"image": "a module", "nn": "a module", "checked": "tested in tes
 ELSEWHERE = {
     "attention_in_tiles": "tested in tests/topi/test_attention_tiles.py",
     "conv2d_winograd": "tested in tests/tir/schedule/rules/test_winograd_rule.py",
+    "conv3d_ncdhwc": "tested in tests/backend/llvm/test_blocked_layouts.py",
+    "conv3d_winograd": "tested in tests/tir/schedule/rules/test_winograd_rule.py",
     "dense_pack": "tested in tests/tir/schedule/rules/test_dense_pack_rule.py",
     "im2col": "tested in tests/relax/transform/test_legalize_every_op.py",
     "recurrent": "tested in tests/tir/schedule/rules/test_recurrent_rule.py",

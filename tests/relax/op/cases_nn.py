@@ -7,118 +7,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from tests.relax.op.cases_conv import SPATIAL, arranged, exact_in_float64, in_blocks, ints, laid_out
 from tests.relax.op.oracle import FLOATS, Case, Feeds, as_numpy, covers, table
 
 from eutectic.relax.op import image, nn
 from eutectic.topi.nn.dense_pack import packed_panels
-from eutectic.topi.nn.winograd_transforms import packed_weights
-
-SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
-
-
-def _laid_out(f: Feeds, shape: tuple[int, ...], dtype: str, canonical: str, **options: Any) -> tuple[Any, Any, str]:
-    """A tensor in a random layout, and the same for torch in the canonical one."""
-    layout = "".join(f.rng.permutation(list(canonical))) if f.integer(0, 3) == 0 else canonical
-    x, t = f.tensor(tuple(shape[canonical.index(c)] for c in layout), dtype, **options)
-    return x, t.permute(*(layout.index(c) for c in canonical)), layout
-
-
-def _arranged(t: torch.Tensor, canonical: str, layout: str) -> torch.Tensor:
-    return t.permute(*(canonical.index(c) for c in layout)).contiguous()
-
-
-def _exact(function: Any, *tensors: torch.Tensor, **options: Any) -> torch.Tensor:
-    """In float64, rounded to the operands' dtype."""
-    return function(*(t.double() for t in tensors), **options).to(tensors[0].dtype)
-
-
-def _ints(f: Feeds, rank: int, low: int, high: int) -> list[int]:
-    return [f.integer(low, high) for _ in range(rank)]
-
-
-def _conv(f: Feeds, name: str, rank: int) -> Case:
-    dtype, groups = f.pick(*FLOATS, "int8", "int32"), f.pick(1, 1, 2, 3)
-    kernel, strides, dilation = _ints(f, rank, 1, 3), _ints(f, rank, 1, 2), _ints(f, rank, 1, 2)
-    pads = _ints(f, 2 * rank, 0, 2)
-    sizes = [d * (k - 1) + 1 + f.integer(0, 3) for d, k in zip(dilation, kernel, strict=True)]
-    per_group, out = f.integer(1, 3), groups * f.integer(1, 2)
-    space = SPATIAL[rank]
-    data = (f.integer(1, 2), groups * per_group, *sizes)
-    x, tx, data_layout = _laid_out(f, data, dtype, "NC" + space, low=-2, high=2)
-    w, tw, kernel_layout = _laid_out(f, (out, per_group, *kernel), dtype, "OI" + space, low=-2, high=2)
-    widths = [p for i in reversed(range(rank)) for p in (pads[i], pads[rank + i])]
-    function = (F.conv1d, F.conv2d, F.conv3d)[rank - 1]
-    padded = F.pad(tx.double(), widths)
-    result = function(padded, tw.double(), stride=strides, dilation=dilation, groups=groups)
-    out_dtype = "int32" if dtype == "int8" else None
-    if rank == 2 and f.integer(0, 2) == 0:
-        return _conv_in_blocks(f, dtype, (strides, pads, dilation), out_dtype)
-    want = result.to(torch.int32 if dtype == "int8" else tx.dtype)
-    out_layout = f.pick(None, "NC" + space)
-    call = getattr(nn, f"conv{rank}d")(
-        x, w, strides, pads, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype
-    )
-    return Case(call, _arranged(want, "NC" + space, out_layout or data_layout), slack=2, feeds=f.values)
-
-
-def _in_blocks(t: torch.Tensor, axis: int, size: int) -> torch.Tensor:
-    """A tensor whose axis is cut into blocks, the insides of which are the last axis."""
-    return t.unflatten(axis, (-1, size)).movedim(axis + 1, -1).contiguous()
-
-
-def _conv_in_blocks(f: Feeds, dtype: str, windows: tuple[Any, Any, Any], out_dtype: str | None) -> Case:
-    """Data in blocks, or rows, to blocks; in groups that are several blocks, or each of one channel."""
-    (strides, pads, dilation), groups, outer = windows, f.pick(1, 2), f.integer(1, 2)
-    read, written = f.pick(1, 2, 3), f.pick(2, 3)
-    is_depthwise = f.flag()
-    if is_depthwise:
-        read, groups = written, written * outer
-    channels, filters = (groups, groups) if is_depthwise else (groups * read * outer, groups * written)
-    tx = f.tensor((f.integer(1, 2), channels, 5, 6), dtype, low=-2, high=2)[1]
-    tw = f.tensor((filters, channels // groups, f.integer(1, 3), 2), dtype, low=-2, high=2)[1]
-    widths = [p for i in (1, 0) for p in (pads[i], pads[2 + i])]
-    made = F.conv2d(F.pad(tx.double(), widths), tw.double(), stride=strides, dilation=dilation, groups=groups)
-    want = made.to(torch.int32 if out_dtype else tx.dtype)
-    x = tx if read == 1 else _in_blocks(tx, 1, read)
-    w = tw if read == 1 or is_depthwise else _in_blocks(tw, 1, read)
-    layouts = (
-        "NCHW" if read == 1 else f"NCHW{read}c",
-        f"OIHW{written}o" if read == 1 or is_depthwise else f"OIHW{read}i{written}o",
-        f"NCHW{written}c",
-    )
-    call = nn.conv2d(
-        f.var(as_numpy(x)),
-        f.var(as_numpy(_in_blocks(w, 0, written))),
-        strides,
-        pads,
-        dilation,
-        groups,
-        *layouts,
-        out_dtype,
-    )
-    return Case(call, _in_blocks(want, 1, written), slack=2, feeds=f.values)
-
-
-table({f"relax.nn.conv{rank}d": rank for rank in SPATIAL}, _conv)
-
-
-@covers("relax.nn.conv2d_winograd")
-def _conv_winograd(f: Feeds) -> Case:
-    """Transformed weights; blocks of 2 channels, panels of one or two of them."""
-    tile, lanes, dtype = f.pick(2, 4), 2, f.pick("float32", "float64")
-    panel, pads = lanes * f.integer(1, 2), _ints(f, 4, 0, 2)
-    channels, filters = lanes * f.integer(1, 2), panel * f.integer(1, 2)
-    tx = f.tensor((f.integer(1, 2), channels, f.integer(3, 9), f.integer(3, 9)), dtype, low=-2, high=2)[1]
-    tw = f.tensor((filters, channels, 3, 3), dtype, low=-2, high=2)[1]
-    want = F.conv2d(F.pad(tx.double(), [pads[1], pads[3], pads[0], pads[2]]), tw.double()).to(tx.dtype)
-    layouts = f.pick("NCHW", "NHWC", "NCHW2c"), f.pick("NCHW", "NHWC", "NCHW2c")
-
-    def laid_out(t: torch.Tensor, layout: str) -> torch.Tensor:
-        return _in_blocks(t, 1, lanes) if layout == "NCHW2c" else _arranged(t, "NCHW", layout)
-
-    packed = packed_weights(as_numpy(tw), tile, lanes, panel)
-    call = nn.conv2d_winograd(f.var(as_numpy(laid_out(tx, layouts[0]))), f.var(packed), pads, *layouts)
-    return Case(call, laid_out(want, layouts[1]), slack=30, feeds=f.values)
 
 
 @covers("relax.nn.dense_pack")
@@ -136,8 +29,8 @@ def _dense_pack(f: Feeds) -> Case:
 def _inverted_residual(f: Feeds) -> Case:
     """Blocks of 2 channels, panels of 3; with a first convolution and without it."""
     dtype, activation, lanes, panel = f.pick("float32", "float64"), f.pick("linear", "relu", "relu6"), 2, 3
-    wide, filters, kernel, pads = lanes * f.integer(1, 2), f.integer(1, 4), _ints(f, 2, 1, 3), _ints(f, 4, 0, 2)
-    expands, strides, panels = f.pick(True, False), _ints(f, 2, 1, 2), -(-filters // panel)
+    wide, filters, kernel, pads = lanes * f.integer(1, 2), f.integer(1, 4), ints(f, 2, 1, 3), ints(f, 4, 0, 2)
+    expands, strides, panels = f.pick(True, False), ints(f, 2, 1, 2), -(-filters // panel)
     channels = 2 * f.integer(1, 2) if expands else wide
     small: dict[str, Any] = {"low": -2, "high": 2}
     tx = f.tensor((f.integer(1, 2), channels, f.integer(3, 6), f.integer(3, 6)), dtype, **small)[1]
@@ -159,7 +52,7 @@ def _inverted_residual(f: Feeds) -> Case:
     rows = tp.double().permute(0, 3, 1, 2).reshape(panels * panel, wide, 1, 1)
     want = F.conv2d(h, rows[:filters]).to(tx.dtype)
     layouts = f.pick("NCHW", "NHWC", "NCHW2c"), f.pick("NCHW", "NHWC")
-    data = _in_blocks(tx, 1, 2) if layouts[0] == "NCHW2c" else _arranged(tx, "NCHW", layouts[0])
+    data = in_blocks(tx, 1, 2) if layouts[0] == "NCHW2c" else arranged(tx, "NCHW", layouts[0])
     call = nn.inverted_residual(
         f.var(as_numpy(data)),
         *(window, bias, project, *first),
@@ -170,37 +63,15 @@ def _inverted_residual(f: Feeds) -> Case:
         data_layout=layouts[0],
         out_layout=layouts[1],
     )
-    return Case(call, _arranged(want, "NCHW", layouts[1]), slack=30, feeds=f.values)
-
-
-def _conv_transpose(f: Feeds, name: str, rank: int) -> Case:
-    dtype, groups = f.pick(*FLOATS), f.pick(1, 1, 2)
-    kernel, strides, dilation = _ints(f, rank, 1, 3), _ints(f, rank, 1, 3), _ints(f, rank, 1, 2)
-    extra = [f.integer(0, max(s, d) - 1) for s, d in zip(strides, dilation, strict=True)]
-    pads = [f.integer(0, d * (k - 1) // 2) for d, k in zip(dilation, kernel, strict=True)]
-    space = SPATIAL[rank]
-    shape = (f.integer(1, 2), groups * f.integer(1, 3), *_ints(f, rank, 1, 4))
-    x, tx, data_layout = _laid_out(f, shape, dtype, "NC" + space)
-    w, tw, kernel_layout = _laid_out(f, (shape[1], f.integer(1, 2), *kernel), dtype, "IO" + space)
-    function = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[rank - 1]
-    want = _exact(
-        function, tx, tw, stride=strides, padding=pads, output_padding=extra, groups=groups, dilation=dilation
-    )
-    call = getattr(nn, f"conv{rank}d_transpose")(
-        x, w, strides, pads, extra, dilation, groups, data_layout, kernel_layout, "NC" + space
-    )
-    return Case(call, want, slack=2, feeds=f.values)
-
-
-table({f"relax.nn.conv{rank}d_transpose": rank for rank in SPATIAL}, _conv_transpose)
+    return Case(call, arranged(want, "NCHW", layouts[1]), slack=30, feeds=f.values)
 
 
 @covers("relax.nn.depth_to_space")
 def _depth_to_space(f: Feeds) -> Case:
     """Of one tensor or one for each point; torch has blocks in another order, of two axes alone and without crops."""
     rank, dtype = f.integer(1, 3), f.pick(*FLOATS, "int32")
-    sides, sizes, filters = _ints(f, rank, 1, 3), _ints(f, rank, 2, 4), f.pick(1, 2, 4)
-    crops = _ints(f, 2 * rank, 0, 1)
+    sides, sizes, filters = ints(f, rank, 1, 3), ints(f, rank, 2, 4), f.pick(1, 2, 4)
+    crops = ints(f, 2 * rank, 0, 1)
     crops = [crop if size * side > 2 else 0 for crop, size, side in zip(crops, sizes * 2, sides * 2, strict=True)]
     points, space = math.prod(sides), SPATIAL[rank]
     t = f.tensor((f.integer(1, 2), points * filters, *sizes), dtype, special=f.flag())[1]
@@ -213,7 +84,7 @@ def _depth_to_space(f: Feeds) -> Case:
     layout = f"NC{space}{block}c" if block > 1 else f.pick("NC" + space, f"N{space}C")
 
     def laid_out(x: torch.Tensor) -> torch.Tensor:
-        return _in_blocks(x, 1, block) if block > 1 else _arranged(x, "NC" + space, layout)
+        return in_blocks(x, 1, block) if block > 1 else arranged(x, "NC" + space, layout)
 
     f.values.clear()
     pieces = t.chunk(points, 1) if f.flag() else [t]
@@ -226,17 +97,17 @@ def _depth_to_space(f: Feeds) -> Case:
 def _space_to_batch(f: Feeds) -> Case:
     """In one layout; torch has no such operator."""
     rank, dtype = f.integer(1, 3), f.pick(*FLOATS, "int32")
-    sides, images, channels = _ints(f, rank, 1, 3), f.integer(1, 2), f.pick(1, 2, 4)
-    sizes, before = [f.integer(1, 3) * side + f.integer(0, 1) for side in sides], _ints(f, rank, 0, 2)
+    sides, images, channels = ints(f, rank, 1, 3), f.integer(1, 2), f.pick(1, 2, 4)
+    sizes, before = [f.integer(1, 3) * side + f.integer(0, 1) for side in sides], ints(f, rank, 0, 2)
     after = [-(size + b) % side for size, b, side in zip(sizes, before, sides, strict=True)]
     widths = [width for pair in reversed([*zip(before, after, strict=True)]) for width in pair]
-    x, t, layout = _laid_out(f, (images, channels, *sizes), dtype, "NC" + SPATIAL[rank], special=f.flag())
+    x, t, layout = laid_out(f, (images, channels, *sizes), dtype, "NC" + SPATIAL[rank], special=f.flag())
     whole = F.pad(t, widths)
     for axis, side in reversed([*enumerate(sides)]):  # the last axis is fastest among the points of a block
         place = 2 + axis
         parts = whole.unflatten(place, (-1, side)).movedim(place + 1, 0)
         whole = parts.flatten(0, 1)
-    want = _arranged(whole, "NC" + SPATIAL[rank], layout)
+    want = arranged(whole, "NC" + SPATIAL[rank], layout)
     return Case(nn.space_to_batch(x, sides, [*before, *after], layout), want, exact=True, feeds=f.values)
 
 
@@ -244,33 +115,31 @@ def _space_to_batch(f: Feeds) -> Case:
 def _batch_to_space(f: Feeds) -> Case:
     """In one layout; torch has no such operator."""
     rank, dtype = f.integer(1, 3), f.pick(*FLOATS, "int32")
-    sides, sizes = _ints(f, rank, 1, 3), _ints(f, rank, 2, 4)
-    crops = [
-        crop if size * side > 2 else 0 for crop, size, side in zip(_ints(f, rank, 0, 1), sizes, sides, strict=True)
-    ]
+    sides, sizes = ints(f, rank, 1, 3), ints(f, rank, 2, 4)
+    crops = [crop if size * side > 2 else 0 for crop, size, side in zip(ints(f, rank, 0, 1), sizes, sides, strict=True)]
     images, channels = f.integer(1, 2), f.pick(1, 2, 4)
     shape = (math.prod(sides) * images, channels, *sizes)
-    x, t, layout = _laid_out(f, shape, dtype, "NC" + SPATIAL[rank], special=f.flag())
+    x, t, layout = laid_out(f, shape, dtype, "NC" + SPATIAL[rank], special=f.flag())
     whole = t
     for axis, side in enumerate(sides):
         parts = whole.unflatten(0, (side, -1)).movedim(0, 3 + axis)
         whole = parts.flatten(2 + axis, 3 + axis)
     for axis, crop in enumerate(crops):
         whole = whole.narrow(2 + axis, crop, whole.shape[2 + axis] - crop)
-    want = _arranged(whole, "NC" + SPATIAL[rank], layout)
+    want = arranged(whole, "NC" + SPATIAL[rank], layout)
     return Case(nn.batch_to_space(x, sides, [*crops, *[0] * rank], layout), want, exact=True, feeds=f.values)
 
 
 def _pool(f: Feeds, name: str, rank: int) -> Case:
     largest = "max" in name
     dtype = f.pick("float32", "float64") if not largest else f.pick("float32", "float64", "bfloat16", "int32")
-    kernel, strides = _ints(f, rank, 1, 3), _ints(f, rank, 1, 3)
-    dilation = _ints(f, rank, 1, 2) if largest else [1] * rank
+    kernel, strides = ints(f, rank, 1, 3), ints(f, rank, 1, 3)
+    dilation = ints(f, rank, 1, 2) if largest else [1] * rank
     pads = [f.integer(0, k // 2) for k in kernel]
     sizes = [d * (k - 1) + 1 + f.integer(0, 4) for d, k in zip(dilation, kernel, strict=True)]
     ceil_mode, include = f.flag(), f.flag()
     space = SPATIAL[rank]
-    x, t, layout = _laid_out(f, (f.integer(1, 2), f.pick(1, 2, 4), *sizes), dtype, "NC" + space, special=f.flag())
+    x, t, layout = laid_out(f, (f.integer(1, 2), f.pick(1, 2, 4), *sizes), dtype, "NC" + space, special=f.flag())
     options: dict[str, Any] = {"ceil_mode": ceil_mode}
     options |= {"dilation": dilation} if largest else {"count_include_pad": include}
     function = getattr(F, name.removeprefix("relax.nn."))
@@ -291,13 +160,13 @@ def _pooled_in_blocks(f: Feeds, t: torch.Tensor, want: torch.Tensor) -> tuple[An
     """Data and result of a pool with channels in blocks, and their layout."""
     size = f.pick(*(n for n in (1, 2, 4) if t.shape[1] % n == 0))
     f.values.clear()
-    x = f.var(as_numpy(_in_blocks(t, 1, size)))
-    return x, _in_blocks(want, 1, size), f"NC{SPATIAL[t.ndim - 2]}{size}c"
+    x = f.var(as_numpy(in_blocks(t, 1, size)))
+    return x, in_blocks(want, 1, size), f"NC{SPATIAL[t.ndim - 2]}{size}c"
 
 
 def _adaptive(f: Feeds, name: str, rank: int) -> Case:
-    sizes, target = _ints(f, rank, 1, 6), _ints(f, rank, 1, 5)
-    x, t, layout = _laid_out(f, (f.integer(1, 2), f.pick(1, 2, 4), *sizes), "float32", "NC" + SPATIAL[rank])
+    sizes, target = ints(f, rank, 1, 6), ints(f, rank, 1, 5)
+    x, t, layout = laid_out(f, (f.integer(1, 2), f.pick(1, 2, 4), *sizes), "float32", "NC" + SPATIAL[rank])
     short = name.removeprefix("relax.nn.")
     wanted = f.pick(tuple(target), target[0], None)
     plain = {None: sizes}.get(wanted) or ([wanted] * rank if isinstance(wanted, int) else list(wanted))
@@ -339,7 +208,7 @@ def layer_norm(f: Feeds) -> Case:
     count = f.integer(1, len(shape))
     x, t = f.tensor(shape, dtype)
     (g, tg), (b, tb) = (f.tensor(shape[-count:], dtype) for _ in range(2))
-    want = _exact(lambda a, c, d: F.layer_norm(a, shape[-count:], c, d), t, tg, tb)
+    want = exact_in_float64(lambda a, c, d: F.layer_norm(a, shape[-count:], c, d), t, tg, tb)
     call = nn.layer_norm(x, g, b, axes=[i - count for i in range(count)])
     return Case(call, want, slack=2, feeds=f.values)
 
@@ -350,7 +219,7 @@ def group_norm(f: Feeds) -> Case:
     shape = (f.integer(1, 3), groups * f.integer(1, 3), *f.shape(least=1, most=2, low=2))
     x, t = f.tensor(shape, dtype)
     (g, tg), (b, tb) = (f.tensor((shape[1],), dtype) for _ in range(2))
-    want = _exact(lambda a, c, d: F.group_norm(a, groups, c, d), t, tg, tb)
+    want = exact_in_float64(lambda a, c, d: F.group_norm(a, groups, c, d), t, tg, tb)
     call = nn.group_norm(x, g, b, groups, 1, list(range(2, len(shape))))
     return Case(call, want, slack=2, feeds=f.values)
 
@@ -360,7 +229,7 @@ def instance_norm(f: Feeds) -> Case:
     dtype, shape = f.pick(*FLOATS), (*f.shape(least=2, most=2), *f.shape(least=1, most=2, low=2))
     x, t = f.tensor(shape, dtype)
     (g, tg), (b, tb) = (f.tensor((shape[1],), dtype) for _ in range(2))
-    want = _exact(lambda a, c, d: F.instance_norm(a, weight=c, bias=d), t, tg, tb)
+    want = exact_in_float64(lambda a, c, d: F.instance_norm(a, weight=c, bias=d), t, tg, tb)
     call = nn.instance_norm(x, g, b, 1, list(range(2, len(shape))))
     return Case(call, want, slack=2, feeds=f.values)
 
@@ -370,7 +239,7 @@ def rms_norm(f: Feeds) -> Case:
     dtype, shape = f.pick(*FLOATS), f.shape(least=1)
     x, t = f.tensor(shape, dtype)
     w, tw = f.tensor(shape[-1:], dtype)
-    want = _exact(lambda a, c: F.rms_norm(a, shape[-1:], c, 1e-5), t, tw)
+    want = exact_in_float64(lambda a, c: F.rms_norm(a, shape[-1:], c, 1e-5), t, tw)
     return Case(nn.rms_norm(x, w), want, slack=2, feeds=f.values)
 
 
@@ -425,7 +294,7 @@ def dropout(f: Feeds) -> Case:
 @covers("relax.image.resize2d")
 def resize2d(f: Feeds) -> Case:
     dtype = f.pick("float32", "float64")
-    shape, size = (1, 2, *_ints(f, 2, 1, 9)), tuple(_ints(f, 2, 1, 13))
+    shape, size = (1, 2, *ints(f, 2, 1, 9)), tuple(ints(f, 2, 1, 13))
     layout = f.pick("NCHW", "NHWC")
     x, t = f.tensor(tuple(shape["NCHW".index(c)] for c in layout), dtype)
     plain = t.permute(*(layout.index(c) for c in "NCHW"))
@@ -438,7 +307,7 @@ def resize2d(f: Feeds) -> Case:
         call = image.resize2d(x, size, None, layout, "linear", choice)
         want = F.interpolate(plain, size, mode="bilinear", align_corners=choice == "align_corners")
     slack = 1 if dtype == "float32" else 1e4
-    return Case(call, _arranged(want, "NCHW", layout), slack=slack, feeds=f.values)
+    return Case(call, arranged(want, "NCHW", layout), slack=slack, feeds=f.values)
 
 
 @covers("relax.image.grid_sample")
@@ -446,13 +315,13 @@ def grid_sample(f: Feeds) -> Case:
     """Some places are outside."""
     dtype, layout = f.pick("float32", "float64"), f.pick("NCHW", "NHWC", "NCHW2c")
     images = f.integer(1, 2)
-    plain = torch.from_numpy(f.rng.uniform(-4, 4, (images, 2, *_ints(f, 2, 1, 6))).astype(dtype))
+    plain = torch.from_numpy(f.rng.uniform(-4, 4, (images, 2, *ints(f, 2, 1, 6))).astype(dtype))
 
     def laid_out(t: torch.Tensor) -> torch.Tensor:
-        return _in_blocks(t, 1, 2) if layout == "NCHW2c" else _arranged(t, "NCHW", layout)
+        return in_blocks(t, 1, 2) if layout == "NCHW2c" else arranged(t, "NCHW", layout)
 
     x = f.var(as_numpy(laid_out(plain)))
-    g, places = f.tensor((images, 2, *_ints(f, 2, 1, 5)), dtype, low=-1.6, high=1.6)
+    g, places = f.tensor((images, 2, *ints(f, 2, 1, 5)), dtype, low=-1.6, high=1.6)
     method, outside, align = f.pick("bilinear", "nearest", "bicubic"), f.pick("zeros", "border", "reflection"), f.flag()
     want = F.grid_sample(plain, places.permute(0, 2, 3, 1), method, outside, align)
     call = image.grid_sample(x, g, method, layout, outside, align)
@@ -461,7 +330,7 @@ def grid_sample(f: Feeds) -> Case:
 
 @covers("relax.nn.im2col")
 def im2col(f: Feeds) -> Case:
-    kernel, strides, padding, dilation = _ints(f, 2, 1, 3), _ints(f, 2, 1, 2), _ints(f, 2, 0, 2), _ints(f, 2, 1, 2)
+    kernel, strides, padding, dilation = ints(f, 2, 1, 3), ints(f, 2, 1, 2), ints(f, 2, 0, 2), ints(f, 2, 1, 2)
     sizes = [d * (k - 1) + 1 + f.integer(0, 3) for d, k in zip(dilation, kernel, strict=True)]
     x, t = f.tensor((f.integer(1, 2), f.integer(1, 3), *sizes), f.pick("float32", "bfloat16", "float64"), special=True)
     call = nn.im2col(x, kernel, strides, padding, dilation)

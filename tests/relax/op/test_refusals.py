@@ -161,6 +161,16 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         lambda: nn.conv2d_winograd(t(1, 1, 8, 8, 4), t(4, 4, 1, 2, 2, 4), data_layout="NCHW4c"),
         "in layout NCHW4c with weights for 2 channels at a time",
     ),
+    (
+        lambda: nn.conv3d_winograd(t(1, 2, 4, 8, 8), t(6, 6, 1, 1, 2, 4)),
+        "needs weights (m + 2, m + 2, o / b, k, c / v, v, b)",
+    ),
+    (lambda: nn.conv3d_winograd(t(1, 2, 2, 8, 8), t(4, 4, 1, 3, 1, 2, 4)), "no window of 3 fits 2; the size"),
+    (
+        lambda: nn.conv3d_winograd(t(1, 2, 4, 8, 8), t(4, 4, 1, 3, 1, 2, 4), out_layout="NCDHW4c"),
+        "in layout NCDHW4c with weights for 2 channels at a time",
+    ),
+    (lambda: nn.conv3d(t(1, 2, 4, 8, 8), t(2, 2, 1, 3, 3, 4), 1, 1, 1, 1, "NCDHW", "OIDHW4o", "NDHWC"), "the blocks"),
     (lambda: nn.dense_pack(t(2, 6), t(2, 5, 4), 8), "nn.dense_pack of (2, 6) with (2, 5, 4) contracts 6 with 5"),
     (lambda: nn.dense_pack(t(2, 5), t(2, 5, 4), 9), "to 9 columns with weights (2, 5, 4) of 8 columns"),
     (lambda: nn.dense_pack(t(2, 5), t(5, 4), 4), "takes data with an axis, and weights (panels, k, p)"),

@@ -92,6 +92,62 @@ def test_others_stay(body: Callable[[Var], Any]):
     assert ConvertConv2DToWinograd("llvm")(mod) is mod
 
 
+@pytest.mark.parametrize("window", [1, 2, 3])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_volumes_are_converted(window: int, batch: int):
+    """Slices are transformed as images; windows of several are more terms of the products."""
+    weight = weights(8, 4, window, 3, 3)
+    mod = graph({"x": (batch, 4, 5, 9, 10)}, lambda bb, x: nn.conv3d(x, weight, padding=(1, 1, 1, 0, 2, 1)))
+    after = converted(mod)
+    (call,) = calls(after)
+    assert call.op.name == "relax.nn.conv3d_winograd"
+    assert call.args[1].data.shape == (6, 6, 2, window, 2, 2, 4)
+    assert call.attrs["padding"] == (1, 1, 1, 0, 2, 1)
+    assert_same_results(mod, after, exact=False)
+    compiled, direct = eutectic.compile(after, target="llvm"), eutectic.compile(mod, target="llvm", precision="strict")
+    x = np.random.default_rng(0).standard_normal((batch, 4, 5, 9, 10)).astype(np.float32)
+    np.testing.assert_allclose(compiled(x), direct(x), rtol=1e-4, atol=1e-5)
+    back = ConvertWinogradToConv2D()(after)
+    assert [call.op.name for call in calls(back)] == ["relax.nn.conv3d"]
+    np.testing.assert_allclose(calls(back)[0].args[1].data, weight.data, rtol=0, atol=4e-7 * np.abs(weight.data).max())
+
+
+@pytest.mark.parametrize("vary", ["n", "d", "hw", "ndhw"])
+def test_volumes_of_any_size(vary: str):
+    n, *space = (
+        SizeSymbol(name, "int64") if name in vary else size for name, size in zip("ndhw", (1, 4, 9, 10), strict=True)
+    )
+    mod = graph({"x": (n, 4, *space)}, lambda bb, x: nn.conv3d(x, weights(8, 4, 3, 3, 3), padding=1))
+    after = converted(mod)
+    assert [call.op.name for call in calls(after)] == ["relax.nn.conv3d_winograd"]
+    compiled, direct = eutectic.compile(after, target="llvm"), eutectic.compile(mod, target="llvm", precision="strict")
+    for size in (1, 3, 5, 18):
+        shape = [size if name in vary else known for name, known in zip("ndhw", (1, 4, 9, 10), strict=True)]
+        x = np.random.default_rng(size).standard_normal((shape[0], 4, *shape[1:])).astype(np.float32)
+        np.testing.assert_allclose(compiled(x), direct(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{"strides": (2, 1, 1)}, {"dilation": (2, 1, 1)}, {"dilation": (1, 2, 2)}])
+def test_volumes_with_steps_or_points_between_taps_stay(options: dict[str, Any]):
+    mod = graph({"x": (1, 4, 9, 9, 10)}, lambda bb, x: nn.conv3d(x, weights(8, 4, 3, 3, 3), **options))
+    assert ConvertConv2DToWinograd("llvm")(mod) is mod
+
+
+def test_estimates_of_volumes():
+    """Slices of the window are more products, but nothing more is transformed."""
+    machine = machine_of(Target("llvm -mcpu=x86-64-v4"))
+    image, volume, deep = (
+        ConvolutionSizes(1, 64, 64, 56, 56, slices=slices, window=window) for slices, window in ((1, 1), (8, 1), (8, 3))
+    )
+    (one,), (eight,), (windows,) = (
+        [offer for offer in llvm_offers(sizes, machine) if offer.tile == 4] for sizes in (image, volume, deep)
+    )
+    assert 7 * one.cost < eight.cost < 8 * one.cost  # weights are read once
+    assert eight.cost < windows.cost < 3 * eight.cost
+    assert volume.workload(Target("llvm")) == "conv2d 1x64x8x56x56 to 64, 1x3x3"
+    assert deep.workload(Target("llvm")) == "conv2d 1x64x8x56x56 to 64, 3x3x3"
+
+
 @pytest.mark.parametrize(("dilation", "padding"), [(2, 2), (4, 4), ((1, 2), (1, 0)), ((3, 2), (3, 1, 0, 2)), (12, 12)])
 @pytest.mark.parametrize("images", [1, 3])
 def test_points_between_taps_are_images_of_their_own(dilation: Any, padding: Any, images: int):

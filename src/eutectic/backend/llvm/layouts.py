@@ -34,6 +34,7 @@ _NORMS: Final = (1.25, 0.85)  # nanoseconds for each element of a group norm, ro
 _SAME_SET: Final = 4096, 0.75  # bytes between channels of rows that keep each other out of a cache, and what is left
 # Nanoseconds for each element that is interpolated, by method, more than in blocks or channels last.
 _INTERPOLATED_ROWS: Final = {"linear": 0.3, "nearest": 1.5, "bilinear": 15.0, "bicubic": 40.0}
+_NAMES: Final = {4: "NCHW", 5: "NCDHW"}  # the layouts of the graph that have others beside them, by axes
 _WINOGRAD_ROWS: Final = 2.2  # nanoseconds for each element of data and result, as vectors lie across rows
 
 
@@ -79,7 +80,7 @@ def layout_offers(call: Call, machine: Machine, speeds: Speeds | None = None) ->
         return (ROW_MAJOR,)
     tensors, result = [info for info in infos if isinstance(info, TensorStructInfo)], results[0]
     lanes = machine.lanes()
-    if call.op is WINOGRAD:
+    if call.op in WINOGRAD:
         return [*_by_winograd(tensors, result)]
     if call.op is INVERTED_RESIDUAL:
         return [*_channels_last(tensors, lanes)]
@@ -105,7 +106,7 @@ def _is_known(info: object) -> bool:
     """Whether a tensor has elements, and a known number of channels; images may be as many and as large as any."""
     if not isinstance(info, TensorStructInfo) or info.dims is None or 0 in _sizes(info):
         return False
-    return None not in (_sizes(info)[1:2] if len(info.dims) == 4 else _sizes(info))
+    return None not in (_sizes(info)[1:2] if len(info.dims) in _NAMES else _sizes(info))
 
 
 def _sizes(info: TensorStructInfo) -> list[int | None]:
@@ -139,11 +140,11 @@ def _convolutions(
     (_, channels, *_), (filters, depth, *window) = likely_sizes(infos[0]), likely_sizes(infos[1])
     flops, groups, is_long = 2.0 * prod(likely_sizes(result)) * depth * prod(window), attrs["groups"], _is_long(call)
     is_depthwise = groups > 1 and groups == channels == filters
-    best = flops / rate  # nanoseconds
+    best, rows = flops / rate, _NAMES[len(result.dims or ())]  # nanoseconds
     of_group = 0 if is_depthwise else filters // groups
     yield LayoutOffer(cost=best / _rows_share(call, result, window, lanes, of_group))
     for out in _blocks(filters, lanes):
-        written, (vectors, filled) = f"NCHW{out}c", _vectors(out, lanes)
+        written, (vectors, filled) = f"{rows}{out}c", _vectors(out, lanes)
         has_groups = groups > 1 and channels == filters and depth < lanes and out % depth == 0
         if has_groups:  # whole ones, such as single channels
             share = shares.depthwise[vectors][is_long] if depth == 1 else _GROUPS_IN_BLOCKS[is_long]
@@ -151,8 +152,8 @@ def _convolutions(
         if (filters // groups) % out:
             continue
         for data in (0, *(size for size in _blocks(channels, lanes) if depth % size == 0)):
-            read = f"NCHW{data}c" if data else ""
-            kernel = blocked_kernel(read or "NCHW", written, False)
+            read = f"{rows}{data}c" if data else ""
+            kernel = blocked_kernel(read or rows, written, False)
             known = shares.to_blocks if data or prod(window) == 1 else shares.rows_to_blocks
             reached = 1.0 if data or prod(window) > 1 else _left_of_cache(infos[0])
             yield LayoutOffer((read, kernel), (written,), best / (known[vectors] * filled * reached))
@@ -178,9 +179,9 @@ def _rows_share(call: Call, result: TensorStructInfo, window: Sequence[int], lan
     """
     attrs = call.attrs
     assert attrs is not None
-    *_, height, width = likely_sizes(result)
-    is_product = list(window) == [1, 1] and set(attrs["strides"]) == {1} and not any(attrs["padding"])
-    row = max(1, height * width if is_product else width)
+    _, _, *space = likely_sizes(result)
+    is_product = {*window, *attrs["strides"]} == {1} and not any(attrs["padding"])
+    row = max(1, prod(space) if is_product else space[-1])
     used = row / (-(-row // lanes) * lanes)
     if not of_group:
         return _DEPTHWISE_ROWS[_is_long(call)] * used
@@ -200,8 +201,8 @@ def _is_long(call: Call) -> bool:
 
 def _by_winograd(infos: Sequence[TensorStructInfo], result: TensorStructInfo) -> Iterator[LayoutOffer]:
     """Channels in blocks or last, for data and result; the estimate is that of the pass that chose the method."""
-    lanes = likely_sizes(infos[1])[4]
-    layouts = (f"NCHW{lanes}c", "NHWC")
+    lanes, rows = likely_sizes(infos[1])[-2], _NAMES[len(result.dims or ())]
+    layouts = (_in_blocks(rows, lanes), _in_blocks(rows, 0))
     for data in layouts:
         for out in layouts:
             yield LayoutOffer((data, ""), (out,))
@@ -223,12 +224,13 @@ def _norms(call: Call, data: TensorStructInfo, lanes: int) -> Iterator[LayoutOff
     """Row-major, and blocks of channels where those are normalised over all points of an image."""
     sizes, attrs = likely_sizes(data), call.attrs
     assert attrs is not None
-    rows, blocks = (each * prod(sizes) for each in _NORMS)
-    yield LayoutOffer(cost=rows)
+    in_rows, in_blocks = (each * prod(sizes) for each in _NORMS)
+    yield LayoutOffer(cost=in_rows)
     axes = [axis % len(sizes) for axis in (attrs["channel_axis"], *sorted(attrs["axes"]))]
-    if axes == [1, 2, 3] and attrs["layout"] in ("", "NCHW"):
+    rows = _NAMES.get(len(sizes), "")
+    if rows and axes == [*range(1, len(sizes))] and attrs["layout"] in ("", rows):
         for size in _blocks(sizes[1], lanes):
-            yield LayoutOffer((f"NCHW{size}c",), (f"NCHW{size}c",), blocks)
+            yield LayoutOffer((f"{rows}{size}c",), (f"{rows}{size}c",), in_blocks)
 
 
 def _others(
@@ -236,12 +238,13 @@ def _others(
 ) -> Iterator[LayoutOffer]:
     """Blocks of channels, and channels last, for what costs as much in any layout: one for all tensors."""
     shape = likely_sizes(results[0])
-    if len(shape) != 4:
+    rows = _NAMES.get(len(shape))
+    if rows is None:
         return
     for size in (*_blocks(shape[1], lanes), 0):
         operands = _operands(call, infos, shape, size)
         if operands is not None:
-            yield LayoutOffer(operands, (_in_blocks("NCHW", size),) * len(results))
+            yield LayoutOffer(operands, (_in_blocks(rows, size),) * len(results))
 
 
 def _rows(call: Call, result: TensorStructInfo) -> LayoutOffer:
@@ -261,16 +264,17 @@ def _operands(call: Call, infos: Sequence[TensorStructInfo], shape: Sequence[int
     if has_trait(call, "pointwise"):
         layouts = [_spread(likely_sizes(info), shape, size) for info in infos]
         return None if None in layouts else tuple(name for name in layouts if name is not None)
-    name, definition = _in_blocks("NCHW", size), op_def(call.op)
+    rows = _NAMES[len(shape)]
+    name, definition = _in_blocks(rows, size), op_def(call.op)
     if definition is None or call.attrs is None:
         return None
     fields = dict(call.attrs.items()) if definition.in_layouts_fn is not None else {}
-    is_pool = fields.get("layout") == fields.get("out_layout") == "NCHW"
-    is_image = fields.get("layout") == "NCHW" and "out_layout" not in fields
+    is_pool = fields.get("layout") == fields.get("out_layout") == rows
+    is_image = fields.get("layout") == rows and "out_layout" not in fields
     images = infos[:1] if is_image else infos  # the others say what is done with an image
-    if any(len(_sizes(info)) != 4 or (size and likely_sizes(info)[1] % size) for info in images):
+    if any(len(_sizes(info)) != len(shape) or (size and likely_sizes(info)[1] % size) for info in images):
         return None
-    if is_pool or is_image or said_in_layout(call, "NCHW", name) is not None:
+    if is_pool or is_image or said_in_layout(call, rows, name) is not None:
         return (name,) * len(images)
     return None
 
@@ -282,8 +286,8 @@ def _spread(sizes: Sequence[int], shape: Sequence[int], size: int) -> str | None
     """
     if not sizes:
         return ""
-    names = "NCHW"[-len(sizes) :]
-    if len(sizes) < 3 or len(sizes) > 4:
+    names = _NAMES[len(shape)][-len(sizes) :]
+    if len(sizes) < len(shape) - 1 or len(sizes) > len(shape):
         return None
     channels = sizes[names.index("C")]
     if channels == 1:

@@ -37,14 +37,14 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine, speeds: Speeds | 
     if lanes == 1 or sizes.channels % lanes or sizes.filters % lanes:
         return ()
     panel = 2 * lanes if sizes.filters % (2 * lanes) == 0 else lanes
-    weights = sizes.channels * sizes.filters
-    points = sizes.batch * sizes.height * sizes.width
+    weights = sizes.channels * sizes.filters * sizes.window
+    points = sizes.batch * sizes.slices * sizes.height * sizes.width
     rate = lanes * lane_speed(machine, speeds)
     unmeasured = _STREAM if machine.is_wide else _STREAM_NARROW
     stream = unmeasured if speeds is None else _REACHED * speeds.memory
     gain = _GAIN if machine.is_wide else _GAIN_NARROW
     direct = _time(WINDOW * WINDOW * weights, points * _seen(sizes), rate, stream)
-    apart = 0.0 if sizes.images == sizes.batch else points * (sizes.channels + sizes.filters) * _APART
+    apart = points * (sizes.channels + sizes.filters) * _APART if sizes.is_apart else 0.0
     height, width = sizes.space
     offers = []
     for tile in TILES:

@@ -26,7 +26,7 @@ from eutectic.topi.nn.conv import (
     conv3d,
     conv3d_transpose,
 )
-from eutectic.topi.nn.conv_blocked import conv2d_nchwc
+from eutectic.topi.nn.conv_blocked import conv2d_nchwc, conv3d_ncdhwc
 from eutectic.topi.nn.dense_pack import dense_pack
 from eutectic.topi.nn.depth_to_space import depth_to_space
 from eutectic.topi.nn.im2col import im2col
@@ -45,7 +45,7 @@ from eutectic.topi.nn.pool import adaptive_pool, global_pool, pool1d, pool2d, po
 from eutectic.topi.nn.recurrent import recurrent
 from eutectic.topi.nn.softmax import log_softmax, softmax
 from eutectic.topi.nn.space_to_batch import batch_to_space, space_to_batch
-from eutectic.topi.nn.winograd import conv2d_winograd
+from eutectic.topi.nn.winograd import conv2d_winograd, conv3d_winograd
 
 __all__ = [
     "adaptive_pool",
@@ -62,7 +62,9 @@ __all__ = [
     "conv2d_transpose",
     "conv2d_winograd",
     "conv3d",
+    "conv3d_ncdhwc",
     "conv3d_transpose",
+    "conv3d_winograd",
     "dense",
     "dense_pack",
     "depth_to_space",

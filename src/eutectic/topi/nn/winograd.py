@@ -1,4 +1,7 @@
-"""Convolutions of 3x3 windows by Winograd's minimal filtering: fewer multiplications, more additions."""
+"""Convolutions of 3x3 windows by Winograd's minimal filtering: fewer multiplications, more additions.
+
+Of volumes each slice is transformed as an image, once; windows of several slices are more terms of the products.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from eutectic.te import sum as te_sum
 from eutectic.tir.block import TERMS_OF_SUM, WINOGRAD
 from eutectic.tir.data_layout import layout
 from eutectic.tir.op import checked, isfinite
+from eutectic.topi.nn.conv import SPATIAL
 from eutectic.topi.nn.pad import pad
 from eutectic.topi.nn.windows import arranged, paddings
 from eutectic.topi.nn.winograd_transforms import TAPS, input_rows, output_rows
@@ -60,73 +64,130 @@ def conv2d_winograd(
     twice where images are large.
     Reference: see `winograd_transforms.py`; TVM topi.nn.conv2d_winograd_without_weight_transform.
     """
-    out_layout = out_layout or data_layout
-    height, width, blocks, depth, lanes, panel = (static(size) or 0 for size in weight.shape)
+    return _convolved(2, data, weight, padding, data_layout, out_layout or data_layout)
+
+
+def conv3d_winograd(
+    data: Tensor,
+    weight: Tensor,
+    padding: int | Sequence[int] = 0,
+    data_layout: str = "NCDHW",
+    out_layout: str | None = None,
+) -> Tensor:
+    """Cross-correlation of windows of `k` slices of 3x3 at every point, from weights that are transformed already.
+
+    Slices are transformed as `conv2d_winograd` does images. What windows of several slices sum is summed between the
+    transforms, so each slice of the data, and each of the result, is transformed once.
+
+    Args:
+        data: `(n, c, d, h, w)` in `data_layout`, float.
+        weight: `(m + 2, m + 2, o / b, k, c / v, v, b)`, each slice of the window transformed; same dtype.
+        padding: Zeros around: one number, one per axis, or all before and then all after.
+        data_layout: `NCDHW`, `NDHWC`, or with channels in blocks of `v`, such as `NCDHW16c`.
+        out_layout: Likewise; None takes that of the data. Blocks are those of the data, or as large as `v`.
+
+    Returns:
+        `(n, o, d + front + back - k + 1, h + top + bottom - 2, w + left + right - 2)` in `out_layout`; the stages are
+        those of `conv2d_winograd`, the last one is `conv3d_winograd`.
+
+    Raises:
+        ValueError: ranks or channels do not go together.
+
+    Accuracy, and what is done with NaN and infinities: as for `conv2d_winograd`.
+    """
+    return _convolved(3, data, weight, padding, data_layout, out_layout or data_layout)
+
+
+def _convolved(
+    rank: int, data: Tensor, weight: Tensor, padding: int | Sequence[int], data_layout: str, out_layout: str
+) -> Tensor:
+    height, width, blocks, *window, depth, lanes, panel = (static(size) or 0 for size in weight.shape)
     tile = height - TAPS + 1
-    source = _Image(data_layout, lanes)
+    source, target = _Image(data_layout, lanes, rank), _Image(out_layout, lanes, rank)
     channels = static(source.sizes(data.shape)[1])
-    if height != width or len(weight.shape) != 6 or panel % lanes or channels != depth * lanes:
+    if height != width or len(window) != rank - 2 or panel % lanes or channels != depth * lanes:
         operands = f"{sizes_text(data.shape)} in {data_layout} with {sizes_text(weight.shape)}"
         raise ValueError(f"convolution of {operands}: channels or tiles do not go together")
-    before, after = paddings(padding, 2)
+    before, after = paddings(padding, rank)
     batch, _, *space = source.sizes(data.shape)
-    out = [simplify(size + (b + a - TAPS + 1)) for size, b, a in zip(space, before, after, strict=True)]
-    tiles = [simplify((size + tile - 1) // tile) for size in out]
-    surplus = [simplify(count * tile - size) for count, size in zip(tiles, out, strict=True)]
-    ends = [simplify(a + more) for a, more in zip(after, surplus, strict=True)]
+    sizes = zip(space, before, after, (*window, TAPS, TAPS), strict=True)
+    out = [simplify(size + (b + a - taps + 1)) for size, b, a, taps in sizes]
+    slices, tiles = out[:-2], [simplify((size + tile - 1) // tile) for size in out[-2:]]
+    surplus = [simplify(count * tile - size) for count, size in zip(tiles, out[-2:], strict=True)]
+    ends = [*after[:-2], *(simplify(a + more) for a, more in zip(after[-2:], surplus, strict=True))]
     temp = pad(data, source.widths(before), source.widths(ends), 0, "pad_temp")
-    products = _products(temp, weight, source, (tile, batch, *tiles))
-    rows = compute(
-        (batch, *tiles, blocks * panel // lanes, tile, height, lanes),
-        lambda n, y, x, o, r, q, at: _chosen(
-            r, output_rows(tile, [products(p, q, n, y, x, *_in_panel(o, at, lanes, panel)) for p in range(height)])
-        ),
-        "output_rows",
-        attrs={WINOGRAD: "output_rows"},
-    )
+    products = _products(temp, weight, source, tile, (batch, *slices, *tiles))
 
-    def element(n: PrimExpr, o: PrimExpr, lane: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
-        values = [rows(n, y // tile, x // tile, o, y % tile, q, lane) for q in range(width)]
+    def row(*at: PrimExpr) -> Any:
+        *place, o, r, q, lane = at
+        values = [products(p, q, *place, *_in_panel(o, lane, lanes, panel)) for p in range(height)]
+        return _chosen(r, output_rows(tile, values))
+
+    sizes_of_rows = (batch, *slices, *tiles, blocks * panel // lanes, tile, height, lanes)
+    names = ["n", *"z"[: rank - 2], *"yxorq", "at"]
+    rows = compute(sizes_of_rows, row, "output_rows", attrs={WINOGRAD: "output_rows"}, varargs_names=names)
+
+    def element(n: PrimExpr, o: PrimExpr, lane: PrimExpr, *place: PrimExpr) -> Any:
+        *slice_, y, x = place
+        values = [rows(n, *slice_, y // tile, x // tile, o, y % tile, q, lane) for q in range(width)]
         value = _chosen(x % tile, output_rows(tile, values))
         return checked(value, isfinite(value), NOT_FINITE)
 
-    target = _Image(out_layout, lanes)
     shape = target.shape(batch, blocks * panel, *out)
-    finished: Tensor = target.stage(shape, element, "conv2d_winograd", attrs={WINOGRAD: "output_transform"})
+    finished: Tensor = target.stage(shape, element, f"conv{rank}d_winograd", attrs={WINOGRAD: "output_transform"})
     return finished
 
 
-def _products(temp: Tensor, weight: Tensor, source: _Image, sizes: Sequence[Any]) -> Tensor:
-    """The transformed squares, multiplied with the weights: `(m + 2, m + 2, n, ty, tx, o / b, b)`."""
-    tile, batch, *tiles = sizes
-    side, _, blocks, depth, lanes, panel = weight.shape
+def _products(temp: Tensor, weight: Tensor, source: _Image, tile: int, sizes: Sequence[Any]) -> Tensor:
+    """The transformed squares, multiplied with the weights: `(m + 2, m + 2, n, ty, tx, o / b, b)`; slices follow `n`.
+
+    Args:
+        temp: The data with its padding.
+        weight: The transformed weights.
+        source: How the data lie.
+        tile: Outputs of a tile along an axis.
+        sizes: Of images, slices, and tiles along each axis, of the result.
+    """
+    batch, *slices, down, across = sizes
+    side, _, blocks, *window, depth, lanes, panel = weight.shape
     span = range(tile + TAPS - 1)
-    rows = compute(
-        (batch, *tiles, depth, side, side, lanes),
-        lambda n, y, x, c, p, j, at: _chosen(
-            p, input_rows(tile, [source.element(temp, n, c, at, y * tile + i, x * tile + j) for i in span])
-        ),
-        "input_rows",
-        attrs={WINOGRAD: "input_rows"},
-    )
-    transformed = compute(
-        (side, side, batch, *tiles, depth, lanes),
-        lambda p, q, n, y, x, c, at: _chosen(q, input_rows(tile, [rows(n, y, x, c, p, j, at) for j in span])),
-        "input_transform",
-        attrs={WINOGRAD: "input_transform"},
-    )
+    seen = [simplify(size + (taps - 1)) for size, taps in zip(slices, window, strict=True)]
+
+    def row(*at: PrimExpr) -> Any:
+        n, *slice_, y, x, c, p, j, lane = at
+        values = [source.element(temp, n, c, lane, *slice_, y * tile + i, x * tile + j) for i in span]
+        return _chosen(p, input_rows(tile, values))
+
+    shape = (batch, *seen, down, across, depth, side, side, lanes)
+    place = ["n", *"z"[: len(slices)], "y", "x"]
+    names = [*place, *"cpj", "at"]
+    rows = compute(shape, row, "input_rows", attrs={WINOGRAD: "input_rows"}, varargs_names=names)
+
+    def value(*at: PrimExpr) -> Any:
+        p, q, *place, c, lane = at
+        return _chosen(q, input_rows(tile, [rows(*place, c, p, j, lane) for j in span]))
+
+    shape = (side, side, batch, *seen, down, across, depth, lanes)
+    attrs: dict[str, Any] = {WINOGRAD: "input_transform"}
+    transformed = compute(shape, value, "input_transform", attrs=attrs, varargs_names=["p", "q", *place, "c", "at"])
+    taps = [reduce_axis((0, size), "rz") for size in window]
     rc, ri = reduce_axis((0, depth), "rc"), reduce_axis((0, lanes), "ri")
-    products: Tensor = compute(
-        (side, side, batch, *tiles, blocks, panel),
-        lambda p, q, n, y, x, o, at: te_sum(transformed(p, q, n, y, x, rc, ri) * weight(p, q, o, rc, ri, at), [rc, ri]),
-        "products",
-        attrs={WINOGRAD: "products", TERMS_OF_SUM: _TERMS_OF_LARGE if _is_large(tiles) else _TERMS},
-    )
+
+    def product(*at: PrimExpr) -> Any:
+        p, q, n, *slice_, y, x, o, lane = at
+        there = [place + tap for place, tap in zip(slice_, taps, strict=True)]
+        return te_sum(
+            transformed(p, q, n, *there, y, x, rc, ri) * weight(p, q, o, *taps, rc, ri, lane), [*taps, rc, ri]
+        )
+
+    attrs = {WINOGRAD: "products", TERMS_OF_SUM: _TERMS_OF_LARGE if _is_large(sizes[1:]) else _TERMS}
+    shape, names = (side, side, *sizes, blocks, panel), ["p", "q", *place, "o", "at"]
+    products: Tensor = compute(shape, product, "products", attrs=attrs, varargs_names=names)
     return products
 
 
 def _is_large(tiles: Sequence[Any]) -> bool:
-    """Whether an image has many tiles."""
+    """Whether an image has many tiles, in all slices."""
     sizes = [static(count) for count in tiles]
     return None not in sizes and prod(size or 0 for size in sizes) >= _LARGE
 
@@ -145,49 +206,52 @@ def _in_panel(block: PrimExpr, lane: PrimExpr, lanes: int, panel: int) -> tuple[
 
 
 class _Image:
-    """How an image lies in memory, with channels counted in blocks of some lanes.
+    """How an image or a volume lies in memory, with channels counted in blocks of some lanes.
 
     Args:
         name: The layout.
         lanes: Channels of a block.
+        rank: Number of spatial axes.
     """
 
-    def __init__(self, name: str, lanes: int) -> None:
-        self.lanes, factor = lanes, layout(name).factor_of("C")
-        self.is_blocked, self.names = factor > 1, "NHWC" if name == "NHWC" else "NCHW"
-        if name not in ("NCHW", "NHWC", f"NCHW{lanes}c"):
+    def __init__(self, name: str, lanes: int, rank: int) -> None:
+        self.lanes, factor, self.rows = lanes, layout(name).factor_of("C"), f"NC{SPATIAL[rank]}"
+        last = f"N{SPATIAL[rank]}C"
+        self.is_blocked, self.names = factor > 1, last if name == last else self.rows
+        if name not in (self.rows, last, f"{self.rows}{lanes}c"):
             raise ValueError(f"a convolution by Winograd's method of {lanes} channels at a time has no layout {name}")
 
     def sizes(self, shape: Sequence[Any]) -> list[Any]:
-        """Sizes of `N`, `C`, `H`, `W`."""
-        sizes = list(arranged(shape[:4], self.names, "NCHW"))
+        """Sizes of `N`, `C`, and the spatial axes."""
+        sizes = list(arranged(shape[: len(self.names)], self.names, self.rows))
         return [sizes[0], simplify(sizes[1] * self.lanes), *sizes[2:]] if self.is_blocked else sizes
 
     def shape(self, batch: Any, channels: Any, *space: Any) -> list[Any]:
         """The sizes in memory of an image."""
         if self.is_blocked:
             return [batch, channels // self.lanes, *space, self.lanes]
-        return list(arranged([batch, channels, *space], "NCHW", self.names))
+        return list(arranged([batch, channels, *space], self.rows, self.names))
 
     def widths(self, spatial: Sequence[Any]) -> list[Any]:
         """Widths of a padding of the spatial axes, for all axes in memory."""
-        return [*arranged([0, 0, *spatial], "NCHW", self.names), *([0] * self.is_blocked)]
+        return [*arranged([0, 0, *spatial], self.rows, self.names), *([0] * self.is_blocked)]
 
     def element(self, image: Tensor, n: Any, block: Any, lane: Any, *place: Any) -> Any:
         """One element of an image."""
         if self.is_blocked:
             return image(n, block, *place, lane)
-        return image(*arranged([n, block * self.lanes + lane, *place], "NCHW", self.names))
+        return image(*arranged([n, block * self.lanes + lane, *place], self.rows, self.names))
 
     def stage(self, shape: Sequence[Any], element: Element, name: str, attrs: dict[str, Any]) -> Any:
-        """A stage that computes an image by `element(n, block, lane, y, x)`."""
+        """A stage that computes an image by `element(n, block, lane, *place)`."""
+        places = ["zz", "yy", "xx"][-len(self.rows) + 2 :]
         if self.is_blocked:
-            names = ["nn", "fo", "yy", "xx", "fi"]
-            return compute(shape, lambda n, o, y, x, at: element(n, o, at, y, x), name, name, attrs, names)
+            names = ["nn", "fo", *places, "fi"]
+            return compute(shape, lambda *at: element(*at[:2], at[-1], *at[2:-1]), name, name, attrs, names)
 
         def anywhere(*at: Any) -> Any:
-            n, c, y, x = arranged(at, self.names, "NCHW")
-            return element(n, c // self.lanes, c % self.lanes, y, x)
+            n, c, *place = arranged(at, self.names, self.rows)
+            return element(n, c // self.lanes, c % self.lanes, *place)
 
-        names = list(arranged(["nn", "ff", "yy", "xx"], "NCHW", self.names))
+        names = list(arranged(["nn", "ff", *places], self.rows, self.names))
         return compute(shape, anywhere, name, name, attrs, names)

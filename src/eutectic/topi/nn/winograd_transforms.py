@@ -86,54 +86,59 @@ def transformed_weights(weight: npt.NDArray[Any], tile: int) -> npt.NDArray[np.f
     """Weights of a 3x3 convolution as factors of the products.
 
     Args:
-        weight: `(o, i, 3, 3)`.
+        weight: `(o, i, 3, 3)`, or `(o, i, k, 3, 3)` of windows of `k` slices.
         tile: Outputs of a tile along each axis, 2 or 4.
 
     Returns:
-        `(tile + 2, tile + 2, o, i)`, computed in float64.
+        `(tile + 2, tile + 2, o, i)`, or `(tile + 2, tile + 2, o, i, k)`, computed in float64.
     """
-    rows, (filters, depth) = weight_rows(tile), weight.shape[:2]
+    rows, channels = weight_rows(tile), weight.shape[:-2]
     taps = weight.reshape(-1, TAPS * TAPS).astype(np.float64).T
     factors: npt.NDArray[np.float64] = np.kron(rows, rows) @ taps  # one product: einsum takes many times as long
-    return factors.reshape(len(rows), len(rows), filters, depth)
+    return factors.reshape(len(rows), len(rows), *channels)
 
 
 def packed_weights(weight: npt.NDArray[Any], tile: int, lanes: int, panel: int) -> npt.NDArray[Any]:
     """Transformed weights in the order in which products read them.
 
     Args:
-        weight: `(o, i, 3, 3)`.
+        weight: `(o, i, 3, 3)`, or `(o, i, k, 3, 3)`.
         tile: Outputs of a tile along each axis, 2 or 4.
         lanes: Input channels that are transformed together; divides `i`.
         panel: Output channels that products are computed of together; divides `o`.
 
     Returns:
-        `(tile + 2, tile + 2, o / panel, i / lanes, lanes, panel)`, rounded once to the dtype of `weight`.
+        `(tile + 2, tile + 2, o / panel, i / lanes, lanes, panel)`, rounded once to the dtype of `weight`; with an axis
+        of size `k` after `o / panel`.
     """
     return in_panels(transformed_weights(weight, tile).astype(weight.dtype), lanes, panel)
 
 
 def in_panels(factors: npt.NDArray[Any], lanes: int, panel: int) -> npt.NDArray[Any]:
-    """`packed_weights`, of weights that are transformed and rounded already: `(tile + 2, tile + 2, o, i)`."""
-    side, _, filters, depth = factors.shape
-    blocks = factors.reshape(side, side, filters // panel, panel, depth // lanes, lanes)
-    return aligned_array(blocks.transpose(0, 1, 2, 4, 5, 3))
+    """`packed_weights`, of weights that are transformed and rounded already, as `transformed_weights` gives them."""
+    side, _, filters, depth, *window = factors.shape
+    blocks = factors.reshape(side, side, filters // panel, panel, depth // lanes, lanes, *window)
+    return aligned_array(blocks.transpose(0, 1, 2, *range(6, 6 + len(window)), 4, 5, 3))
 
 
 def unpacked_weights(packed: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Inverse of `packed_weights`, up to rounding: the windows whose transforms are nearest, in float64.
 
     Args:
-        packed: `(tile + 2, tile + 2, o / panel, i / lanes, lanes, panel)`.
+        packed: `(tile + 2, tile + 2, o / panel, i / lanes, lanes, panel)`, or with an axis of size `k` after
+            `o / panel`.
 
     Returns:
-        `(o, i, 3, 3)` of the same dtype.
+        `(o, i, 3, 3)`, or `(o, i, k, 3, 3)`, of the same dtype.
     """
-    side, _, blocks, depth, lanes, panel = packed.shape
-    factors = packed.transpose(0, 1, 2, 5, 3, 4).reshape(side, side, blocks * panel, depth * lanes)
+    side, _, blocks, *window, depth, lanes, panel = packed.shape
+    channels_first = packed.transpose(
+        0, 1, 2, packed.ndim - 1, packed.ndim - 3, packed.ndim - 2, *range(3, packed.ndim - 3)
+    )
+    factors = channels_first.reshape(side, side, blocks * panel, depth * lanes, *window)
     back = np.linalg.pinv(weight_rows(side - TAPS + 1))
     windows: npt.NDArray[np.float64] = np.einsum(
-        "ip,pqoc,jq->ocij", back, factors.astype(np.float64), back, optimize=True
+        "ip,pq...,jq->...ij", back, factors.astype(np.float64), back, optimize=True
     )
     plain: npt.NDArray[Any] = windows.astype(packed.dtype)
     return plain

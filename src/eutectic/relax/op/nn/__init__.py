@@ -32,6 +32,7 @@ from eutectic.relax.op.nn.conv_transpose import (
 )
 from eutectic.relax.op.nn.conv_winograd import (
     conv2d_winograd,
+    conv3d_winograd,
 )
 from eutectic.relax.op.nn.dense_pack import (
     dense_pack,
@@ -105,6 +106,7 @@ __all__ = [
     "conv2d",
     "conv2d_transpose",
     "conv2d_winograd",
+    "conv3d_winograd",
     "conv3d",
     "conv3d_transpose",
     "cross_entropy_with_logits",

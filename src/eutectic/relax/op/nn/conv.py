@@ -52,7 +52,7 @@ class ConvAttrs(Attrs):
         out_layout: Order of the axes of the result.
         out_dtype: Dtype of the result; `void` takes the operands'.
 
-    Channels of two spatial axes may be in blocks; `conv_blocks.py` says which layouts go together.
+    Channels of two or three spatial axes may be in blocks; `conv_blocks.py` says which layouts go together.
     """
 
     strides: tuple[int, ...]
@@ -193,7 +193,7 @@ def conv3d(
 
 def _conv(rank: int, data: Expr, weight: Expr, options: tuple[Any, ...], span: Any) -> Call:
     strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype = options
-    may_block = rank == 2
+    may_block = rank > 1
     attrs = ConvAttrs(
         per_axis(strides, rank, "strides"),
         paddings(padding, rank),
@@ -303,17 +303,17 @@ def _define(rank: int, op: OpDef) -> None:
     op.infer(_infer)
     op.reference(_reference)
     op.work(_work)
-    if rank == 2:
+    if rank > 1:
         op.in_layouts(in_layouts)
     name = f"conv{rank}d"
-    whole = getattr(topi.nn, name)
+    whole, blocked = getattr(topi.nn, name), topi.nn.conv2d_nchwc if rank == 2 else topi.nn.conv3d_ncdhwc
 
     def convolution(data: Tensor, weight: Tensor, **options: Any) -> Tensor:
         if not is_blocked(options["out_layout"]):
             convolved: Tensor = whole(data, weight, **options)
             return convolved
         names = ("strides", "padding", "dilation", "groups", "out_dtype")
-        return topi.nn.conv2d_nchwc(data, weight, **{name: options[name] for name in names})
+        return blocked(data, weight, **{name: options[name] for name in names})
 
     def program(data: Tensor, weight: Tensor, out_dtype: str, **options: Any) -> Tensor:
         return summed(lambda dtype: convolution(data, weight, out_dtype=dtype, **options), (data, weight), out_dtype)

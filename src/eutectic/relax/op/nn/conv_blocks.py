@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from eutectic.ir.node import replace
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
-from eutectic.relax.op.layout import is_blocked
+from eutectic.relax.op.layout import is_blocked, row_major
 from eutectic.relax.op.registry import has_trait, infer_call, refuse
 from eutectic.relax.op.shapes import Dims, reject, static
 from eutectic.relax.struct_info import TensorStructInfo
@@ -18,13 +18,14 @@ def blocked_kernel(data_layout: str, out_layout: str, has_groups: bool) -> str:
     """The layout of the weights that goes with channels in blocks, of data such as `NCHW16c`, or of `NCHW`.
 
     Args:
-        data_layout: Of the data.
+        data_layout: Of the data, with two or three spatial axes.
         out_layout: Of the result, such as `NCHW16c`.
         has_groups: Whether blocks hold whole groups, such as single channels, so that input channels of the weights,
             which are those of one group, are in no blocks.
     """
     inputs, outputs = (layout(name).factor_of("C") for name in (data_layout, out_layout))
-    return f"OIHW{outputs}o" if inputs == 1 or has_groups else f"OIHW{inputs}i{outputs}o"
+    names = row_major(out_layout).replace("NC", "OI")
+    return f"{names}{outputs}o" if inputs == 1 or has_groups else f"{names}{inputs}i{outputs}o"
 
 
 def check_blocks(layouts: Sequence[str], groups: int) -> None:
@@ -40,12 +41,13 @@ def check_blocks(layouts: Sequence[str], groups: int) -> None:
     if not any(map(is_blocked, layouts)):
         return
     data, kernel, out = layouts
+    rows = row_major(out)
     wanted = {blocked_kernel(data, out, has_groups) for has_groups in {False, groups > 1}}
     counts = [layout(name).factor_of("C") for name in (data, out)]
-    forms = ["NCHW" if count == 1 else f"NCHW{count}c" for count in counts]
+    forms = [rows if count == 1 else f"{rows}{count}c" for count in counts]
     if counts[1] == 1 or forms != [data, out] or kernel not in wanted:
         reject(
-            f"conv2d of data {data} with weights {kernel} to {out}: the blocks do not go together",
+            f"convolution of data {data} with weights {kernel} to {out}: the blocks do not go together",
             help="data NCHW16c with weights OIHW16i8o give NCHW8c, data NCHW with OIHW8o as well",
         )
 
@@ -73,19 +75,19 @@ def check_groups(c: Call, layouts: Sequence[str], groups: int, weight: Dims) -> 
     if filters is None or (filters // groups) % out.factor_of("C") or not full:
         refuse(
             c,
-            f"conv2d of {groups} groups from {data} to {out}: blocks cross groups",
+            f"convolution of {groups} groups from {data} to {out}: blocks cross groups",
             help="blocks are parts of a group, or hold whole groups and are the same in both",
         )
 
 
 def is_plain(c: Call) -> bool:
-    """Whether a call is a convolution of images, not transposed, of float32, that nobody has laid out."""
+    """Whether a call is a convolution of images or volumes, not transposed, of float32, that nobody has laid out."""
     if not has_trait(c, "convolution") or has_trait(c, "transposed") or c.attrs is None:
         return False
     layouts = (c.attrs["data_layout"], c.attrs["kernel_layout"], c.attrs["out_layout"])
     infos = [value.struct_info for value in (*c.args, c)]
     single = all(isinstance(info, TensorStructInfo) and info.dtype == "float32" for info in infos)
-    return single and layouts == ("NCHW", "OIHW", "NCHW")
+    return single and layouts in (("NCHW", "OIHW", "NCHW"), ("NCDHW", "OIDHW", "NCDHW"))
 
 
 def in_layouts(c: Call, args: Sequence[Expr], operands: Sequence[str], result: str) -> Call:

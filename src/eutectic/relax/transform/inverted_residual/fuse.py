@@ -153,7 +153,7 @@ def _weight(call: Call) -> Array | None:
     if not is_plain(call) or call.attrs is None or {*call.attrs["dilation"]} != {1}:
         return None
     weight = call.args[1]
-    return weight.data if isinstance(weight, Constant) else None
+    return weight.data if isinstance(weight, Constant) and weight.data.ndim == 4 else None
 
 
 def _is_pointwise(call: Call) -> bool:

@@ -24,9 +24,10 @@ def is_accurate(weight: Array, factors: Array) -> bool:
     The data are positive halves of normal numbers, as activations are; the truth are direct sums in float64.
 
     Args:
-        weight: `(o, i, 3, 3)`, float32, finite.
-        factors: The same transformed, and rounded to float32, `(tile + 2, tile + 2, o, i)`.
+        weight: `(o, i, 3, 3)`, or `(o, i, k, 3, 3)` of windows of `k` slices, float32, finite.
+        factors: The same transformed, and rounded to float32, `(tile + 2, tile + 2, o, i)`, or with `k` after `i`.
     """
+    weight, factors = weight.reshape(len(weight), -1, TAPS, TAPS), factors.reshape(*factors.shape[:3], -1)
     side = len(factors)
     generator = np.random.default_rng(0)
     data = np.maximum(generator.standard_normal((_TILES, weight.shape[1], side, side)), 0).astype(np.float32)

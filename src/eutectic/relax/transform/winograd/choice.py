@@ -20,7 +20,9 @@ WINDOW: Final = TAPS
 
 @dataclass(frozen=True)
 class ConvolutionSizes:
-    """Sizes of a convolution of 3x3 taps at every point; likely ones where each call brings others.
+    """Sizes of a convolution of 3x3 taps at every point, of images or of slices of volumes.
+
+    They are likely ones where each call brings others.
 
     Attributes:
         batch: Images.
@@ -30,6 +32,8 @@ class ConvolutionSizes:
         width: Columns of the result.
         varies: Whether height or width are others in other calls.
         apart: How far apart taps are along each axis: points between which there are none are images of their own.
+        slices: Slices of the result, of volumes.
+        window: Slices of a window.
     """
 
     batch: int
@@ -39,11 +43,18 @@ class ConvolutionSizes:
     width: int
     varies: bool = False
     apart: tuple[int, int] = (1, 1)
+    slices: int = 1
+    window: int = 1
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether there are points between taps."""
+        return set(self.apart) != {1}
 
     @property
     def images(self) -> int:
-        """Images without gaps between taps."""
-        return self.batch * prod(self.apart)
+        """Images of the result, without gaps between taps; slices are some."""
+        return self.batch * prod(self.apart) * self.slices
 
     @property
     def space(self) -> tuple[int, int]:
@@ -53,8 +64,11 @@ class ConvolutionSizes:
     def workload(self, target: Target) -> str:
         """What databases of decisions know such a convolution by; libraries offer another way to compute it."""
         beside = f" beside {','.join(target.libs)}" if target.libs else ""
-        gaps = "" if self.images == self.batch else f" {self.apart[0]}x{self.apart[1]} apart"
-        return f"conv2d {self.batch}x{self.channels}x{self.height}x{self.width} to {self.filters}, 3x3{gaps}{beside}"
+        gaps = f" {self.apart[0]}x{self.apart[1]} apart" if self.is_apart else ""
+        image, taps = f"{self.height}x{self.width}", f"{WINDOW}x{WINDOW}"
+        if (self.slices, self.window) != (1, 1):
+            image, taps = f"{self.slices}x{image}", f"{self.window}x{taps}"
+        return f"conv2d {self.batch}x{self.channels}x{image} to {self.filters}, {taps}{gaps}{beside}"
 
 
 @dataclass(frozen=True)

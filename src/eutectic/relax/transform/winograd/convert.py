@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from eutectic.ir.transform import PassContext
 from eutectic.relax.expr import Call, Constant, Function
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.nn.conv_blocks import is_plain
-from eutectic.relax.op.nn.conv_winograd import conv2d_winograd
+from eutectic.relax.op.nn.conv_winograd import conv2d_winograd, conv3d_winograd
 from eutectic.relax.op.nn.space_to_batch import batch_to_space, space_to_batch
 from eutectic.relax.op.shapes import static
 from eutectic.relax.struct_info import TensorStructInfo
@@ -32,7 +33,8 @@ from eutectic.topi.nn.winograd_transforms import TAPS, in_panels, transformed_we
 class ConvertConv2DToWinograd(FunctionPass):
     """Compute convolutions by Winograd's minimal filtering where that is faster, and accurate with their weights.
 
-    Only float32 convolutions of 3x3 taps at every point, in one group, of known weights. Where taps are apart, points
+    Only float32 convolutions of 3x3 taps at every point, in one group, of known weights: of images, and of volumes,
+    whose windows may have several slices. Where taps are apart, points
     that are as far from each other become images of their own, if the images have one size. Images of sizes that vary
     are taken to be as large as in the example of the function (its attribute `example_sizes`). What is faster is
     estimated by who makes the kernels for the target, or was measured: the services of the context know it then by the
@@ -79,11 +81,13 @@ class _Converter(PyExprMutator):
         visited = super().visit_call_(call)
         if way is None or sizes is None or not isinstance(visited, Call):
             return visited
-        return self._converted(visited, way) if sizes.images == sizes.batch else self._apart(visited, sizes, way)
+        return self._apart(visited, sizes, way) if sizes.is_apart else self._converted(visited, way)
 
     def _converted(self, call: Call, way: _Way) -> Call:
         assert call.attrs is not None
-        return conv2d_winograd(call.args[0], way.packed(call.args[1]), call.attrs["padding"], span=call.span)
+        weight = way.packed(call.args[1])
+        convolution = conv2d_winograd if weight.data.ndim == 6 else conv3d_winograd
+        return convolution(call.args[0], weight, call.attrs["padding"], span=call.span)
 
     def _apart(self, call: Call, sizes: ConvolutionSizes, way: _Way) -> Call:
         """The images of points between which there are no taps, whole tiles of each, and one image of the results."""
@@ -140,14 +144,15 @@ def _sizes(call: Call, examples: Mapping[str, int]) -> ConvolutionSizes | None:
     weight = call.args[1]
     if {*attrs["strides"]} != {1} or not isinstance(weight, Constant):
         return None
-    if weight.data.shape[2:] != (TAPS, TAPS) or not np.isfinite(weight.data).all():
+    if weight.data.shape[-2:] != (TAPS, TAPS) or not np.isfinite(weight.data).all():
         return None
     infos = [info for info in (call.args[0].struct_info, call.struct_info) if isinstance(info, TensorStructInfo)]
     dims = [size for info in infos for size in info.dims or ()]
-    if len(dims) != 8 or static(dims[1]) is None:
+    if len(dims) != 2 * weight.data.ndim or static(dims[1]) is None:
         return None
-    (images, channels, *_), (_, filters, height, width) = (likely_sizes(info, examples) for info in infos)
-    varies, apart = None in map(static, dims[-2:]), tuple(attrs["dilation"])
-    if varies and set(apart) != {1}:
+    (images, channels, *_), (_, filters, *slices, height, width) = (likely_sizes(info, examples) for info in infos)
+    varies, (*between, down, right) = None in map(static, dims[-2:]), attrs["dilation"]
+    if (varies or slices) and {*between, down, right} != {1}:
         return None
-    return ConvolutionSizes(images, channels, filters, height, width, varies, apart)
+    window = prod(weight.data.shape[2:-2])
+    return ConvolutionSizes(images, channels, filters, height, width, varies, (down, right), prod(slices), window)

@@ -13,7 +13,7 @@ from eutectic.ir.transform import PassContext
 from eutectic.relax.analysis.uses import walk_calls
 from eutectic.relax.expr import Call, Constant, Function
 from eutectic.relax.expr_functor import PyExprMutator
-from eutectic.relax.op.nn.conv import conv2d
+from eutectic.relax.op.nn.conv import conv2d, conv3d
 from eutectic.relax.op.nn.conv_winograd import WINOGRAD
 from eutectic.relax.transform.infra import FunctionPass
 from eutectic.topi.nn.winograd_transforms import unpacked_weights
@@ -29,7 +29,8 @@ class ConvertWinogradToConv2D(FunctionPass):
     before:                                 after:
         gv = nn.conv2d_winograd(x, transformed_w)        gv = nn.conv2d(x, w)
 
-    Layouts: data and results keep theirs, as far as `nn.conv2d` has them; row-major ones are always possible.
+    Layouts: data and results keep theirs, as far as `nn.conv2d` and `nn.conv3d` have them; row-major ones are always
+    possible.
     """
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -48,7 +49,7 @@ def has_winograd(mod: IRModule) -> bool:
 
 
 def _is_winograd(call: Call) -> bool:
-    return call.op is WINOGRAD
+    return call.op in WINOGRAD
 
 
 class _Converter(PyExprMutator):
@@ -58,7 +59,8 @@ class _Converter(PyExprMutator):
         if isinstance(weight, Constant) and call.attrs is not None:
             direct = Constant(_plain(weight.data), span=weight.span)
             options = {name: call.attrs[name] for name in ("padding", "data_layout", "out_layout")}
-            return super().visit_call_(conv2d(call.args[0], direct, **options, span=call.span))
+            convolution = conv2d if direct.data.ndim == 4 else conv3d
+            return super().visit_call_(convolution(call.args[0], direct, **options, span=call.span))
         return super().visit_call_(call)
 
 

@@ -40,10 +40,12 @@ _ROLES: Final = ("input_rows", "input_transform", "products", "output_rows")
 _NEAR_BYTES: Final = 3 << 20  # of weights that are better read again for each row of tiles
 _NEAR_BYTES_NARROW: Final = 1 << 20  # the same on processors with few vector registers
 _MOST_ROW_BYTES: Final = 1 << 20  # of what each thread keeps for a row of tiles
+_MOST_ROW_BYTES_OF_VOLUMES: Final = 4 << 20  # the same of rows through all slices: apart they would be computed again
 _LARGEST_ROW_BYTES: Final = 4 << 20  # the same, of what is measured at all
 _APART: Final = (1024, 576)  # bytes: from one value of tiles to the next, so that not all are in one set of a cache
 _MANY_BLOCKS: Final = 8  # of terms: more are added up in groups
 _BLOCKS: Final = (4, 3, 5, 2)  # of a group, the first that divides them
+_AXES_OF_CHANNELS: Final = 2  # that products are summed over: of blocks, and in them; before these is that of slices
 _FEWEST_ROWS: Final = 8  # of tiles, in all images, that threads share evenly enough
 
 
@@ -56,7 +58,8 @@ class Axes:
         last: Name of the block that writes the result.
         tile: Outputs of a tile along an axis.
         lanes: Channels that are transformed together.
-        batch: The axis over images; None when there is one.
+        slices: The axis over slices of a volume, where windows have several; None when slices are as images are.
+        rank: Axes of a volume, 3, or of an image, 2.
         rows: The axis of the result that tiles follow each other along, from top to bottom.
         columns: The axis from left to right.
         channels: Axes over output channels: over blocks and lanes, or over both in one.
@@ -73,7 +76,8 @@ class Axes:
     last: str
     tile: int
     lanes: int
-    batch: Axis | None
+    slices: Axis | None
+    rank: int
     rows: Axis
     columns: Axis
     channels: tuple[Axis, ...]
@@ -112,7 +116,8 @@ class Winograd:
         """Whether all stages are done row by row, and how many tiles are multiplied at once."""
         most = 14 if processor.registers == 32 else 6
         near = _NEAR_BYTES_NARROW if processor.registers <= FEW_REGISTERS else _NEAR_BYTES
-        by_rows = axes.weight_bytes <= near and axes.row_bytes <= _MOST_ROW_BYTES
+        most_bytes = _MOST_ROW_BYTES if axes.slices is None else _MOST_ROW_BYTES_OF_VOLUMES
+        by_rows = axes.weight_bytes <= near and axes.row_bytes <= most_bytes
         by_rows = by_rows and (axes.row_count is None or axes.row_count >= _FEWEST_ROWS)
         tile = {"tiles": _even(axes.across, most), "lanes": min(axes.lanes, processor.lanes())}
         return {"by_rows": by_rows, **tile, **terms_decided(axes.block_of_terms)}
@@ -140,7 +145,7 @@ class Winograd:
             sch.compute_at(name, around[-1], preserve_unit_loops=True)
             sch.set_scope(name, 0, "local")
             sch.storage_align(name, 0, 1, *(size // axes.item_bytes for size in _APART))
-        _tiles_of_data(sch)
+        _tiles_of_data(sch, axes)
         for name in ("input_rows", "output_rows"):
             sch.set_scope(name, 0, "local")
         if by_rows and axes.pad:
@@ -178,29 +183,55 @@ def _axes(pad: str, last: Stage, roles: dict[str, Stage]) -> Axes | None:
     rows, products = roles["output_rows"], roles["products"]
     reads = [load for load in last.reads() if load.buffer is rows.output]
     weights = [load.buffer for load in products.reads() if load.buffer is not roles["input_transform"].output]
-    sizes = [getattr(size, "value", None) for size in rows.output.shape]
-    if not reads or None in sizes[3:] or last.init is not None or len(weights) != 1:
+    *counts, height, across, _, tile, _, lanes = [getattr(size, "value", None) for size in rows.output.shape]
+    if not reads or None in (tile, lanes) or last.init is not None or len(weights) != 1:
         return None
-    images, height, across, _, tile, _, lanes = sizes
     assert tile is not None and lanes is not None
-    n, y, x, block, _, _, lane = reads[0].indices
+    *places, y, x, block, _, _, lane = reads[0].indices
     by_var = {axis.var: axis for axis in last.spatial}
+    images = [by_var.get(index_variable(place)) for place in places]
     down, right = _divided(y, tile, by_var), _divided(x, tile, by_var)
     whole = _divided(block, lanes, by_var)
     channels = (whole,) if whole is not None else (by_var.get(index_variable(block)), by_var.get(index_variable(lane)))
-    batch = by_var.get(index_variable(n))
-    known = [axis for axis in (batch, down, right, *channels) if axis is not None]
+    known = [axis for axis in (*images, down, right, *channels) if axis is not None]
     if down is None or right is None or len(known) != len(last.spatial) or len(set(known)) != len(known):
         return None
-    row = roles["input_transform"].output, products.output
-    row_bytes = inf if across is None else sum(_bytes(buffer) // (images or 1) // (height or 1) for buffer in row)
-    row_count = None if images is None or height is None else images * height
-    axes = tuple(axis for axis in channels if axis is not None)
-    weight_bytes = _bytes(weights[0])
     terms = prod(axis.size or 0 for axis in products.reduce)
-    counts = row_count, terms, terms_of_block(products, [Iterations(terms)])
-    of_memory = weight_bytes, row_bytes, *counts, item_bytes(rows.output.dtype)
-    return Axes(pad, last.name, tile, lanes, batch, down, right, axes, across, *of_memory)
+    together = any(axis.size != 1 for axis in products.reduce[:-_AXES_OF_CHANNELS])
+    return Axes(
+        pad,
+        last.name,
+        tile,
+        lanes,
+        images[-1] if together else None,
+        len(images) + 1,
+        down,
+        right,
+        tuple(axis for axis in channels if axis is not None),
+        across,
+        _bytes(weights[0]),
+        *_size_of_rows(
+            (roles["input_transform"].output, products.output), [*(counts[:1] if together else counts), height], across
+        ),
+        terms,
+        terms_of_block(products, [Iterations(terms)]),
+        item_bytes(rows.output.dtype),
+    )
+
+
+def _size_of_rows(
+    between: Sequence[Buffer], counts: Sequence[int | None], across: int | None
+) -> tuple[float, int | None]:
+    """Bytes of what is between the stages for a row of tiles, and how many rows there are.
+
+    Args:
+        between: The transformed tiles, and the products.
+        counts: Sizes of the axes that rows follow each other along; None where not known.
+        across: Tiles of a row.
+    """
+    known = prod(size or 1 for size in counts)
+    row_bytes = inf if across is None else sum(_bytes(buffer) for buffer in between) // known
+    return row_bytes, None if None in counts else known
 
 
 def _divided(index: PrimExpr, by: int, axes: dict[Var, Axis]) -> Axis | None:
@@ -230,33 +261,34 @@ def _tiles_of_result(sch: Schedule, axes: Axes) -> tuple[list[LoopRV], LoopRV]:
     """Tiles outside, and in each of them blocks of channels: the loops over rows of tiles, and that over blocks."""
     loops = loops_by_variable(sch, axes.last)
     spatial = [axis.loop for axis in (axes.rows, axes.columns, *axes.channels)]
-    outside = [loop for var, loop in loops.items() if var not in spatial]
+    slices = [] if axes.slices is None else [loops[axes.slices.loop]]
+    outside = [loop for var, loop in loops.items() if var not in spatial and loop not in slices]
     down, y = sch.split(loops[axes.rows.loop], [None, axes.tile])
     right, x = sch.split(loops[axes.columns.loop], [None, axes.tile])
     channels = [loops[axis.loop] for axis in axes.channels]
     block, lane = channels if len(channels) == 2 else sch.split(channels[0], [None, axes.lanes])
     several = with_iterations(sch, outside)
     around = [*(loop for loop in outside if loop not in several), *several, down]
-    reorder(sch, [*around, right, block, y, x, lane])
+    reorder(sch, [*around, *slices, right, block, y, x, lane])
     return around, block
 
 
-def _tiles_of_data(sch: Schedule) -> None:
+def _tiles_of_data(sch: Schedule, axes: Axes) -> None:
     """Tiles outside, and in each of them blocks of channels, of which all values are transformed together."""
-    loops = sch.get_loops("input_transform")
-    p, q, n, y, x, c, lane = loops[-7:]
-    reorder(sch, [n, y, x, c, p, q, lane])
+    p, q, *place, c, lane = sch.get_loops("input_transform")[-axes.rank - 5 :]
+    reorder(sch, [*place, c, p, q, lane])
     sch.compute_at("input_rows", c, preserve_unit_loops=True)
 
 
 def _multiply(sch: Schedule, axes: Axes, decisions: Decisions) -> None:
     """The products of a row of tiles: some tiles times a panel of channels in registers."""
-    p, q, n, y, x, panel, channel, *terms = sch.get_loops("products")[-9:]
+    loops = sch.get_loops("products")[-2 * axes.rank - 5 :]
+    (p, q, n, *place, x), (panel, channel, *terms) = loops[: axes.rank + 3], loops[axes.rank + 3 :]
     terms = [sch.fuse(*terms)]
     outer, inner = sch.split(x, [None, decisions["tiles"]])
     vectors, lane = sch.split(channel, [None, decisions["lanes"]])
     copy = block_name(sch, sch.cache_write("products", 0, "local"))
-    reorder(sch, [p, q, n, y, panel, outer, *terms, inner, vectors, lane])
+    reorder(sch, [p, q, n, panel, *place, outer, *terms, inner, vectors, lane])
     sch.reverse_compute_at(copy, outer)
     pairs: list[tuple[str, ...]] = [("products", copy)]
     if not has_no_remainder(sch, "products"):
