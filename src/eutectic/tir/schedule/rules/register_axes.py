@@ -16,7 +16,10 @@ from eutectic.tir.schedule.rules.walk import Access, Span, Walk
 NEAR_BYTES: Final = 768 * 1024  # of what a processor keeps near for all tiles that a thread works on
 LIKELY: Final = 16  # iterations along an axis of which the size is not known, such as that of images of all sizes
 _LINES: Final = 6  # of what rows select in one place of a nearest cache that has 8 for each, beside those of vectors
+_BLOCKS_AND_LANES: Final = 2  # axes of terms
 _SHARED_BYTES: Final = 64 * 1024  # of what vectors select, from which on two threads are faster with half of it each
+_PAGE: Final = 4096  # bytes, across which no processor looks ahead by itself
+_OF_MEMORY: Final = 8 * 1024 * 1024  # bytes of what rows select, from which on most of it is far when it is read again
 _FAR: Final = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
 _PANEL_ROWS: Final = 24  # rows that must read the copy for it to pay
 _PANEL_STEPS: Final = 8192
@@ -43,6 +46,7 @@ class Axes:
         blocks: One of the others that only the vectors depend on, such as blocks of channels: a tile may have several.
         row_step: Bytes between neighbours along the rows in what they select; None when it is not known.
         weights: The operand that vectors select, if it lies in panels: vectors of one term after the other.
+        far: The operand that rows select, if it is large and blocks of terms, such as of channels, lie on other pages.
     """
 
     walk: Walk
@@ -61,6 +65,7 @@ class Axes:
     blocks: Span | None = None
     row_step: int | None = None
     weights: Buffer | None = None
+    far: Buffer | None = None
 
     @property
     def tiled(self) -> TileAxes:
@@ -163,6 +168,7 @@ def register_axes(walk: Walk, vector: Span | None) -> Axes:
             blocks=_blocks(walk, others, streamed),
             row_step=_row_step(rows, selected),
             weights=weights,
+            far=_far(walk, selected, row_bytes),
         )
     panel = _panel(walk, vector, rows, streamed) if shares and vector is not None else None
     if panel is None:
@@ -233,6 +239,16 @@ def _in_panels(walk: Walk, vector: Span | None, streamed: Sequence[Access]) -> B
             return None
         step *= span.size
     return streamed[0].buffer
+
+
+def _far(walk: Walk, selected: Sequence[Access], row_bytes: int | None) -> Buffer | None:
+    """The only operand that rows select, if it is large and is read in blocks of terms that lie far from each other."""
+    terms = [span for span in walk.reduce if span.size != 1]
+    if len(selected) != 1 or len(terms) != _BLOCKS_AND_LANES or (row_bytes or 0) <= _OF_MEMORY:
+        return None
+    blocks, lanes = (selected[0].coefficient(span) for span in terms)
+    page = _PAGE // item_bytes(selected[0].buffer.dtype)
+    return selected[0].buffer if lanes == 1 and isinstance(blocks, int) and blocks >= page else None
 
 
 def _bytes(walk: Walk, accesses: Sequence[Access], unknown: int | None = None) -> int | None:

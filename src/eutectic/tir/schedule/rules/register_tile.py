@@ -78,7 +78,8 @@ class RegisterTile:
             placed = {**placed, "stream_rows": False, "rounds": True}
         waits = processor.waits_for_memory or ("rounds" in placed and (axes.vector_bytes or 0) > _FROM_MEMORY_BYTES)
         ahead = {"ahead": True} if waits and _by_panels(axes, placed) else {}
-        return {**placed, **ahead, "unroll": _unrolled(axes)}
+        far = {} if axes.far is None or placed.get("rounds") else {"far": True}
+        return {**placed, **ahead, **far, "unroll": _unrolled(axes)}
 
     def candidates(self, axes: Axes, processor: Processor) -> Sequence[Decisions]:
         """Other tiles of nearly the same estimate, the other order of walking, no copy, and no window written out."""
@@ -99,7 +100,9 @@ class RegisterTile:
         if own.get("rounds"):
             others.append(_without(own, "rounds"))
         elif _rounds_of(axes, own) is not None:
-            others.append({**_without(own, "run", "ahead"), "rounds": True})
+            others.append({**_without(own, "run", "ahead", "far"), "rounds": True})
+        if own.get("far"):
+            others.append(_without(own, "far"))
         if _by_panels(axes, own):
             others.append({**own, "ahead": not own.get("ahead", False)})
         return distinct([own, *others])
@@ -114,7 +117,8 @@ class RegisterTile:
         work.place_panel()
         work.keep_accumulators()
         work.cut_remainders()
-        work.use_registers(axes.vector, decisions["unroll"], _asked_for(axes, decisions), decisions.get("terms", 0))
+        ahead, far = _asked_for(axes, decisions), axes.far if decisions.get("far") else None
+        work.use_registers(axes.vector, decisions["unroll"], ahead, decisions.get("terms", 0), far)
         if shared:
             count = pieces(_order(axes, decisions)[0], _tile(axes, decisions))
             work.share(within=work.panel is None and _are_few(count))

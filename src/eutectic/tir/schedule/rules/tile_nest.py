@@ -265,6 +265,7 @@ class TileNest:
         unrolled: Sequence[bool],
         ahead: tuple[Buffer, int] | None = None,
         block_of_terms: int = 0,
+        far: Buffer | None = None,
     ) -> None:
         """Write the tile out, with vectors along one of its spans.
 
@@ -273,6 +274,7 @@ class TileNest:
             unrolled: Which loops over the reduction are written out, too.
             ahead: An operand in panels of which those of the next tile are asked for, and how many a tile has.
             block_of_terms: Iterations of the outermost loop over terms that are summed at a time; 0 for all.
+            far: An operand of which each block of terms asks for the next one; there are loops over blocks and in them.
         """
         pieces = [piece for part in self.blocks for piece in self._in_smaller(part, vector)]
         for part in pieces:
@@ -287,6 +289,9 @@ class TileNest:
             for of, nest in nests:
                 self._in_registers(of, nest, vector)
             self._go_through_terms(levels[-1], unrolled, ahead)
+            if far is not None:
+                update = f"{levels[-1].block}_update"
+                self.sch.prefetch(update, number_of_read(self.sch, update, far), levels[-1].terms[-2])
 
     def _in_blocks(self, sums: Sums, size: int) -> list[Sums]:
         """Totals, and sums of so many iterations of the outermost loop over terms."""
