@@ -99,7 +99,7 @@ class BlockedConvolution(PaddedWindows):
 
     def program(self) -> tir.PrimFunc:
         data, weight = (te.placeholder(shape, "float32", n) for shape, n in zip(self.shapes(), "dw", strict=True))
-        result = conv2d_nchwc(data, weight, self.stride, self.before, self.apart)
+        result = conv2d_nchwc(data, weight, self.stride, (*self.before, *self.after), self.apart)
         return te.create_prim_func([data, weight, result])
 
     def want(self, *arrays: Array) -> Array:

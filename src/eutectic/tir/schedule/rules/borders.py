@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import gcd
+from typing import Any
 
-from eutectic.ir.prim_expr import IntImm, Var
+from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.support.errors import ScheduleError
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.epilogues import with_epilogues
@@ -29,6 +31,19 @@ def padded_sums(stages: Sequence[Stage]) -> tuple[Stage, Stage] | None:
     if len(left) != 2 or left[1].epilogue is None or any(load.buffer is pad.output for load in last.reads()):
         return None
     return pad, left[1]
+
+
+def axes_of_image(pad: Stage, sums: Stage, indices: Sequence[PrimExpr]) -> list[Axis] | None:
+    """Axes of the sums that select images, and then that which selects padded rows; None where none does alone."""
+    padded = variables(pad.value.args[0]) if is_if_then_else(pad.value) else set()
+    by_var: Mapping[Any, Axis] = {axis.var: axis for axis in sums.spatial}
+    images: list[Axis] = []
+    for place, index in zip(pad.indices, indices, strict=True):
+        chosen = [by_var[var] for var in variables(index) if var in by_var]
+        if isinstance(place, Var) and place in padded:
+            return [*images, *chosen] if len(chosen) == 1 and chosen[0] not in images else None
+        images += chosen
+    return None
 
 
 def border_apart(sch: Schedule, block: str, lanes: int) -> None:

@@ -24,6 +24,7 @@ from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
 from eutectic.tir.schedule.rules.nest import Nest, block_name, blocks_in_root, run_by_threads, variable_of
 from eutectic.tir.schedule.rules.packing import pack
 from eutectic.tir.schedule.rules.padded_bands import PaddedBands
+from eutectic.tir.schedule.rules.padded_slices import PaddedSlices
 from eutectic.tir.schedule.rules.padded_window import PaddedWindow
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.producers import inlined_order
@@ -48,6 +49,7 @@ _TOGETHER: Final[tuple[JointRule[Any], ...]] = (
     PaddedWindow(),
     VaryingWindow(),
     PaddedBands(),
+    PaddedSlices(),
     Recurrent(),
     Scan(),
     Scatter(),

@@ -6,17 +6,15 @@ nearest caches when it is read. That of a band has not. Rows that two bands see 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final
+from typing import Final
 
 from eutectic.ir.dtype import item_bytes
-from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
-from eutectic.tir.analysis.conditions import variables
+from eutectic.ir.prim_expr import IntImm
 from eutectic.tir.buffer import Buffer
-from eutectic.tir.op import is_if_then_else
-from eutectic.tir.schedule.rules.borders import border_apart, in_parts, padded_sums
+from eutectic.tir.schedule.rules.borders import axes_of_image, border_apart, in_parts, padded_sums
 from eutectic.tir.schedule.rules.choosing import distinct
 from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
 from eutectic.tir.schedule.rules.nest import loops_by_variable, reorder, run_by_threads, with_iterations
@@ -77,7 +75,7 @@ class PaddedBands(Whole):
         (pad, walked), sums = padded, stages[1]
         walk, image = walk_of(walked), [load for load in sums.reads() if load.buffer is pad.output]
         tile = None if LaneReduction().matches(walk, processor) else _TILE.matches(walk, processor)
-        axes = _axes_of_image(pad, sums, image[0].indices) if len(image) == 1 else None
+        axes = axes_of_image(pad, sums, image[0].indices) if len(image) == 1 else None
         if tile is None or axes is None or not _are_outside(tile, axes):
             return None
         *images, rows = axes
@@ -129,19 +127,6 @@ def _is_worth_it(pad: Stage, sums: Stage) -> bool:
 def _bytes(buffer: Buffer) -> int | None:
     sizes = [size.value for size in buffer.shape if isinstance(size, IntImm)]
     return prod(sizes) * item_bytes(buffer.dtype) if len(sizes) == len(buffer.shape) else None
-
-
-def _axes_of_image(pad: Stage, sums: Stage, indices: Sequence[PrimExpr]) -> list[Axis] | None:
-    """Axes of the sums that select images, and then that which selects padded rows; None where none does alone."""
-    padded = variables(pad.value.args[0]) if is_if_then_else(pad.value) else set()
-    by_var: Mapping[Any, Axis] = {axis.var: axis for axis in sums.spatial}
-    images: list[Axis] = []
-    for place, index in zip(pad.indices, indices, strict=True):
-        chosen = [by_var[var] for var in variables(index) if var in by_var]
-        if isinstance(place, Var) and place in padded:
-            return [*images, *chosen] if len(chosen) == 1 and chosen[0] not in images else None
-        images += chosen
-    return None
 
 
 def _are_outside(tile: TileAxes, axes: Sequence[Axis]) -> bool:

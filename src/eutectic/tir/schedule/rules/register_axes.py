@@ -18,6 +18,8 @@ LIKELY: Final = 16  # iterations along an axis of which the size is not known, s
 _LINES: Final = 6  # of what rows select in one place of a nearest cache that has 8 for each, beside those of vectors
 _BLOCKS_AND_LANES: Final = 2  # axes of terms
 _SHARED_BYTES: Final = 64 * 1024  # of what vectors select, from which on two threads are faster with half of it each
+FAR_BYTES: Final = 256 * 1024
+"""From one slice of a volume to the next, from which on windows of several are read at one place of all slices."""
 _PAGE: Final = 4096  # bytes, across which no processor looks ahead by itself
 _OF_MEMORY: Final = 8 * 1024 * 1024  # bytes of what rows select, from which on most of it is far when it is read again
 _FAR: Final = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
@@ -46,6 +48,7 @@ class Axes:
         blocks: One of the others that only the vectors depend on, such as blocks of channels: a tile may have several.
         row_step: Bytes between neighbours along the rows in what they select; None when it is not known.
         weights: The operand that vectors select, if it lies in panels: vectors of one term after the other.
+        near: Those of the images along which windows overlap that are far from each other, such as slices of a volume.
         far: The operand that rows select, if it is large and blocks of terms, such as of channels, lie on other pages.
     """
 
@@ -66,6 +69,7 @@ class Axes:
     row_step: int | None = None
     weights: Buffer | None = None
     far: Buffer | None = None
+    near: tuple[Span, ...] = ()
 
     @property
     def tiled(self) -> TileAxes:
@@ -169,6 +173,7 @@ def register_axes(walk: Walk, vector: Span | None) -> Axes:
             row_step=_row_step(rows, selected),
             weights=weights,
             far=_far(walk, selected, row_bytes),
+            near=tuple(span for span in images if any(_overlap_far(walk, span, access) for access in selected)),
         )
     panel = _panel(walk, vector, rows, streamed) if shares and vector is not None else None
     if panel is None:
@@ -239,6 +244,15 @@ def _in_panels(walk: Walk, vector: Span | None, streamed: Sequence[Access]) -> B
             return None
         step *= span.size
     return streamed[0].buffer
+
+
+def _overlap_far(walk: Walk, images: Span, access: Access) -> bool:
+    """Whether neighbours along an axis see some of the same elements, and there are many bytes between these."""
+    step = access.coefficient(images)
+    if not isinstance(step, int) or step * item_bytes(access.buffer.dtype) < FAR_BYTES:
+        return False
+    taps = [(access.coefficient(term), term.size or 1) for term in walk.reduce]
+    return any(isinstance(tap, int) and tap and step < tap * size and step % tap == 0 for tap, size in taps)
 
 
 def _far(walk: Walk, selected: Sequence[Access], row_bytes: int | None) -> Buffer | None:

@@ -257,7 +257,8 @@ def _order(axes: Axes, decisions: Decisions) -> tuple[list[Span], list[Span]]:
     """Spans of which threads share the tiles, and spans whose tiles follow each other within."""
     rows, vector = [axes.rows] if axes.rows else [], [axes.vector] if axes.vector else []
     if decisions["stream_rows"] and rows:
-        return [*axes.batch, *rows], [*axes.others, *vector]
+        outside = [span for span in axes.batch if span not in axes.near]
+        return [*outside, *rows], [*axes.near, *axes.others, *vector]
     if _run_of(axes, decisions) is not None:
         return [*axes.batch], [*axes.others, *vector, *rows]
     if decisions["panels_first"]:

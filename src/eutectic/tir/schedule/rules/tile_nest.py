@@ -31,7 +31,8 @@ from eutectic.tir.schedule.rules.tile_size import halves
 from eutectic.tir.schedule.rules.walk import Span
 from eutectic.tir.stmt import For
 
-_TERMS_IN_A_ROW: Final = 8  # from which on it is worth asking whether they are padding
+TERMS_IN_A_ROW: Final = 8
+"""Of the innermost loop over terms, from which on it is worth asking whether they are padding."""
 _SHARE_OF_PADDING: Final = 1 / 16  # of what points of a tile read, from which on each is worth code of its own
 _TAPS: Final = 5  # of a window, which are written out for that
 _TILES_APART: Final = 4
@@ -328,7 +329,7 @@ class TileNest:
         other within: asking would take as long as they do.
         """
         innermost, block = sums.terms[-1], f"{sums.block}_update"
-        if not finite_params(self.sch.func) or not _TERMS_IN_A_ROW <= self._size(innermost) < inf:
+        if not finite_params(self.sch.func) or not TERMS_IN_A_ROW <= self._size(innermost) < inf:
             return
         for number in range(len(realize_of(self.sch, block).block.reads)):
             loop = self._points_apart(sums, number) or innermost

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -92,12 +92,13 @@ class Walk:
     store: Access
 
 
-def walk_of(stage: Stage, depth: int = 0) -> Walk:
+def walk_of(stage: Stage, depth: int = 0, apart: Collection[Axis] = ()) -> Walk:
     """How a stage walks through memory.
 
     Args:
         stage: The stage.
         depth: Number of axes, from the outermost on, that it shares with others.
+        apart: Axes that do not become one with what follows.
 
     Adjacent axes are one span when the outer one continues, in every access, where the inner one ends, and when
     nothing but the places of accesses depends on them.
@@ -127,7 +128,7 @@ def walk_of(stage: Stage, depth: int = 0) -> Walk:
     def spans(group: Sequence[Axis]) -> tuple[Span, ...]:
         merged: list[Span] = []
         for axis in reversed(group):
-            if merged and is_one and _continues(axis, merged[-1], known, fixed):
+            if merged and is_one and axis not in apart and _continues(axis, merged[-1], known, fixed):
                 merged[-1] = Span((axis, *merged[-1].axes))
             else:
                 merged.append(Span((axis,)))
