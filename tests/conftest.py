@@ -128,7 +128,7 @@ def narrow_takes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 @pytest.fixture
 def narrow_is_faster(narrow_takes: Callable[[float], None]) -> None:
     """oneDNN is said to be faster in 16 bits, so that what it computes is looked at where it is slower, too."""
-    narrow_takes(0.5)
+    narrow_takes(0.01)
 
 
 @pytest.fixture

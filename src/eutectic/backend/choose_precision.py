@@ -11,14 +11,22 @@ from eutectic.backend.registry import backend as backend_of
 from eutectic.backend.registry import code_generator
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import Pass, PassContext, run_pass
+from eutectic.relax.expr import Call, Function
 from eutectic.relax.transform import ToMixedPrecision
+from eutectic.relax.transform.winograd.choice import WINOGRAD_OFFERS
+from eutectic.relax.transform.winograd.convert import convolution_sizes
 from eutectic.support.errors import CodegenError
 from eutectic.target import Target, target_or_current
+from eutectic.tir.function_attributes import example_sizes
 
 
 @dataclass(frozen=True)
 class ChoosePrecision(Pass):
     """Run `ToMixedPrecision` where a library computes what it leaves faster than float32.
+
+    How much faster its products are was measured, unless the target is another processor. A convolution stays in
+    float32 where Winograd's method saves more than that: for those of large images a quarter of the multiplications
+    takes less time than all of them in half of it. Nothing is lost then, so a network may be more exact than asked for.
 
     What keeps a module in float32 is said in `PassContext.remarks`: a processor or a target without instructions for
     the dtype, a module that is too small for calls of a library, or no library at all. Kernels of our own multiply
@@ -55,13 +63,35 @@ class ChoosePrecision(Pass):
             raise CodegenError(
                 f'precision="f16" cannot be used here: {fast.reason}', help='take precision="bf16", or "default"'
             )
-        narrowed = run_pass(ToMixedPrecision(dtype), mod, ctx) if fast.ok else mod
+        narrowed = run_pass(_NarrowWhereFaster(dtype, str(target), fast.share), mod, ctx) if fast.ok else mod
         if fast.ok and self.if_worthwhile:  # of what is narrow: our own kernels may be faster in float32 only
             machine = code_generator(target).machine(target)
             verdicts = [backend_of(name).worthwhile(narrowed, machine) for name in names]
             fast = fast if any(verdict.ok for verdict in verdicts) else verdicts[0]
         ctx.remarks.append(BackendRemark("narrowed" if fast.ok else "wide", self.backend, self.backend, fast.reason))
         return narrowed if fast.ok else mod
+
+
+@dataclass(frozen=True)
+class _NarrowWhereFaster(ToMixedPrecision):
+    """`ToMixedPrecision` but for convolutions that float32 is faster for.
+
+    Attributes:
+        target: What for, as text.
+        share: Of the time of float32 that products take; None where it is not known, so that all are narrowed.
+    """
+
+    target: str = ""
+    share: float | None = None
+
+    def stays(self, call: Call, function: Function, ctx: PassContext) -> str:
+        """Compare what is estimated for Winograd's method with that part of direct sums."""
+        sizes = None if self.share is None else convolution_sizes(call, example_sizes(function))
+        if sizes is None or self.share is None:
+            return ""
+        offers = WINOGRAD_OFFERS.ask(sizes, Target(self.target), ctx.services.measured.speeds)
+        is_faster = any(offer.worthwhile and offer.cost < self.share * offer.direct for offer in offers)
+        return "float32 is faster by Winograd's method" if is_faster else ""
 
 
 def fastest_in(dtype: str, backends: Sequence[str], target: Target) -> Verdict:

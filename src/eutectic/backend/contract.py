@@ -58,10 +58,12 @@ class Verdict:
     Attributes:
         ok: The answer.
         reason: Why, as a part of a sentence.
+        share: Of the time of float32, where that was asked and measured.
     """
 
     ok: bool
     reason: str
+    share: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +170,7 @@ class Backend(Protocol):
         return Verdict(ok=True, reason="its kernels are used wherever it has one")
 
     def computes_in(self, dtype: str, target: Target) -> Verdict:
-        """Whether its kernels are faster in a dtype than in float32; by default not.
+        """Whether its kernels are faster in a dtype than in float32, and how much if that was measured; by default not.
 
         Args:
             dtype: Such as `bfloat16`.

@@ -54,6 +54,24 @@ def test_a_tenth_of_the_time_is_the_least_that_is_worth_it(
     assert any("bfloat16 in 2 matmul" in note for note in report.notes) == is_narrow
 
 
+@needs("bfloat16")
+@pytest.mark.parametrize(("share", "wide"), [(0.5, 1), (0.05, 0)])
+def test_large_images_stay_in_float32_where_that_is_faster(
+    narrow_takes: Callable[[float], None], share: float, wide: int
+):
+    narrow_takes(share)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(64, 64, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(64, 32, 1)
+    ).eval()
+    x = torch.randn(1, 64, 96, 96)
+    compiled = eutectic.compile(model, (x,), target=DNNL, precision="bf16")
+    notes = [note for note in compiled.report.notes if "float32 is faster by Winograd's method" in note]
+    assert len(notes) == wide
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x), rtol=0.02, atol=0.02)
+
+
 @needs("float16")
 def test_float16_is_refused_where_it_is_slower(narrow_takes: Callable[[float], None]):
     narrow_takes(1.06)

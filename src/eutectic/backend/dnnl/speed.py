@@ -42,7 +42,7 @@ def faster_in(dtype: str, target: Target) -> Verdict:
         return can
     share = time_share(dtype)
     if share <= MOST_TIME:
-        return Verdict(ok=True, reason=f"{can.reason}, in {share:.2f} of the time of float32")
+        return Verdict(ok=True, reason=f"{can.reason}, in {share:.2f} of the time of float32", share=share)
     feature, _ = abi.INSTRUCTIONS[dtype]
     said = f"oneDNN multiplies {dtype} with {feature} in {share:.1f} times the time of float32 on this processor"
     return Verdict(ok=False, reason=said)

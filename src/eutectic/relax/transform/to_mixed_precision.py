@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -102,17 +102,22 @@ class ToMixedPrecision(FunctionPass):
         """Narrow inside one function; those that are fused already are left alone."""
         if any(function.attr(name) for name in ("Composite", "Codegen", "Primitive")):
             return function
-        narrowing = _Narrowing(self.dtype, self.out_dtype)
+        narrowing = _Narrowing(self.dtype, self.out_dtype, lambda call: self.stays(call, function, ctx))
         fresh = mutated(function, narrowing)
         ctx.remarks.extend(narrowing.remarks)
         return fresh
+
+    def stays(self, call: Call, function: Function, ctx: PassContext) -> str:
+        """Why a call of an operator of `always` is better left in float32; empty, as here, where it is not."""
+        return ""
 
 
 class _Narrowing(PyExprMutator):
     """Rebuilds a function; what a variable is afterwards says its struct info."""
 
-    def __init__(self, narrow: str, out_dtype: str) -> None:
+    def __init__(self, narrow: str, out_dtype: str, stays: Callable[[Call], str]) -> None:
         super().__init__()
+        self._stays = stays
         self.remarks: list[PrecisionRemark] = []
         self._narrow, self._out_dtype = narrow, out_dtype
         self._casts: dict[tuple[Expr, str], Expr] = {}
@@ -182,7 +187,7 @@ class _Narrowing(PyExprMutator):
             return f"an operand is {others[0]}"
         if not all(self._fits(arg) for arg in call.args if isinstance(arg, Constant)):
             return f"a constant is too large for {self._narrow}"
-        return ""
+        return self._stays(call) if kind == "always" else ""
 
     def _fits(self, constant: Constant) -> bool:
         if constant.data.dtype != np.float32:

@@ -76,7 +76,7 @@ class _Converter(PyExprMutator):
 
     def visit_call_(self, call: Call) -> Any:
         """Convert one convolution."""
-        sizes = _sizes(call, self._examples)
+        sizes = convolution_sizes(call, self._examples)
         way = None if sizes is None else self._chosen(sizes, call.args[1])
         visited = super().visit_call_(call)
         if way is None or sizes is None or not isinstance(visited, Call):
@@ -136,8 +136,13 @@ class _Way:
         return Constant(in_panels(self.factors, self.offer.lanes, self.offer.panel), span=weight.span)
 
 
-def _sizes(call: Call, examples: Mapping[str, int]) -> ConvolutionSizes | None:
-    """The sizes of a convolution that the method is for, likely ones where they vary; None when it is for others."""
+def convolution_sizes(call: Call, examples: Mapping[str, int]) -> ConvolutionSizes | None:
+    """The sizes of a convolution that the method is for, likely ones where they vary; None for others.
+
+    Args:
+        call: A call of any operator.
+        examples: Values of symbolic sizes, by name.
+    """
     attrs = call.attrs
     if not is_plain(call) or attrs is None or attrs["groups"] != 1:
         return None
