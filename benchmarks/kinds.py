@@ -1,4 +1,4 @@
-"""Networks of kinds that packages of image networks have none of: sequences, graphs, tables, windows, signals.
+"""Networks of kinds that packages of image networks have none of: sequences, graphs, tables, windows, signals, volumes.
 
 Small ones, by name, for `zoo.py` (`kinds:lstm`). Weights are random and seeded.
 """
@@ -126,6 +126,35 @@ class _Mapped(nn.Module):
         return out
 
 
+class _Volumes(nn.Module):
+    """A U-Net of volumes, such as scans: pairs of convolutions with instance norms, two levels deep."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.first, self.second, self.deepest = (
+            self._pair(a, b) for a, b in ((1, width), (width, 2 * width), (2 * width, 4 * width))
+        )
+        self.wider = nn.ConvTranspose3d(4 * width, 2 * width, 2, 2)
+        self.widest = nn.ConvTranspose3d(2 * width, width, 2, 2)
+        self.back, self.last = self._pair(4 * width, 2 * width), self._pair(2 * width, width)
+        self.classes = nn.Conv3d(width, 3, 1)
+
+    @staticmethod
+    def _pair(channels: int, width: int) -> nn.Sequential:
+        layers: list[nn.Module] = []
+        for size in (channels, width):
+            layers += [nn.Conv3d(size, width, 3, padding=1), nn.InstanceNorm3d(width, affine=True), nn.LeakyReLU(0.01)]
+        return nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        near = self.first(x)
+        far = self.second(F.max_pool3d(near, 2))
+        y = self.wider(self.deepest(F.max_pool3d(far, 2)))
+        y = self.widest(self.back(torch.cat([y, far], 1)))
+        out: Tensor = self.classes(self.last(torch.cat([y, near], 1)))
+        return out
+
+
 def _sound() -> Built:
     """The convolutions that a transformer for speech begins with, over half a second."""
     steps, layers = ((10, 5), *[(3, 2)] * 4, *[(2, 2)] * 2), list[nn.Module]()
@@ -157,6 +186,7 @@ KINDS: Final[dict[str, Callable[[], Built]]] = {
     "signal": lambda: (_Dilated(), (torch.randn(1, 1, 2000),)),
     "generator": _generator,
     "sound": _sound,
+    "volumes": lambda: (_Volumes(), (torch.randn(1, 1, 32, 48, 48),)),
     "map": lambda: (_Mapped(), tuple(torch.randn(1, 256, 192) for _ in range(3))),
 }
 """Each makes a network and its inputs."""

@@ -86,6 +86,9 @@ def _torchvision(name: str) -> Built:
     *parts, last = name.split(".")
     for part in parts:
         place = getattr(place, part)
+    if parts == ["video"]:
+        frames, size = (16, 224) if last == "s3d" else (8, 112)
+        return getattr(place, last)(weights=None), (example(1, 3, frames, size, size),)
     options: dict[str, Any] = {"weights_backbone": None} if parts else {}
     if last == "googlenet":
         options = {"init_weights": True, "aux_logits": False}

@@ -34,8 +34,6 @@ WINOGRAD: Final = frozenset(op.op for op in _OPS.values())
 """The operators."""
 _AXES: Final = {2: "(m + 2, m + 2, o / b, c / v, v, b)", 3: "(m + 2, m + 2, o / b, k, c / v, v, b)"}
 
-_AXES_OF_IMAGES: Final = 6  # of the weights
-
 
 @node("relax.attrs.ConvWinogradAttrs")
 class ConvWinogradAttrs(Attrs):
@@ -175,9 +173,10 @@ def _work(c: Call) -> float:
 
 
 def _reference(attrs: ConvWinogradAttrs, data: Array, weight: Array) -> Array:
-    canonical = f"NC{SPATIAL[len(attrs.padding) // 2]}"
+    rank = len(attrs.padding) // 2
+    canonical = f"NC{SPATIAL[rank]}"
     x = pad_spatial(arrange(data, attrs.data_layout, canonical), attrs.padding, 0)
-    out = _of_images(x, weight) if weight.ndim == _AXES_OF_IMAGES else _of_volumes(x, weight)
+    out = _of_images(x, weight) if rank == 2 else _of_volumes(x, weight)
     if not np.isfinite(out).all():
         raise SpecialValues(NOT_FINITE)
     return arrange(out.astype(data.dtype, copy=False), canonical, attrs.out_layout)

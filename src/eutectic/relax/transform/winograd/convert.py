@@ -34,13 +34,13 @@ class ConvertConv2DToWinograd(FunctionPass):
     """Compute convolutions by Winograd's minimal filtering where that is faster, and accurate with their weights.
 
     Only float32 convolutions of 3x3 taps at every point, in one group, of known weights: of images, and of volumes,
-    whose windows may have several slices. Where taps are apart, points
-    that are as far from each other become images of their own, if the images have one size. Images of sizes that vary
-    are taken to be as large as in the example of the function (its attribute `example_sizes`). What is faster is
-    estimated by who makes the kernels for the target, or was measured: the services of the context know it then by the
-    sizes, at the choice point `winograd`, as the tile, 0 for direct sums. The error on the layer's own weights is
-    measured before (`accuracy.py`): relative L2 below 3e-6, in each output channel below 1e-5; otherwise smaller tiles
-    are tried, and then the convolution stays. Functions for a library, and composites, keep theirs.
+    whose windows may have several slices. Where taps are apart, points that are as far from each other become images of
+    their own, if the images have one size. Images of sizes that vary are taken to be as large as in the example of the
+    function (its attribute `example_sizes`). What is faster is estimated by who makes the kernels for the target, or
+    was measured: the services of the context know it then by the sizes, at the choice point `winograd`, as the tile, 0
+    for direct sums. The error on the layer's own weights is measured before (`accuracy.py`): relative L2 below 3e-6, in
+    each output channel below 1e-5; otherwise smaller tiles are tried, and then the convolution stays. Functions for a
+    library, and composites, keep theirs.
 
     before:                                 after:
         gv = nn.conv2d(x, w, padding=1)         gv = nn.conv2d_winograd(x, transformed_w, padding=1)
@@ -85,9 +85,8 @@ class _Converter(PyExprMutator):
 
     def _converted(self, call: Call, way: _Way) -> Call:
         assert call.attrs is not None
-        weight = way.packed(call.args[1])
-        convolution = conv2d_winograd if weight.data.ndim == 6 else conv3d_winograd
-        return convolution(call.args[0], weight, call.attrs["padding"], span=call.span)
+        convolution = conv2d_winograd if len(call.attrs["strides"]) == 2 else conv3d_winograd
+        return convolution(call.args[0], way.packed(call.args[1]), call.attrs["padding"], span=call.span)
 
     def _apart(self, call: Call, sizes: ConvolutionSizes, way: _Way) -> Call:
         """The images of points between which there are no taps, whole tiles of each, and one image of the results."""

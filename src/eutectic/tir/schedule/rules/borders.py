@@ -34,7 +34,10 @@ def padded_sums(stages: Sequence[Stage]) -> tuple[Stage, Stage] | None:
 
 
 def axes_of_image(pad: Stage, sums: Stage, indices: Sequence[PrimExpr]) -> list[Axis] | None:
-    """Axes of the sums that select images, and then that which selects padded rows; None where none does alone."""
+    """Axes of the sums that select images, and then the first that selects rows, or slices, with padding around them.
+
+    None where no axis does alone.
+    """
     padded = variables(pad.value.args[0]) if is_if_then_else(pad.value) else set()
     by_var: Mapping[Any, Axis] = {axis.var: axis for axis in sums.spatial}
     images: list[Axis] = []
