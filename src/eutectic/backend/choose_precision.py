@@ -86,8 +86,7 @@ class _NarrowWhereFaster(ToMixedPrecision):
 
     def stays(self, call: Call, function: Function, ctx: PassContext) -> str:
         """Compare what is estimated for Winograd's method with that part of direct sums."""
-        sizes = None if self.share is None else convolution_sizes(call, example_sizes(function))
-        if sizes is None or self.share is None:
+        if self.share is None or (sizes := convolution_sizes(call, example_sizes(function))) is None:
             return ""
         offers = WINOGRAD_OFFERS.ask(sizes, Target(self.target), ctx.services.measured.speeds)
         is_faster = any(offer.worthwhile and offer.cost < self.share * offer.direct for offer in offers)

@@ -159,8 +159,8 @@ def _products(temp: Tensor, weight: Tensor, source: _Image, tile: int, sizes: Se
         return _chosen(p, input_rows(tile, values))
 
     shape = (batch, *seen, down, across, depth, side, side, lanes)
-    place = ["n", *"z"[: len(slices)], "y", "x"]
-    names = [*place, *"cpj", "at"]
+    places = ["n", *"z"[: len(slices)], "y", "x"]
+    names = [*places, *"cpj", "at"]
     rows = compute(shape, row, "input_rows", attrs={WINOGRAD: "input_rows"}, varargs_names=names)
 
     def value(*at: PrimExpr) -> Any:
@@ -169,7 +169,7 @@ def _products(temp: Tensor, weight: Tensor, source: _Image, tile: int, sizes: Se
 
     shape = (side, side, batch, *seen, down, across, depth, lanes)
     attrs: dict[str, Any] = {WINOGRAD: "input_transform"}
-    transformed = compute(shape, value, "input_transform", attrs=attrs, varargs_names=["p", "q", *place, "c", "at"])
+    transformed = compute(shape, value, "input_transform", attrs=attrs, varargs_names=["p", "q", *places, "c", "at"])
     taps = [reduce_axis((0, size), "rz") for size in window]
     rc, ri = reduce_axis((0, depth), "rc"), reduce_axis((0, lanes), "ri")
 
@@ -181,7 +181,7 @@ def _products(temp: Tensor, weight: Tensor, source: _Image, tile: int, sizes: Se
         )
 
     attrs = {WINOGRAD: "products", TERMS_OF_SUM: _TERMS_OF_LARGE if _is_large(sizes[1:]) else _TERMS}
-    shape, names = (side, side, *sizes, blocks, panel), ["p", "q", *place, "o", "at"]
+    shape, names = (side, side, *sizes, blocks, panel), ["p", "q", *places, "o", "at"]
     products: Tensor = compute(shape, product, "products", attrs=attrs, varargs_names=names)
     return products
 

@@ -37,6 +37,8 @@ _OPS = {
     rank: define_op(f"relax.nn.conv{rank}d", arity=2, fusion="out_fusible", traits=["convolution"]) for rank in SPATIAL
 }
 
+_BLOCKED = {2: topi.nn.conv2d_nchwc, 3: topi.nn.conv3d_ncdhwc}  # with channels in blocks
+
 
 @node("relax.attrs.ConvAttrs")
 class ConvAttrs(Attrs):
@@ -193,7 +195,7 @@ def conv3d(
 
 def _conv(rank: int, data: Expr, weight: Expr, options: tuple[Any, ...], span: Any) -> Call:
     strides, padding, dilation, groups, data_layout, kernel_layout, out_layout, out_dtype = options
-    may_block = rank > 1
+    may_block = rank in _BLOCKED
     attrs = ConvAttrs(
         per_axis(strides, rank, "strides"),
         paddings(padding, rank),
@@ -303,17 +305,17 @@ def _define(rank: int, op: OpDef) -> None:
     op.infer(_infer)
     op.reference(_reference)
     op.work(_work)
-    if rank > 1:
+    if rank in _BLOCKED:
         op.in_layouts(in_layouts)
     name = f"conv{rank}d"
-    whole, blocked = getattr(topi.nn, name), topi.nn.conv2d_nchwc if rank == 2 else topi.nn.conv3d_ncdhwc
+    whole = getattr(topi.nn, name)
 
     def convolution(data: Tensor, weight: Tensor, **options: Any) -> Tensor:
         if not is_blocked(options["out_layout"]):
             convolved: Tensor = whole(data, weight, **options)
             return convolved
         names = ("strides", "padding", "dilation", "groups", "out_dtype")
-        return blocked(data, weight, **{name: options[name] for name in names})
+        return _BLOCKED[rank](data, weight, **{name: options[name] for name in names})
 
     def program(data: Tensor, weight: Tensor, out_dtype: str, **options: Any) -> Tensor:
         return summed(lambda dtype: convolution(data, weight, out_dtype=dtype, **options), (data, weight), out_dtype)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import Any
 
-from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
+from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.op import is_if_then_else
@@ -33,17 +33,26 @@ def padded_sums(stages: Sequence[Stage]) -> tuple[Stage, Stage] | None:
     return pad, left[1]
 
 
-def axes_of_image(pad: Stage, sums: Stage, indices: Sequence[PrimExpr]) -> list[Axis] | None:
+def padded_axes(pad: Stage) -> set[Var]:
+    """The axes along which something is padding."""
+    asked = variables(pad.value.args[0]) if is_if_then_else(pad.value) else set()
+    return asked & {index for index in pad.indices if isinstance(index, Var)}
+
+
+def axes_of_image(pad: Stage, sums: Stage) -> list[Axis] | None:
     """Axes of the sums that select images, and then the first that selects rows, or slices, with padding around them.
 
-    None where no axis does alone.
+    None where no axis does alone, or the image is read at several places.
     """
-    padded = variables(pad.value.args[0]) if is_if_then_else(pad.value) else set()
+    reads = [load for load in sums.reads() if load.buffer is pad.output]
+    if len(reads) != 1:
+        return None
+    padded = padded_axes(pad)
     by_var: Mapping[Any, Axis] = {axis.var: axis for axis in sums.spatial}
     images: list[Axis] = []
-    for place, index in zip(pad.indices, indices, strict=True):
+    for place, index in zip(pad.indices, reads[0].indices, strict=True):
         chosen = [by_var[var] for var in variables(index) if var in by_var]
-        if isinstance(place, Var) and place in padded:
+        if place in padded:
             return [*images, *chosen] if len(chosen) == 1 and chosen[0] not in images else None
         images += chosen
     return None

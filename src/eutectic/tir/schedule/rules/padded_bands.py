@@ -16,11 +16,10 @@ from eutectic.ir.prim_expr import IntImm
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.borders import axes_of_image, border_apart, in_parts, padded_sums
 from eutectic.tir.schedule.rules.choosing import distinct
-from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
 from eutectic.tir.schedule.rules.nest import loops_by_variable, reorder, run_by_threads, with_iterations
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.register_axes import Axes as TileAxes
-from eutectic.tir.schedule.rules.register_tile import RegisterTile
+from eutectic.tir.schedule.rules.register_tile import RegisterTile, tile_of_sums
 from eutectic.tir.schedule.rules.rule import Decisions, Whole
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.rules.walk import walk_of
@@ -73,9 +72,7 @@ class PaddedBands(Whole):
         if padded is None or not _is_worth_it(*stages[:2]):
             return None
         (pad, walked), sums = padded, stages[1]
-        walk, image = walk_of(walked), [load for load in sums.reads() if load.buffer is pad.output]
-        tile = None if LaneReduction().matches(walk, processor) else _TILE.matches(walk, processor)
-        axes = axes_of_image(pad, sums, image[0].indices) if len(image) == 1 else None
+        tile, axes = tile_of_sums(walk_of(walked), processor), axes_of_image(pad, sums)
         if tile is None or axes is None or not _are_outside(tile, axes):
             return None
         *images, rows = axes

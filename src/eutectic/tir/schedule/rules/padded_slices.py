@@ -11,19 +11,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from eutectic.ir.dtype import item_bytes
-from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.support.errors import ScheduleError
-from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.function_attributes import finite_params
-from eutectic.tir.op import is_if_then_else
-from eutectic.tir.schedule.rules.borders import axes_of_image, padded_sums
-from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
+from eutectic.tir.schedule.rules.borders import axes_of_image, padded_axes, padded_sums
 from eutectic.tir.schedule.rules.nest import block_name, has_no_remainder
 from eutectic.tir.schedule.rules.processor import Processor
-from eutectic.tir.schedule.rules.register_axes import FAR_BYTES
 from eutectic.tir.schedule.rules.register_axes import Axes as TileAxes
-from eutectic.tir.schedule.rules.register_tile import RegisterTile
+from eutectic.tir.schedule.rules.register_tile import RegisterTile, tile_of_sums
 from eutectic.tir.schedule.rules.rule import Decisions, Whole
 from eutectic.tir.schedule.rules.stage import Axis, Stage
 from eutectic.tir.schedule.rules.tile_nest import TERMS_IN_A_ROW
@@ -64,15 +58,15 @@ class PaddedSlices(Whole):
             processor: What it will run on.
         """
         padded = padded_sums(stages)
-        if padded is None or not finite_params(sch.func) or len(_padded_axes(padded[0])) != 1:
+        if padded is None or not finite_params(sch.func) or len(padded_axes(padded[0])) != 1:
             return None
         (pad, walked), sums = padded, stages[1]
-        image = [load for load in sums.reads() if load.buffer is pad.output]
-        axes = axes_of_image(pad, sums, image[0].indices) if len(image) == 1 else None
+        axes = axes_of_image(pad, sums)
         if axes is None:
             return None
-        walk = walk_of(walked, apart=axes[-1:] if _are_far(pad) else ())
-        tile = None if LaneReduction().matches(walk, processor) else _TILE.matches(walk, processor)
+        tile = tile_of_sums(walk_of(walked, apart=axes[-1:]), processor)
+        if tile is None or not tile.near:  # slices are small: tiles may lie along several axes that are one
+            tile = tile_of_sums(walk_of(walked), processor)
         points = None if tile is None else _points(tile, axes[-1])
         if tile is None or points is None:
             return None
@@ -98,20 +92,6 @@ class PaddedSlices(Whole):
         if any(has_no_remainder(sch, reader) for reader in readers):
             raise ScheduleError(f"{axes.sums} does not leave out what is padding")
         sch.compute_inline(axes.pad)
-
-
-def _padded_axes(pad: Stage) -> set[Var]:
-    """The axes along which something is padding."""
-    asked = variables(pad.value.args[0]) if is_if_then_else(pad.value) else set()
-    return asked & {index for index in pad.indices if isinstance(index, Var)}
-
-
-def _are_far(pad: Stage) -> bool:
-    """Whether slices are large, so that tiles at one place of all slices follow each other: windows see several."""
-    (axis,) = _padded_axes(pad)
-    within = pad.output.shape[pad.indices.index(axis) + 1 :]
-    sizes = [size.value for size in within if isinstance(size, IntImm)]
-    return len(sizes) == len(within) and prod(sizes) * item_bytes(pad.output.dtype) >= FAR_BYTES
 
 
 def _points(tile: TileAxes, slices: Axis) -> int | None:

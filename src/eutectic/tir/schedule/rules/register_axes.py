@@ -18,8 +18,7 @@ LIKELY: Final = 16  # iterations along an axis of which the size is not known, s
 _LINES: Final = 6  # of what rows select in one place of a nearest cache that has 8 for each, beside those of vectors
 _BLOCKS_AND_LANES: Final = 2  # axes of terms
 _SHARED_BYTES: Final = 64 * 1024  # of what vectors select, from which on two threads are faster with half of it each
-FAR_BYTES: Final = 256 * 1024
-"""From one slice of a volume to the next, from which on windows of several are read at one place of all slices."""
+_FAR_BYTES: Final = 256 * 1024  # from one slice of a volume to the next, so that windows are read at one place of all
 _PAGE: Final = 4096  # bytes, across which no processor looks ahead by itself
 _OF_MEMORY: Final = 8 * 1024 * 1024  # bytes of what rows select, from which on most of it is far when it is read again
 _FAR: Final = 256  # elements between neighbours of a reduction, from which on a tile's operand is copied together
@@ -249,7 +248,7 @@ def _in_panels(walk: Walk, vector: Span | None, streamed: Sequence[Access]) -> B
 def _overlap_far(walk: Walk, images: Span, access: Access) -> bool:
     """Whether neighbours along an axis see some of the same elements, and there are many bytes between these."""
     step = access.coefficient(images)
-    if not isinstance(step, int) or step * item_bytes(access.buffer.dtype) < FAR_BYTES:
+    if not isinstance(step, int) or step * item_bytes(access.buffer.dtype) < _FAR_BYTES:
         return False
     taps = [(access.coefficient(term), term.size or 1) for term in walk.reduce]
     return any(isinstance(tap, int) and tap and step < tap * size and step % tap == 0 for tap, size in taps)

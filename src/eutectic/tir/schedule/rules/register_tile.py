@@ -13,6 +13,7 @@ from typing import Final
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.accumulators import Accumulators
 from eutectic.tir.schedule.rules.choosing import distinct
+from eutectic.tir.schedule.rules.lane_reduction import LaneReduction
 from eutectic.tir.schedule.rules.partial_sums import terms_decided, terms_of_block
 from eutectic.tir.schedule.rules.processor import FEW_REGISTERS, Processor
 from eutectic.tir.schedule.rules.register_axes import (
@@ -122,6 +123,11 @@ class RegisterTile:
         if shared:
             count = pieces(_order(axes, decisions)[0], _tile(axes, decisions))
             work.share(within=work.panel is None and _are_few(count))
+
+
+def tile_of_sums(walk: Walk, processor: Processor) -> Axes | None:
+    """What tiles of a reduction lie along; None where it is for `LaneReduction`, which is asked before."""
+    return None if LaneReduction().matches(walk, processor) else RegisterTile().matches(walk, processor)
 
 
 def _sizes(axes: Axes, tile: Tile) -> Decisions:
