@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from eutectic.ir.node import Node, children, replace
 from eutectic.ir.prim_expr import LogicalBinary, PrimExpr, Var, cast, lanes_of
@@ -34,9 +35,10 @@ def compute_inline(edit: Edit, block: BlockLike | Sequence[BlockLike], name_valu
     Args:
         edit: The call.
         block: A block `B[i, j] = f(i, j)` whose indices are its axes, each once. Or several, which is faster than one
-            after the other: each of them is then all that is in its loops, and what they read is not written again.
+            after the other: each of them is then all that is in its loops, and what they read is not written again. They
+            are inlined in this order; with names, readers first keep what many of them share in one piece.
         name_values: Name a value by `T.let` where an expression reads it more than once, so that it is computed once;
-            not where one of the reads could be guarded.
+            not where all of the reads are behind a condition, nor a value with an `if_then_else`.
 
     Raises:
         ScheduleError: the block is gone, or of another form; `B` is not allocated in the block around, has other
@@ -177,13 +179,11 @@ class _Inliner(RegionRecomputer):
         self.points = {
             axis.var: axis.dom.min for axis in block.iter_vars if axis.var not in axes and axis.dom is not None
         }
-        self.named = named and not _may_guard(store.value)
+        self.named = named and not any(map(is_if_then_else, post_order(store.value)))
 
     def expr(self, expr: PrimExpr) -> PrimExpr:
         """An expression with loads replaced."""
-        named = self.named and not _may_guard(expr)
-        places = [StructuralKey(load.indices) for load in self._reads(expr)] if named else []
-        several = {place for place in places if places.count(place) > 1}
+        several = self._read_again(expr) if self.named else set()
         names: dict[StructuralKey, tuple[Var, PrimExpr]] = {}
 
         def change(item: PrimExpr) -> PrimExpr | None:
@@ -200,6 +200,14 @@ class _Inliner(RegionRecomputer):
         for var, value in names.values():
             inlined = Let(var, value, inlined)
         return inlined
+
+    def _read_again(self, expr: PrimExpr) -> set[StructuralKey]:
+        """Places that an expression reads more than once, and at least once whatever its conditions say."""
+        reads = self._reads(expr)
+        count = Counter(StructuralKey(load.indices) for load in reads)
+        computed = _computed(expr) if any(number > 1 for number in count.values()) else set()
+        always = {StructuralKey(load.indices) for load in reads if id(load) in computed}
+        return {place for place in always if count[place] > 1}
 
     def _reads(self, expr: PrimExpr) -> list[BufferLoad]:
         """Loads of the buffer; none where a place depends on another load of it, or on what is named inside."""
@@ -228,6 +236,19 @@ def _finished(work: Stmt, buffers: Sequence[Buffer]) -> Stmt:
     return replace(work, block=with_recomputed_regions(block))
 
 
-def _may_guard(expr: PrimExpr) -> bool:
-    """Whether a part of an expression could be left out when it is computed."""
-    return any(isinstance(item, LogicalBinary) or is_if_then_else(item) for item in post_order(expr))
+def _computed(expr: PrimExpr) -> set[int]:
+    """By their ids the parts of an expression that are computed whenever it is: behind no condition."""
+    found: set[int] = set()
+    waiting: list[Node] = [expr]
+    while waiting:
+        part = waiting.pop()
+        if id(part) not in found:
+            found.add(id(part))
+            waiting.extend(_computed_with(part))
+    return found
+
+
+def _computed_with(part: Node) -> Iterable[Node]:
+    if isinstance(part, LogicalBinary):
+        return (part.a,)
+    return part.args[:1] if is_if_then_else(part) else children(part)
