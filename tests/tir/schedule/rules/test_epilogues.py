@@ -13,7 +13,7 @@ from eutectic.ir.prim_expr import Var
 from eutectic.tir import PrimFunc
 from eutectic.tir.interpret import run
 from eutectic.tir.schedule.rules.epilogues import with_epilogues
-from eutectic.tir.schedule.rules.producers import inlined_order
+from eutectic.tir.schedule.rules.producers import inlining_of
 from eutectic.tir.schedule.rules.stage import Stage, stages_of
 
 
@@ -29,7 +29,7 @@ def stages(func: PrimFunc) -> list[Stage]:
     found = stages_of(func)
     assert found is not None
     sch = tir.Schedule(func)
-    for name in inlined_order(*found):
+    for name in inlining_of(*found).names:
         sch.compute_inline(name, name_values=True)
     left = stages_of(sch.func)
     assert left is not None
@@ -100,7 +100,7 @@ def test_values_that_are_read_twice_do_not_double_again_and_again(count: int):
     found = stages_of(func)
     assert found is not None
     sch = tir.Schedule(func)
-    for name in inlined_order(*found):
+    for name in inlining_of(*found).names:
         sch.compute_inline(name, name_values=True)
     assert len(sch.func.script()) < 12 * len(text)
     given, part = np.random.default_rng(0).standard_normal((30, 30)).astype("float32"), np.ones((5, 30), "float32")

@@ -35,8 +35,8 @@ def compute_inline(edit: Edit, block: BlockLike | Sequence[BlockLike], name_valu
     Args:
         edit: The call.
         block: A block `B[i, j] = f(i, j)` whose indices are its axes, each once. Or several, which is faster than one
-            after the other: each of them is then all that is in its loops, and what they read is not written again. They
-            are inlined in this order; with names, readers first keep what many of them share in one piece.
+            after the other: each of them is then all that is in its loops, and what they read is not written again.
+            They are inlined in this order; with names, readers first keep what many of them share in one piece.
         name_values: Name a value by `T.let` where an expression reads it more than once, so that it is computed once;
             not where all of the reads are behind a condition, nor a value with an `if_then_else`.
 

@@ -16,6 +16,7 @@ from eutectic.tir.function_attributes import CHOSEN, SCHEDULED, TRACE, is_lowere
 from eutectic.tir.schedule.handles import BlockLike
 from eutectic.tir.schedule.rules.choosing import ChoicePoint, Chooser, given_decisions
 from eutectic.tir.schedule.rules.dense_pack import DensePack
+from eutectic.tir.schedule.rules.digit_axes import digits_apart
 from eutectic.tir.schedule.rules.elementwise import Elementwise
 from eutectic.tir.schedule.rules.epilogues import with_epilogues
 from eutectic.tir.schedule.rules.group_axes import groups_apart
@@ -27,13 +28,15 @@ from eutectic.tir.schedule.rules.padded_bands import PaddedBands
 from eutectic.tir.schedule.rules.padded_slices import PaddedSlices
 from eutectic.tir.schedule.rules.padded_window import PaddedWindow
 from eutectic.tir.schedule.rules.processor import Processor
-from eutectic.tir.schedule.rules.producers import inlined_order
+from eutectic.tir.schedule.rules.producers import inlining_of
+from eutectic.tir.schedule.rules.put_together import stored_first
 from eutectic.tir.schedule.rules.recurrent import Recurrent
 from eutectic.tir.schedule.rules.register_tile import RegisterTile
 from eutectic.tir.schedule.rules.rows import Group, groups_of
 from eutectic.tir.schedule.rules.rule import Decisions, JointRule, Rule
 from eutectic.tir.schedule.rules.scan import Scan
 from eutectic.tir.schedule.rules.scatter import Scatter
+from eutectic.tir.schedule.rules.short_rows import ShortRows, is_turned
 from eutectic.tir.schedule.rules.stage import Stage, stages_of
 from eutectic.tir.schedule.rules.varying_window import VaryingWindow
 from eutectic.tir.schedule.rules.walk import Walk, walk_of
@@ -41,7 +44,7 @@ from eutectic.tir.schedule.rules.winograd import Winograd
 from eutectic.tir.schedule.schedule import Schedule
 from eutectic.tir.stmt import For, ForKind
 
-RULES: Final[tuple[Rule[Any, Any], ...]] = (Elementwise(), LaneReduction(), RegisterTile())
+RULES: Final[tuple[Rule[Any, Any], ...]] = (ShortRows(), Elementwise(), LaneReduction(), RegisterTile())
 _TOGETHER: Final[tuple[JointRule[Any], ...]] = (
     Winograd(),
     InvertedResidual(),
@@ -120,7 +123,7 @@ def schedule_by_rules(func: PrimFunc, processor: Processor, chooser: Chooser | N
         return _together(sch, chooser) or _outermost_by_threads(sch, blocks_in_root(sch))
     stages, intermediates = staged
     kept = [buffer for rule in _TOGETHER for buffer in rule.kept(sch, stages)]
-    _inline(sch, inlined_order(stages, [buffer for buffer in intermediates if buffer not in kept]))
+    _inline(sch, _inlined(stages, [buffer for buffer in intermediates if buffer not in kept]))
     sch = _with_groups(sch)
     together = _together(sch, chooser)
     if together is not None:
@@ -142,6 +145,9 @@ def _with_groups(sch: Schedule) -> Schedule:
     """The schedule with groups apart in all stages."""
     for stage in _stages(sch)[0]:
         sch = groups_apart(sch, stage)
+        if is_turned(stage):
+            with contextlib.suppress(ScheduleError):  # it stays one axis
+                sch = digits_apart(sch, stage)
     return sch
 
 
@@ -211,6 +217,13 @@ def _outermost_by_threads(sch: Schedule, blocks: Sequence[BlockLike]) -> Schedul
 
 def _has_kinds(func: PrimFunc) -> bool:
     return any(isinstance(part, For) and part.kind != ForKind.SERIAL for part in post_order(func.body))
+
+
+def _inlined(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> Sequence[str]:
+    """Names of the stages that are computed where they are read, in the order in which to inline them."""
+    inlining = inlining_of(stages, intermediates)
+    stored = stored_first(stages, inlining)
+    return inlining_of(stages, [b for b in intermediates if b not in stored]).names if stored else inlining.names
 
 
 def _inline(sch: Schedule, names: Sequence[str]) -> None:

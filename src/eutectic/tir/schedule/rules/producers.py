@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from eutectic.ir.node import Node, children
@@ -24,8 +24,21 @@ _MOST_CHEAP: Final = 6  # operations that are rather done twice than stored
 _MOST_WRITTEN: Final = 400  # nodes of a value in all of its places: in a chain of those it doubles with each
 
 
-def inlined_order(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> list[str]:
-    """Names of the stages that are better computed where they are read, in the order in which to inline them.
+@dataclass(frozen=True)
+class Inlining:
+    """What is computed where it is read.
+
+    Attributes:
+        names: Of such stages, in the order in which to inline them.
+        left: The other stages, with the values of these.
+    """
+
+    names: tuple[str, ...]
+    left: tuple[Stage, ...]
+
+
+def inlining_of(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> Inlining:
+    """The stages that are better computed where they are read.
 
     Args:
         stages: In order.
@@ -33,7 +46,7 @@ def inlined_order(stages: Sequence[Stage], intermediates: Sequence[Buffer]) -> l
     """
     work = _Inlining(stages, intermediates)
     work.run()
-    return work.inlined
+    return Inlining(tuple(work.inlined), tuple(work.stages.values()))
 
 
 class _Inlining:
@@ -163,7 +176,12 @@ def _key(load: BufferLoad) -> StructuralKey:
 
 
 def _has_guard(expr: PrimExpr) -> bool:
-    return any(map(is_if_then_else, post_order(expr)))
+    return bool(guards_of(expr))
+
+
+def guards_of(expr: PrimExpr) -> list[PrimExpr]:
+    """Conditions of which one part of an expression is computed or another."""
+    return [part.args[0] for part in post_order(expr) if is_if_then_else(part)]
 
 
 def _plain_indices(expr: PrimExpr) -> bool:
