@@ -282,11 +282,11 @@ def _apply(sch: Schedule, group: Group, matches: Sequence[_Match]) -> None:
     first = sch.get_block(nests[0].block)
     if group.depth:
         _merge(sch, nests)
-        for stage in group.kept:
-            sch.set_scope((stage.epilogue or stage).name, 0, "local")
     for nest, item in zip(nests, matches, strict=True):
         item.rule.apply(nest, item.axes, item.decisions, shared=not group.depth)
     if group.depth:
+        for stage in group.kept:  # not before: rules know buffers as they were
+            sch.set_scope((stage.epilogue or stage).name, 0, "local")
         run_by_threads(sch, sch.get_loops(first)[: group.depth])
 
 
