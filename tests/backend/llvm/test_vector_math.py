@@ -107,6 +107,19 @@ def test_error(name: str, target: str, values: tuple[np.ndarray, dict[str, np.nd
     assert error[worst] <= most, f"{name}({x[worst]!r}) is {got[worst]!r}, off by {error[worst]} ulp"
 
 
+@pytest.mark.parametrize("name", ["exp", "exp2", "sigmoid", "tanh", "sinh"])
+def test_bits_do_not_depend_on_the_place(name: str, target: str):
+    """Whole registers may have instructions that what remains of a row has not."""
+    x = np.concatenate([SPECIAL, np.linspace(-110, 110, 2 * 2 * 16 * 4 + 7 - len(SPECIAL))]).astype(np.float32)
+    given = te.placeholder((len(x),), "float32", name="x")
+    made = te.compute((len(x),), lambda i: getattr(tir, name)(given[i]), name=name)
+    kernel = NativePrimFunc(te.create_prim_func([given, made]), Target(target), threads=1)
+    whole, turned = np.zeros_like(x), np.zeros_like(x)
+    kernel(x, whole)
+    kernel(np.roll(x, 16), turned)  # by what is no multiple of lanes from the end on
+    np.testing.assert_array_equal(np.roll(whole, 16), turned)
+
+
 @pytest.mark.parametrize("name", ["tanh", "erf", "log1p", "asin", "atan", "sinh", "asinh", "atanh"])
 def test_odd_functions_keep_the_sign(name: str, values: tuple[np.ndarray, dict[str, np.ndarray]]):
     x, results = values

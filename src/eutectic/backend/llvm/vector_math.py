@@ -12,6 +12,9 @@ from eutectic.backend.llvm.vector_float import VectorFloat
 
 _LN2_HIGH: Final = 0.693145751953125  # its product with a small integer is exact
 _LN2_LOW: Final = 1.42860682030941723e-06
+_LEAST_EXP: Final = -104.0  # up to there exp is zero
+_LEAST_EXP2: Final = -151.0  # up to there exp2 is zero
+_BEYOND_EXP: Final = 128.0  # from there on exp and exp2 are infinity
 _MOST_EXP: Final = 88.72283172607422  # beyond, exp is infinity
 _MOST_HALF_EXP: Final = 89.41598510742188  # beyond, half of exp is infinity
 _LEAST_POWER: Final = -125  # from where on e^r 2^n is a normal number
@@ -53,17 +56,27 @@ def exp(x: VectorFloat) -> VectorFloat:
     those of the float: a product that underflows takes processors some hundred cycles, with zero as its result, too,
     and softmax takes the exponential of minus infinity wherever something is masked.
     """
-    grown, power = _grown(x.within(-104.0, _MOST_EXP))
-    return (x + math.inf).where(x.test("ugt", _MOST_EXP), _scaled(grown, power))  # of NaN NaN
+    if x.has_scale:
+        grown, whole = _grown(x.filled(_BEYOND_EXP).where(x.test("ogt", _BEYOND_EXP), x))  # NaN stays
+        return grown.scaled(whole, x.test("ugt", _LEAST_EXP))
+    grown, whole = _grown(x.within(_LEAST_EXP, _MOST_EXP))
+    return (x + math.inf).where(x.test("ugt", _MOST_EXP), _scaled(grown, whole.convert("fptosi", "i32")))  # of NaN NaN
 
 
 def exp2(x: VectorFloat) -> VectorFloat:
     """Two to the power `x`: `2^n * 2^r` with `r` within a half."""
-    bounded = x.within(-151.0, 127.99999)
-    whole = bounded.under("rint")
-    rest = bounded - whole
-    grown = rest.polynomial(_EXP2).fma(rest, 1.0)
+    if x.has_scale:
+        grown, whole = _grown_by_two(x.filled(_BEYOND_EXP).where(x.test("ogt", _BEYOND_EXP), x))  # NaN stays
+        return grown.scaled(whole, x.test("ugt", _LEAST_EXP2))
+    grown, whole = _grown_by_two(x.within(_LEAST_EXP2, 127.99999))
     return (x + math.inf).where(x.test("uge", 128.0), _scaled(grown, whole.convert("fptosi", "i32")))
+
+
+def _grown_by_two(x: VectorFloat) -> tuple[VectorFloat, VectorFloat]:
+    """`2^r` and `n`, where `x = n + r`."""
+    whole = x.under("rint")
+    rest = x - whole
+    return rest.polynomial(_EXP2).fma(rest, 1.0), whole
 
 
 def _scaled(grown: VectorFloat, power: VectorFloat) -> VectorFloat:
@@ -77,15 +90,15 @@ def _scaled(grown: VectorFloat, power: VectorFloat) -> VectorFloat:
 
 def _exp_within(x: VectorFloat) -> VectorFloat:
     """As `exp`, of what is known to be between -86 and 87, and no NaN."""
-    grown, power = _grown(x)
-    return grown * _power_of_two(power)
+    grown, whole = _grown(x)
+    return grown.scaled(whole) if x.has_scale else grown * _power_of_two(whole.convert("fptosi", "i32"))
 
 
 def _grown(x: VectorFloat) -> tuple[VectorFloat, VectorFloat]:
     """`e^r` and `n`, where `x = n ln 2 + r`."""
     whole = (x * (1 / math.log(2))).under("rint")
     rest = whole.fma(-_LN2_LOW, whole.fma(-_LN2_HIGH, x))
-    return rest.polynomial([1 / math.factorial(n) for n in range(8)]), whole.convert("fptosi", "i32")
+    return rest.polynomial([1 / math.factorial(n) for n in range(8)]), whole
 
 
 def _power_of_two(exponent: VectorFloat) -> VectorFloat:
@@ -162,8 +175,8 @@ def cosh(x: VectorFloat) -> VectorFloat:
 
 def _half_exp(size: VectorFloat) -> VectorFloat:
     """Half of `e` to a power that is not negative, which is finite for a little more than that itself is."""
-    grown, power = _grown(size.within(0.0, _MOST_HALF_EXP))
-    half = grown.bits.op("add", power.op("sub", 1).op("shl", 23)).as_float
+    grown, whole = _grown(size.within(0.0, _MOST_HALF_EXP))
+    half = grown.bits.op("add", whole.convert("fptosi", "i32").op("sub", 1).op("shl", 23)).as_float
     return (size + math.inf).where(size.test("ugt", _MOST_HALF_EXP), half)
 
 
