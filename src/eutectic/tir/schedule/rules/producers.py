@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Final
 
 from eutectic.ir.node import Node, children
 from eutectic.ir.prim_expr import IntImm, Max, Min, PrimExpr, Var
 from eutectic.ir.structural import StructuralKey
 from eutectic.ir.visit import post_order, rewrite
-from eutectic.tir.analysis.index_facts import looks_at_indices
+from eutectic.tir.analysis.index_facts import looks_at_indices, reads_memory
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
 from eutectic.tir.op import is_if_then_else
@@ -158,9 +159,22 @@ def _may_inline(stage: Stage, reader: Stage, readers: int, places: int, value: t
         again = len(reader.spatial) + len(reader.reduce) > len(stage.spatial)
         simple = work == 0 and not guarded and _plain_indices(stage.value)
         return simple if again else not guarded and readers == 1
+    if _gathers(stage.value) and _is_larger(reader, stage):
+        return False  # such as what heads add to scores, by pairs of places, in every window
     if work > _MOST_CHEAP or (work and places > 1 and _clipped_places(stage.value)):
         return readers == 1 and places == 1 and len(stage.spatial) >= len(reader.spatial)
     return readers <= 2 or work <= 1
+
+
+def _gathers(expr: PrimExpr) -> bool:
+    """Whether it loads from places that are loaded."""
+    return any(reads_memory(index) for load in loads(expr) for index in load.indices)
+
+
+def _is_larger(reader: Stage, stage: Stage) -> bool:
+    """Whether a stage is known to have more points than another one."""
+    mine, theirs = ([axis.size for axis in part.spatial] for part in (reader, stage))
+    return None not in (*mine, *theirs) and prod(map(int, filter(None, mine))) > prod(map(int, filter(None, theirs)))
 
 
 def _written(expr: PrimExpr) -> int:
