@@ -207,6 +207,9 @@ floor_mod = _binary("floor_mod", _by_kind(_floor_mod, _of_integers(op.floormod))
 power = _binary("power", _by_kind(op.pow, _integer_power), "`lhs` to the power `rhs`; integers wrap around.")
 log_add_exp = _binary("log_add_exp", _log_add_exp, "`log(exp(lhs) + exp(rhs))` without overflow.", takes="float")
 atan2 = _binary("atan2", op.atan2, "Angle of the point with height `lhs` and width `rhs`.", takes="float")
+copysign = _binary(
+    "copysign", op.copysign, "`lhs` with the sign of `rhs`, which zeros and NaN have, too.", takes="float"
+)
 hypot = _binary(
     "hypot", op.hypot, "Distance of the point `(lhs, rhs)` from the origin, without overflow.", takes="float"
 )

@@ -71,7 +71,13 @@ BINARY: dict[str, Callable[..., Any]] = {
     "not_equal": torch.ne,
     "subtract": torch.subtract,
 }
-OF_FLOATS = {"atan2": torch.atan2, "hypot": torch.hypot, "log_add_exp": torch.logaddexp, "power": torch.pow}
+OF_FLOATS = {
+    "atan2": torch.atan2,
+    "hypot": torch.hypot,
+    "copysign": torch.copysign,
+    "log_add_exp": torch.logaddexp,
+    "power": torch.pow,
+}
 OF_INTEGERS = {
     "bitwise_and": torch.bitwise_and,
     "bitwise_or": torch.bitwise_or,

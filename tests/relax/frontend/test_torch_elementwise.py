@@ -77,6 +77,7 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "fmod": torch.fmod,
     "maximum": torch.maximum,
     "minimum": torch.minimum,
+    "copysign": torch.copysign,
     "eq": torch.eq,
     "ne": torch.ne,
     "lt": torch.lt,
@@ -106,7 +107,18 @@ def test_binary_beside_a_tensor_without_axes():
 
 def test_binary_of_special_values():
     names = ["add", "sub", "mul", "div", "maximum", "minimum", "eq", "lt", "floor_divide", "remainder", "fmod"]
+    names += ["copysign"]
     check(together({name: BINARY[name] for name in names}), special().repeat(12), special().repeat_interleave(12))
+
+
+@pytest.mark.parametrize("dtype", [f32, f64, bf16, f16])
+def test_signs(dtype: torch.dtype):
+    check(together({"signbit": torch.signbit, "copysign": lambda x: torch.copysign(x, -0.0)}), special(dtype))
+
+
+def test_signs_of_integers():
+    check(together({"signbit": torch.signbit}), torch.arange(-3, 4, dtype=i32))
+    check(together({"signbit": torch.signbit}), torch.tensor([True, False]))
 
 
 NUMBERS: dict[str, Callable[..., Any]] = {

@@ -112,6 +112,7 @@ table(
         "relax.floor_mod": (torch.remainder, NUMBERS, _DIVISOR),
         "relax.power": (torch.pow, NUMBERS, {"special": True, "low": 0, "high": 3}),
         "relax.atan2": (torch.atan2, FLOATS, _ODD),
+        "relax.copysign": (torch.copysign, FLOATS, _ODD),
         "relax.hypot": (torch.hypot, FLOATS, _ODD),
         "relax.log_add_exp": (torch.logaddexp, FLOATS, _ODD),
         "relax.maximum": (torch.maximum, ANY, _ODD),

@@ -220,6 +220,7 @@ floor_mod = _binary("floor_mod", _floor_mod, "Remainder of the division, with th
 power = _binary("power", _power, "`x1` to the power `x2`.")
 log_add_exp = _binary("log_add_exp", _log_add_exp, "`log(exp(x1) + exp(x2))` without overflow.", takes="float")
 atan2 = _binary("atan2", np.arctan2, "Angle of the point with height `x1` and width `x2`.", takes="float")
+copysign = _binary("copysign", np.copysign, "`x1` with the sign of `x2`, which zeros and NaN have, too.", takes="float")
 hypot = _binary("hypot", np.hypot, "Distance of the point `(x1, x2)` from the origin, without overflow.", takes="float")
 maximum = _binary("maximum", np.maximum, "The larger element; NaN if either is.", takes="any")
 minimum = _binary("minimum", np.minimum, "The smaller element; NaN if either is.", takes="any")

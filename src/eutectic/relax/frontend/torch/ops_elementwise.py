@@ -290,6 +290,21 @@ def angle_of_point(ctx: Context, y: Expr, x: Expr) -> Expr:
     return _arithmetic(ctx, op.atan2, y, x)
 
 
+@converts("aten.copysign.Tensor", "aten.copysign.Scalar")
+def copysign(ctx: Context, x: Expr, sign: Any) -> Expr:
+    """A number with the sign of another one."""
+    return _arithmetic(ctx, op.copysign, x, sign)
+
+
+@converts("aten.signbit.default")
+def signbit(ctx: Context, x: Expr) -> Expr:
+    """Whether a number has a minus, as zero may have."""
+    dtype = dtype_of(x)
+    if not is_float(dtype):
+        return ctx.call(op.less, x, number(0, dtype)) if dtype != "bool" else ctx.call(op.logical_xor, x, x)
+    return ctx.call(op.less, ctx.call(op.copysign, number(1.0, dtype), x), number(0.0, dtype))
+
+
 @converts("aten.hypot.default")
 def hypot(ctx: Context, a: Expr, b: Expr) -> Expr:
     """Distance of a point from the origin."""
