@@ -110,6 +110,16 @@ def test_results(func: PrimFunc, processor: Vectors):
     keeps(func, schedule_for_cpu(func, processor))
 
 
+def test_values_that_are_places():
+    def definition(data: te.Tensor) -> te.Tensor:
+        rows = topi.reshape(topi.transpose(data, list(PATCHES)), [1, 16, 48])
+        return te.compute(rows.shape, lambda n, i, j: rows[n, i, j] * j.astype("float32"), "scaled")
+
+    func = of(definition, te.placeholder((1, 3, 4, 4, 4, 4), "float32", "data"))
+    assert chosen(func) == ("short_rows", 12)
+    keeps(func, schedule_for_cpu(func, AVX512))
+
+
 def test_other_widths():
     func = patches(3, 16)
     (point,) = choice_points(func, AVX512).values()

@@ -85,12 +85,12 @@ def _cuts(stage: Stage) -> dict[Var, list[int]]:
 def _units(index: PrimExpr, axes: dict[Var, int | None]) -> Iterator[tuple[Var, int]]:
     """Axes of which a digit begins at so many, in quotients and remainders of sums of axes."""
     for part in post_order(index):
-        unit, counted = 1, part
-        while isinstance(counted, (FloorDiv, FloorMod)) and isinstance(counted.b, IntImm):
-            if isinstance(counted, FloorMod) and counted is not part:
-                break
+        if not isinstance(part, (FloorDiv, FloorMod)) or not isinstance(part.b, IntImm):
+            continue
+        unit, counted = part.b.value, part.a
+        while isinstance(counted, FloorDiv) and isinstance(counted.b, IntImm):
             unit, counted = unit * counted.b.value, counted.a
-        form = linear(counted, axes) if counted is not part and isinstance(counted, PrimExpr) else None
+        form = linear(counted, axes)
         for var, step in ({} if form is None else form.steps).items():
             if isinstance(step, int) and step > 0 and unit % step == 0:
                 yield var, unit // step
@@ -117,8 +117,10 @@ def _with(expr: PrimExpr, values: Mapping[Var, PrimExpr]) -> PrimExpr:
     """An expression with other values for axes, which have the type of their loops, as casts of axes do."""
 
     def change(node: Node) -> Node | None:
-        axis = node.value if isinstance(node, Cast) else node
-        return values.get(axis) if isinstance(axis, Var) else None
+        if isinstance(node, Cast) and isinstance(node.value, Var):
+            value = values.get(node.value)
+            return value if value is not None and value.dtype == node.dtype else None
+        return values.get(node) if isinstance(node, Var) else None
 
     changed = rewrite(expr, change)
     assert isinstance(changed, PrimExpr)

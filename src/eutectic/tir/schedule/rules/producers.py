@@ -173,8 +173,9 @@ def _gathers(expr: PrimExpr) -> bool:
 
 def _is_larger(reader: Stage, stage: Stage) -> bool:
     """Whether a stage is known to have more points than another one."""
-    mine, theirs = ([axis.size for axis in part.spatial] for part in (reader, stage))
-    return None not in (*mine, *theirs) and prod(map(int, filter(None, mine))) > prod(map(int, filter(None, theirs)))
+    if any(axis.size is None for axis in (*reader.spatial, *stage.spatial)):
+        return False
+    return prod(axis.size or 0 for axis in reader.spatial) > prod(axis.size or 0 for axis in stage.spatial)
 
 
 def _written(expr: PrimExpr) -> int:
