@@ -116,6 +116,14 @@ def test_signs(dtype: torch.dtype):
     check(together({"signbit": torch.signbit, "copysign": lambda x: torch.copysign(x, -0.0)}), special(dtype))
 
 
+def test_signs_of_literals():
+    literals = {str(literal): literal for literal in (0.0, -0.0, 3, -3, float("inf"), -float("inf"))}
+    signs = {"NaN": float("nan"), "negative NaN": -float("nan"), **literals}
+    numbers = {name: lambda x, s=sign: torch.copysign(x, s) for name, sign in signs.items()}
+    check(together(numbers), rand(3, 5))
+    check(together(numbers), torch.arange(-3, 4, dtype=i32))
+
+
 def test_signs_of_integers():
     check(together({"signbit": torch.signbit}), torch.arange(-3, 4, dtype=i32))
     check(together({"signbit": torch.signbit}), torch.tensor([True, False]))

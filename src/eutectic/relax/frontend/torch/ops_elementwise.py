@@ -292,8 +292,11 @@ def angle_of_point(ctx: Context, y: Expr, x: Expr) -> Expr:
 
 @converts("aten.copysign.Tensor", "aten.copysign.Scalar")
 def copysign(ctx: Context, x: Expr, sign: Any) -> Expr:
-    """A number with the sign of another one."""
-    return _arithmetic(ctx, op.copysign, x, sign)
+    """A number with the sign of another one; that of a literal is known, and a NaN keeps it in no constant."""
+    if not _is_number(sign):
+        return _arithmetic(ctx, op.copysign, x, sign)
+    size: Expr = ctx.call(op.abs, ctx.tensor(x, ctx.out_dtype))
+    return size if math.copysign(1.0, sign) > 0 else ctx.call(op.negative, size)
 
 
 @converts("aten.signbit.default")
