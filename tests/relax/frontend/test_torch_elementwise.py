@@ -106,8 +106,20 @@ def test_binary_beside_a_tensor_without_axes():
 
 
 def test_binary_of_special_values():
-    names = ["add", "sub", "mul", "div", "maximum", "minimum", "eq", "lt", "floor_divide", "remainder", "fmod"]
-    names += ["copysign"]
+    names = [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "maximum",
+        "minimum",
+        "eq",
+        "lt",
+        "floor_divide",
+        "remainder",
+        "fmod",
+        "copysign",
+    ]
     check(together({name: BINARY[name] for name in names}), special().repeat(12), special().repeat_interleave(12))
 
 

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from eutectic.backend.llvm.vector_float import VectorFloat
+
+_Parts: TypeAlias = tuple[VectorFloat, VectorFloat]
 
 _LN2_HIGH: Final = 0.693145751953125  # its product with a small integer is exact
 _LN2_LOW: Final = 1.42860682030941723e-06
@@ -57,30 +60,35 @@ def exp(x: VectorFloat) -> VectorFloat:
     and softmax takes the exponential of minus infinity wherever something is masked.
     """
     if x.has_scale:
-        grown, whole = _grown(x.filled(_BEYOND_EXP).where(x.test("ogt", _BEYOND_EXP), x))  # NaN stays
-        return grown.scaled(whole, x.test("ugt", _LEAST_EXP))
-    grown, whole = _grown(x.within(_LEAST_EXP, _MOST_EXP))
-    return (x + math.inf).where(x.test("ugt", _MOST_EXP), _scaled(grown, whole.convert("fptosi", "i32")))  # of NaN NaN
+        return _by_scale(x, _grown, _LEAST_EXP)
+    parts = _grown(x.within(_LEAST_EXP, _MOST_EXP))
+    return (x + math.inf).where(x.test("ugt", _MOST_EXP), _scaled(*parts))  # of NaN NaN
 
 
 def exp2(x: VectorFloat) -> VectorFloat:
     """Two to the power `x`: `2^n * 2^r` with `r` within a half."""
     if x.has_scale:
-        grown, whole = _grown_by_two(x.filled(_BEYOND_EXP).where(x.test("ogt", _BEYOND_EXP), x))  # NaN stays
-        return grown.scaled(whole, x.test("ugt", _LEAST_EXP2))
-    grown, whole = _grown_by_two(x.within(_LEAST_EXP2, 127.99999))
-    return (x + math.inf).where(x.test("uge", 128.0), _scaled(grown, whole.convert("fptosi", "i32")))
+        return _by_scale(x, _grown_by_two, _LEAST_EXP2)
+    parts = _grown_by_two(x.within(_LEAST_EXP2, 127.99999))
+    return (x + math.inf).where(x.test("uge", 128.0), _scaled(*parts))
 
 
-def _grown_by_two(x: VectorFloat) -> tuple[VectorFloat, VectorFloat]:
+def _grown_by_two(x: VectorFloat) -> _Parts:
     """`2^r` and `n`, where `x = n + r`."""
     whole = x.under("rint")
     rest = x - whole
     return rest.polynomial(_EXP2).fma(rest, 1.0), whole
 
 
-def _scaled(grown: VectorFloat, power: VectorFloat) -> VectorFloat:
+def _by_scale(x: VectorFloat, grow: Callable[[VectorFloat], _Parts], least: float) -> VectorFloat:
+    """What `grow` takes apart put together by one instruction; zero up to `least`."""
+    grown, whole = grow(x.filled(_BEYOND_EXP).where(x.test("ogt", _BEYOND_EXP), x))  # NaN stays
+    return grown.scaled(whole, x.test("ugt", least))
+
+
+def _scaled(grown: VectorFloat, whole: VectorFloat) -> VectorFloat:
     """A number within a factor sqrt(2) of 1, times a power of two that makes it finite, or too small for any float."""
+    power = whole.convert("fptosi", "i32")
     normal = grown.bits.op("add", power.op("shl", 23)).as_float
     is_tiny = power.test("slt", _LEAST_POWER)
     units = grown * _power_of_two(power.where(is_tiny, _LEAST_POWER).op("add", 149))
@@ -94,7 +102,7 @@ def _exp_within(x: VectorFloat) -> VectorFloat:
     return grown.scaled(whole) if x.has_scale else grown * _power_of_two(whole.convert("fptosi", "i32"))
 
 
-def _grown(x: VectorFloat) -> tuple[VectorFloat, VectorFloat]:
+def _grown(x: VectorFloat) -> _Parts:
     """`e^r` and `n`, where `x = n ln 2 + r`."""
     whole = (x * (1 / math.log(2))).under("rint")
     rest = whole.fma(-_LN2_LOW, whole.fma(-_LN2_HIGH, x))

@@ -14,9 +14,8 @@ from itertools import chain
 from typing import Any, Final
 
 from eutectic.ir.dtype import item_bytes
-from eutectic.ir.visit import post_order
-from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.handles import LoopRV
+from eutectic.tir.schedule.rules.guards import is_guarded
 from eutectic.tir.schedule.rules.nest import Nest, has_constant_extent, reorder, whole_and_rest
 from eutectic.tir.schedule.rules.walk import Span, Walk
 from eutectic.tir.schedule.rules.work import operations
@@ -68,7 +67,7 @@ def columns_of(walk: Walk, stride: Any, vector: Span, across: Span, width: int) 
     if not (_are_enough(vector, width) and _are_enough(across, width)) or not _are_apart(stride):
         return None
     value, row = walk.stage.value, walk.store.coefficient(across)
-    if operations(value) > _MOST_OPERATIONS or any(map(is_if_then_else, post_order(value))):
+    if operations(value) > _MOST_OPERATIONS or is_guarded(value):
         return None
     is_aligned = isinstance(row, int) and row * item_bytes(walk.store.buffer.dtype) % _FEW_SETS == 0
     return Columns(vector, across, width, is_aligned)

@@ -146,8 +146,7 @@ def _with_groups(sch: Schedule) -> Schedule:
     for stage in _stages(sch)[0]:
         sch = groups_apart(sch, stage)
         if is_turned(stage):
-            with contextlib.suppress(ScheduleError):  # it stays one axis
-                sch = digits_apart(sch, stage)
+            sch = digits_apart(sch, stage)
     return sch
 
 

@@ -7,6 +7,7 @@ by side in memory.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -14,10 +15,12 @@ from itertools import pairwise
 from eutectic.ir.node import Node
 from eutectic.ir.prim_expr import Cast, FloorDiv, FloorMod, IntImm, PrimExpr, Var, add, floordiv, floormod, mul
 from eutectic.ir.visit import post_order, rewrite
+from eutectic.support.errors import ScheduleError
 from eutectic.tir.analysis.linear import linear
 from eutectic.tir.index_map import IndexMap
 from eutectic.tir.schedule.rules.nest import realize_of
 from eutectic.tir.schedule.rules.stage import Axis, Stage, loads
+from eutectic.tir.schedule.rules.walk import Walk, walk_of
 from eutectic.tir.schedule.schedule import Schedule
 
 
@@ -43,19 +46,24 @@ def in_digits(stage: Stage) -> Stage | None:
     return replace(stage, spatial=tuple(axes), indices=indices, value=_with(stage.value, values))
 
 
+def linear_walk(walk: Walk) -> Walk | None:
+    """The walk with an axis for each digit, if that makes all places linear that are not."""
+    if all(access.form is not None for access in walk.reads):
+        return walk
+    stage = in_digits(walk.stage) if not walk.shared else None
+    found = None if stage is None else walk_of(stage)
+    return found if found is not None and all(access.form is not None for access in found.reads) else None
+
+
 def digits_apart(sch: Schedule, stage: Stage) -> Schedule:
     """The schedule with a loop for each digit that a stage reads of an axis.
 
     Args:
         sch: The schedule.
-        stage: The stage, which reduces nothing.
-
-    Raises:
-        ScheduleError: a primitive refuses.
+        stage: The stage, which reduces nothing; it stays as it is when a primitive refuses.
     """
     cuts = _cuts(stage)
-    apart = sch.copy()
-    values = realize_of(apart, stage.name).iter_values
+    values = realize_of(sch, stage.name).iter_values
     sizes = {axis.loop: (axis.size, cuts[axis.var]) for axis in stage.spatial if axis.var in cuts}
 
     def function(*indices: PrimExpr) -> list[PrimExpr]:
@@ -65,8 +73,11 @@ def digits_apart(sch: Schedule, stage: Stage) -> Schedule:
             found += [index] if size is None else _digits_of(index, size, units)
         return found
 
-    apart.transform_block_layout(stage.name, IndexMap.from_func(function, len(values)))
-    return apart
+    apart = sch.copy()
+    with contextlib.suppress(ScheduleError):
+        apart.transform_block_layout(stage.name, IndexMap.from_func(function, len(values)))
+        return apart
+    return sch
 
 
 def _cuts(stage: Stage) -> dict[Var, list[int]]:

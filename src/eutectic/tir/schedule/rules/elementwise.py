@@ -17,12 +17,11 @@ from eutectic.tir.schedule.rules.nest import Nest, copies, joined, reorder, run_
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.rule import Decisions
 from eutectic.tir.schedule.rules.walk import Span, Walk
-from eutectic.tir.schedule.rules.work import has_functions, is_small, lanes_of, operations, points
+from eutectic.tir.schedule.rules.work import are_many, has_functions, is_small, lanes_of, operations, points
 from eutectic.tir.schedule.schedule import Schedule
 
 _FEW_SETS: Final = 2048  # bytes between lines for which a first cache, of 64 sets, has only two sets, or one
 _FEWEST: Final = 8  # iterations that threads share
-_MANY: Final = 64  # of which each thread gets as many as any other, nearly
 _COSTLY: Final = 20  # operations from which on one vector at a time is enough to be busy
 
 
@@ -155,7 +154,7 @@ def _shared(axes: Axes, in_tiles: bool) -> list[Span]:
         return spans
     if spans[-1].size is not None:
         is_computed = any(access.form is None for access in axes.walk.reads)
-        return spans[:-1] if is_computed and (points(spans[:-1]) or 0) >= _MANY else spans
+        return spans[:-1] if is_computed and are_many(spans[:-1]) else spans
     images = axes.walk.stage.spatial[0]  # of which there may be one
     likely = [_FEWEST if span.size is None and span.axes[0] is not images else span.size or 1 for span in spans[:-1]]
     return spans[:-1] if prod(likely) >= _FEWEST else spans

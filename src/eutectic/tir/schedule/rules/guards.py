@@ -1,4 +1,4 @@
-"""Conditions on one loop: where they change."""
+"""Conditions: whether there are any, and where along a loop they change."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ from eutectic.tir.schedule.rules.walk import Span
 
 _MOST_PARTS: Final = 4
 _ORDER: Final = (GE, GT, LE, LT)
+
+
+def is_guarded(expr: PrimExpr) -> bool:
+    """Whether conditions say which parts of an expression are computed."""
+    return any(map(is_if_then_else, post_order(expr)))
+
+
+def guards_of(expr: PrimExpr) -> list[PrimExpr]:
+    """The conditions that say which parts of an expression are computed."""
+    return [part.args[0] for part in post_order(expr) if is_if_then_else(part)]
 
 
 def change_points(expr: PrimExpr, span: Span) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Final
 
 from eutectic.ir.node import Node, children
@@ -15,9 +14,9 @@ from eutectic.ir.visit import post_order, rewrite
 from eutectic.tir.analysis.index_facts import looks_at_indices, reads_memory
 from eutectic.tir.buffer import Buffer, BufferLoad
 from eutectic.tir.expr import Let
-from eutectic.tir.op import is_if_then_else
+from eutectic.tir.schedule.rules.guards import is_guarded
 from eutectic.tir.schedule.rules.stage import Stage, loads
-from eutectic.tir.schedule.rules.work import operations
+from eutectic.tir.schedule.rules.work import operations, points
 from eutectic.tir.statement_mutator import with_values
 from eutectic.tir.substitute import fresh_lets
 
@@ -101,7 +100,7 @@ class _Inlining:
         stage, readers = self.stages[key], self.readers.get(key, set())
         if key not in self.local or stage.init is not None or not readers or looks_at_indices(stage.value):
             return False
-        work, guarded = operations(stage.value), _has_guard(stage.value)
+        work, guarded = operations(stage.value), is_guarded(stage.value)
         copies = sum(self._copies(key, reader, guarded) for reader in readers)
         if copies > 1 and copies * _written(stage.value) > _MOST_WRITTEN:
             return False
@@ -113,7 +112,7 @@ class _Inlining:
 
     def _copies(self, key: int, reader: int, guarded: bool) -> int:
         """How often a reader has the value of a stage written out; where nothing guards it, it gets a name."""
-        named = not guarded and not _has_guard(self.stages[reader].value)
+        named = not guarded and not is_guarded(self.stages[reader].value)
         return 1 if named else len(self.loads[reader][key])
 
     def inline(self, keys: Sequence[int]) -> None:
@@ -173,9 +172,8 @@ def _gathers(expr: PrimExpr) -> bool:
 
 def _is_larger(reader: Stage, stage: Stage) -> bool:
     """Whether a stage is known to have more points than another one."""
-    if any(axis.size is None for axis in (*reader.spatial, *stage.spatial)):
-        return False
-    return prod(axis.size or 0 for axis in reader.spatial) > prod(axis.size or 0 for axis in stage.spatial)
+    mine, theirs = points(reader.spatial), points(stage.spatial)
+    return mine is not None and theirs is not None and mine > theirs
 
 
 def _written(expr: PrimExpr) -> int:
@@ -188,15 +186,6 @@ def _written(expr: PrimExpr) -> int:
 
 def _key(load: BufferLoad) -> StructuralKey:
     return StructuralKey(load.indices)
-
-
-def _has_guard(expr: PrimExpr) -> bool:
-    return bool(guards_of(expr))
-
-
-def guards_of(expr: PrimExpr) -> list[PrimExpr]:
-    """Conditions of which one part of an expression is computed or another."""
-    return [part.args[0] for part in post_order(expr) if is_if_then_else(part)]
 
 
 def _plain_indices(expr: PrimExpr) -> bool:
@@ -224,12 +213,12 @@ def _replace(stages: Sequence[Stage], expr: PrimExpr) -> PrimExpr:
             mine.setdefault(id(load.buffer), []).append(load)
     table: dict[int, PrimExpr] = {}  # by the loads
     named: list[tuple[Var, PrimExpr]] = []
-    guarded = _has_guard(expr) if mine else False
+    guarded = is_guarded(expr) if mine else False
     for buffer, stage in by_output.items():
         if buffer not in mine:
             continue
         shared = len(mine[buffer]) > 1 and operations(stage.value) > 0 and not guarded
-        guarded = guarded or _has_guard(stage.value)
+        guarded = guarded or is_guarded(stage.value)
         values: dict[StructuralKey, PrimExpr] = {}
         for load in mine[buffer]:
             key = _key(load)

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from eutectic.ir.visit import post_order
 from eutectic.tir.buffer import Buffer
-from eutectic.tir.schedule.rules.producers import Inlining, guards_of
-from eutectic.tir.schedule.rules.short_rows import linear_walk
+from eutectic.tir.schedule.rules.digit_axes import linear_walk
+from eutectic.tir.schedule.rules.guards import guards_of, is_guarded
+from eutectic.tir.schedule.rules.producers import Inlining
 from eutectic.tir.schedule.rules.stage import Stage
 from eutectic.tir.schedule.rules.walk import walk_of
 from eutectic.tir.schedule.rules.work import is_small
@@ -26,7 +27,8 @@ def stored_first(stages: Sequence[Stage], inlining: Inlining) -> list[Buffer]:
         inlining: What would be computed where it is read, and what would be left.
     """
     readers = {stage.name for stage in inlining.left if _lanes_ask(stage)}
-    inlined = {id(stage.output): stage for stage in stages if stage.name in inlining.names}
+    names = set(inlining.names) if readers else set()
+    inlined = {id(stage.output): stage for stage in stages if stage.name in names}
     return [source.output for stage in stages if stage.name in readers for source in _parts(stage, inlined)]
 
 
@@ -49,6 +51,6 @@ def _parts(stage: Stage, inlined: dict[int, Stage]) -> list[Stage]:
     waiting = [stage]
     while waiting:
         sources = {id(load.buffer) for load in waiting.pop().reads()} & inlined.keys()
-        found |= {key: inlined[key] for key in sources if guards_of(inlined[key].value)}
+        found |= {key: inlined[key] for key in sources if is_guarded(inlined[key].value)}
         waiting += [inlined[key] for key in sources - found.keys()]
     return list(found.values())

@@ -11,12 +11,14 @@ from eutectic.ir.prim_expr import BinaryExpr, Call, PrimExpr, Select
 from eutectic.ir.visit import post_order
 from eutectic.tir.buffer import BufferLoad
 from eutectic.tir.schedule.rules.processor import Processor
+from eutectic.tir.schedule.rules.stage import Axis
 from eutectic.tir.schedule.rules.walk import Span
 
 _FREE: Final = (
     *("tir.if_then_else", "tir.likely", "tir.bitwise_and", "tir.bitwise_or"),
     *("tir.fabs", "tir.floor", "tir.ceil"),
 )
+_MANY: Final = 64  # iterations of which each thread gets as many as any other, nearly
 _SMALL: Final = 4096  # elements below which one thread is faster than several
 
 
@@ -43,14 +45,19 @@ def _is_function(call: Call) -> bool:
     return str(getattr(call.op, "name", "")) not in _FREE
 
 
-def points(spans: Sequence[Span]) -> int | None:
-    """Iterations of spans; None when they are not known."""
+def points(spans: Sequence[Span | Axis]) -> int | None:
+    """Iterations of spans, or of axes; None when they are not known."""
     total = 1
     for span in spans:
         if span.size is None:
             return None
         total *= span.size
     return total
+
+
+def are_many(spans: Sequence[Span]) -> bool:
+    """Whether spans have so many iterations that each thread gets as many as any other, nearly."""
+    return (points(spans) or 0) >= _MANY
 
 
 def is_small(spans: Sequence[Span], value: PrimExpr) -> bool:
