@@ -84,18 +84,22 @@ class PaddedWindows:
 
 
 class BlockedConvolution(PaddedWindows):
-    """A padded convolution of channels in blocks of 16, to vectors of 32.
+    """A padded convolution of channels in blocks, to blocks.
 
     Attributes:
         images: How many.
         blocks: Of channels of the data.
-        filters: Vectors of channels of the result.
+        filters: Blocks of channels of the result.
+        channels: Of a block of the data.
+        lanes: Channels of a block of the result.
     """
 
     images, blocks, filters = 1, 2, 2
+    channels, lanes = 16, 32
 
     def shapes(self) -> list[tuple[int, ...]]:
-        return [(self.images, self.blocks, *self.image, 16), (self.filters, self.blocks, *self.kernel, 16, 32)]
+        weight = (self.filters, self.blocks, *self.kernel, self.channels, self.lanes)
+        return [(self.images, self.blocks, *self.image, self.channels), weight]
 
     def program(self) -> tir.PrimFunc:
         data, weight = (te.placeholder(shape, "float32", n) for shape, n in zip(self.shapes(), "dw", strict=True))
@@ -104,7 +108,7 @@ class BlockedConvolution(PaddedWindows):
 
     def want(self, *arrays: Array) -> Array:
         data, weight = arrays
-        total = np.zeros((self.images, self.filters, *self.out, 32))
+        total = np.zeros((self.images, self.filters, *self.out, self.lanes))
         for (ky, kx), there in self.seen(data):
             total += np.einsum("nchwi,fcio->nfhwo", there, weight[:, :, ky, kx])
         return total

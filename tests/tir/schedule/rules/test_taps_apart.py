@@ -11,8 +11,11 @@ from tests.tir.schedule.rules.processors import Vectors
 from eutectic import tir
 from eutectic.ir.visit import post_order
 from eutectic.tir.function_attributes import FINITE_PARAMS
-from eutectic.tir.schedule.rules.cpu import schedule_for_cpu
+from eutectic.tir.schedule.rules.choosing import Chooser
+from eutectic.tir.schedule.rules.cpu import schedule_by_rules, schedule_for_cpu
 from eutectic.tir.transform import lower
+
+NARROW = Vectors(bits=256, registers=16)
 
 
 class Convolution(BlockedConvolution):
@@ -77,4 +80,33 @@ def test_few_and_many_filters(filters: int):
     convolution.check(atol=1e-4)
     loops = [item for item in post_order(convolution.scheduled().body) if isinstance(item, tir.For)]
     shared = [loop.loop_var.name for loop in loops if loop.kind == "parallel"]
-    assert len(shared) == 2, "threads share padding, and tiles"
+    assert len(shared) == 1, "threads share tiles, and no padded copy is made"
+
+
+@pytest.mark.parametrize(("size", "dilation"), [(14, 12), (14, 6), (28, 12), (28, 24), (33, 12), (40, 24)])
+@pytest.mark.parametrize("filters", [1, 4, 11])
+@pytest.mark.parametrize("processor", [Vectors(), NARROW])
+def test_no_padded_copy_is_made(size: int, dilation: int, filters: int, processor: Vectors):
+    program = Convolution(size, size, dilation, filters=filters).program()
+    chooser = Chooser(processor)
+    text = str(schedule_by_rules(program, processor, chooser).func)
+    assert "pad_temp" not in text
+    assert not chooser.refusals
+
+
+@pytest.mark.parametrize(("size", "dilation"), [(14, 1), (28, 2), (130, 20)])
+def test_where_little_is_padding_a_copy_is_made(size: int, dilation: int):
+    assert not any("taps_apart" in line for line in Convolution(size, size, dilation).chosen())
+
+
+@pytest.mark.parametrize("dilation", [8, 12])
+def test_terms_are_a_loop_where_much_is_padding(dilation: int):
+    """Few terms of a tap would be written out for vectors of 256 bits; then nothing could be asked before them."""
+    convolution = Convolution(14, 130, dilation)
+    convolution.channels = convolution.lanes = 8
+    scheduled = schedule_for_cpu(convolution.program(), NARROW)
+    (chosen,) = (str(line) for line in scheduled.attrs["tir.chosen"] if "register_tile" in str(line))
+    assert "unroll=[false, false, false, true]" in chosen
+    assert all("ry" in text for text in asked(scheduled))
+    assert asked(scheduled)
+    convolution.check(scheduled, atol=1e-4)

@@ -58,6 +58,26 @@ def axes_of_image(pad: Stage, sums: Stage) -> list[Axis] | None:
     return None
 
 
+def without_copy(sch: Schedule, pad: str, axes: int) -> None:
+    """Read the image itself, where all that would read a padded copy leaves out what is padding.
+
+    Args:
+        sch: The schedule.
+        pad: Name of the block that pads.
+        axes: Along how many axes it does; taps along each are asked what they see.
+
+    Raises:
+        ScheduleError: a primitive refuses, or something does not leave that out.
+    """
+    for reader in sch.get_consumers(pad):
+        realize = realize_of(sch, block_name(sch, reader))
+        pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        asked = variables(realize.predicate)
+        if sum(axis.iter_type == "comm_reduce" and bool(variables(value) & asked) for axis, value in pairs) < axes:
+            raise ScheduleError(f"{realize.block.name_hint} does not leave out what is padding")
+    sch.compute_inline(pad)
+
+
 def border_apart(sch: Schedule, block: str, lanes: int) -> None:
     """Fill the border around what a block copies in a loop nest of its own, with vectors; the block keeps its loops.
 

@@ -38,6 +38,7 @@ from eutectic.tir.schedule.rules.scan import Scan
 from eutectic.tir.schedule.rules.scatter import Scatter
 from eutectic.tir.schedule.rules.short_rows import ShortRows, is_turned
 from eutectic.tir.schedule.rules.stage import Stage, stages_of
+from eutectic.tir.schedule.rules.taps_apart import TapsApart
 from eutectic.tir.schedule.rules.varying_window import VaryingWindow
 from eutectic.tir.schedule.rules.walk import Walk, walk_of
 from eutectic.tir.schedule.rules.winograd import Winograd
@@ -51,6 +52,7 @@ _TOGETHER: Final[tuple[JointRule[Any], ...]] = (
     DensePack(),
     PaddedWindow(),
     VaryingWindow(),
+    TapsApart(),
     PaddedBands(),
     PaddedSlices(),
     Recurrent(),

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from eutectic.support.errors import ScheduleError
 from eutectic.tir.function_attributes import finite_params
-from eutectic.tir.schedule.rules.borders import axes_of_image, padded_axes, padded_sums
-from eutectic.tir.schedule.rules.nest import block_name, has_no_remainder
+from eutectic.tir.schedule.rules.borders import axes_of_image, padded_axes, padded_sums, without_copy
 from eutectic.tir.schedule.rules.processor import Processor
 from eutectic.tir.schedule.rules.register_axes import Axes as TileAxes
 from eutectic.tir.schedule.rules.register_tile import RegisterTile, tile_of_sums
@@ -88,10 +86,7 @@ class PaddedSlices(Whole):
             ScheduleError: a primitive refuses, or tiles do not know what they see of the padding.
         """
         _TILE.apply(_TILE.nest(sch, axes.tile, decisions), axes.tile, decisions, shared=True)
-        readers = [block_name(sch, reader) for reader in sch.get_consumers(axes.pad)]
-        if any(has_no_remainder(sch, reader) for reader in readers):
-            raise ScheduleError(f"{axes.sums} does not leave out what is padding")
-        sch.compute_inline(axes.pad)
+        without_copy(sch, axes.pad, axes=1)
 
 
 def _points(tile: TileAxes, slices: Axis) -> int | None:

@@ -34,8 +34,11 @@ from eutectic.tir.stmt import For
 TERMS_IN_A_ROW: Final = 8
 """Of the innermost loop over terms, from which on it is worth asking whether they are padding."""
 _SHARE_OF_PADDING: Final = 1 / 16  # of what points of a tile read, from which on each is worth code of its own
-_TAPS: Final = 5  # of a window, which are written out for that
-_TILES_APART: Final = 4
+_MUCH_PADDING: Final = 1 / 4  # of the terms along a window, from which on those within it are better a loop
+TAPS: Final = 5
+"""Of a window at most, which are written out for that."""
+TILES_APART: Final = 8
+"""At most, of which each has code of its own for that."""
 _LEAST_SHARED: Final = 8  # pieces of work that threads still have when tiles differ from each other
 
 
@@ -69,6 +72,11 @@ class Level:
 
     span: Span
     width: int
+
+    @property
+    def count(self) -> float:
+        """Iterations of it; infinitely many where they vary."""
+        return inf if self.span.size is None else -(-self.span.size // self.width)
 
     @property
     def is_cut(self) -> bool:
@@ -312,29 +320,46 @@ class TileNest:
 
     def _go_through_terms(self, sums: Sums, unrolled: Sequence[bool], ahead: tuple[Buffer, int] | None) -> None:
         """Write loops over terms out, and ask for what is read next in the innermost of the others."""
-        kinds = unrolled[max(len(unrolled) - len(sums.terms), 0) :]  # without one that is over blocks
+        kinds = [*unrolled[max(len(unrolled) - len(sums.terms), 0) :]]  # without one that is over blocks
+        if kinds and not any(kinds[:-1]) and self._skip_padding(sums, _MUCH_PADDING if kinds[-1] else 0):
+            kinds[-1] = False
         for loop, is_unrolled in zip(sums.terms[len(sums.terms) - len(kinds) :], kinds, strict=True):
             if is_unrolled:
                 self.sch.unroll(loop)
         if ahead is not None and not all(kinds):
             self._look_ahead(f"{sums.block}_update", ahead, sums.depth + len(sums.terms), kinds)
-        if sums.terms and not any(kinds):  # a window that is written out would be cut into pieces
-            self._skip_padding(sums)
 
-    def _skip_padding(self, sums: Sums) -> None:
+    def _skip_padding(self, sums: Sums, least: float) -> bool:
         """Leave out terms that are padding for a whole tile, such as rows of windows above and below an image.
 
         Also those that are padding for some points of a tile, where these are many: taps that are far apart. The window
         and the tiles are written out then, so that it is known what each point reads. Not where few terms follow each
-        other within: asking would take as long as they do.
+        other within: asking would take as long as they do. A window that is written out would be cut into pieces.
+
+        Args:
+            sums: The sums.
+            least: What part of the terms along a window must be padding.
+
+        Returns:
+            Whether terms are left out.
         """
         innermost, block = sums.terms[-1], f"{sums.block}_update"
         if not finite_params(self.sch.func) or not TERMS_IN_A_ROW <= self._size(innermost) < inf:
-            return
+            return False
+        is_found = False
         for number in range(len(realize_of(self.sch, block).block.reads)):
+            if least and self._padding_share(sums, number) < least:
+                continue
             loop = self._points_apart(sums, number) or innermost
             if self.sch.can_skip_padding(block, number, loop):
                 self.sch.skip_padding(block, number, loop)
+                is_found = True
+        return is_found
+
+    def _padding_share(self, sums: Sums, number: int) -> float:
+        """What part of the terms along a window is padding at most."""
+        block, points = f"{sums.block}_update", sums.inside[0]
+        return max((self.sch.padding_share(block, number, points, window) for window in sums.terms[:-1]), default=0.0)
 
     def _points_apart(self, sums: Sums, number: int) -> LoopRV | None:
         """The loop over points of a tile, written out with all around it that tells what they read; or None.
@@ -342,14 +367,15 @@ class TileNest:
         None also where little of that is padding, or it would be too much to write out.
         """
         block, points, window = f"{sums.block}_update", sums.inside[0], sums.terms[-2:][0]
-        if len(sums.terms) < 2 or sums.spans[0] is list(self.tile)[-1] or self._size(window) > _TAPS:
+        if len(sums.terms) < 2 or sums.spans[0] is list(self.tile)[-1] or self._size(window) > TAPS:
             return None
         if self.sch.padding_share(block, number, points, window) < _SHARE_OF_PADDING:
             return None
         place, *runs = (number for number, level in enumerate(self.levels) if level.span is sums.spans[0])
         *around, tiles = self.sch.get_loops(block)[: self.depth - len(self.outside) + place + 1]
-        count, shared = self._size(tiles), prod(map(self._size, around[: len(self.nest.shared) + self.threads]))
-        if runs or count > (_TILES_APART if shared >= _LEAST_SHARED else 1):
+        units, pieces = around[: self.depth - len(self.outside)], self.levels[: min(place, self.threads)]
+        count, shared = self._size(tiles), prod([*map(self._size, units), *(level.count for level in pieces)])
+        if runs or count > (TILES_APART if shared >= _LEAST_SHARED else 1):
             return None
         if count > 1:
             self.alone = min(self.alone, place)
