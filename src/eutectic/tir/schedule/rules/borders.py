@@ -9,6 +9,7 @@ from typing import Any
 from eutectic.ir.prim_expr import IntImm, Var
 from eutectic.support.errors import ScheduleError
 from eutectic.tir.analysis.conditions import variables
+from eutectic.tir.iter_var import IterVar
 from eutectic.tir.op import is_if_then_else
 from eutectic.tir.schedule.handles import LoopRV
 from eutectic.tir.schedule.rules.epilogues import with_epilogues
@@ -73,7 +74,7 @@ def without_copy(sch: Schedule, pad: str, axes: int) -> None:
         realize = realize_of(sch, block_name(sch, reader))
         pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
         asked = variables(realize.predicate)
-        if sum(axis.iter_type == "comm_reduce" and bool(variables(value) & asked) for axis, value in pairs) < axes:
+        if sum(axis.iter_type == IterVar.CommReduce and bool(variables(value) & asked) for axis, value in pairs) < axes:
             raise ScheduleError(f"{realize.block.name_hint} does not leave out what is padding")
     sch.compute_inline(pad)
 
