@@ -40,7 +40,8 @@ def affine() -> st.SearchStrategy[PrimExpr]:
 
 def regions() -> st.SearchStrategy[Region]:
     ends = st.tuples(st.integers(-3, 3), st.integers(0, 4))
-    made = st.tuples(affine(), ends, ends, affine(), affine())
+    index = affine() | affine().map(lambda expr: Cast("int64", expr))
+    made = st.tuples(index, ends, ends, affine(), affine())
     return made.map(lambda p: Region((p[0],), {P: p[1], J: p[2]}, p[3] <= p[4]))
 
 

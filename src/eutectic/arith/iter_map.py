@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 
 from eutectic.arith.analyzer import Analyzer, RangeLike
 from eutectic.arith.interval import Interval
-from eutectic.ir.prim_expr import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Sub, Var, as_prim
+from eutectic.ir.prim_expr import Add, Cast, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Sub, Var, as_prim
 from eutectic.support.deep import deep
 
 Check: TypeAlias = Literal["bijective", "surjective", "none"]
@@ -294,6 +294,8 @@ def _parse(expr: PrimExpr, ranges: Mapping[Var, tuple[int, int]]) -> IterSum:
             return _scaled(_parse(expr.a, ranges), expr.b.value)
         case FloorDiv() | FloorMod() if isinstance(expr.b, IntImm) and expr.b.value > 0:
             return _divided(_parse(expr.a, ranges), expr.b.value, quotient=isinstance(expr, FloorDiv))
+        case Cast() if expr.widens:
+            return _parse(expr.value, ranges)
         case _:
             what = f"variable {expr.name}, which is no input" if isinstance(expr, Var) else type(expr).__name__
             raise _NotRecognisedError(f"{what} is not affine in the inputs", "not affine")

@@ -19,6 +19,7 @@ from eutectic.ir.prim_expr import (
     NE,
     Add,
     And,
+    Cast,
     Comparison,
     FloorDiv,
     FloorMod,
@@ -120,6 +121,8 @@ class Reader:
                 return {self.parameters.division(self.total(top), divisor)[1]: 1}
             case Min() | Max() if expr.dtype[0] != "u":
                 return self._extreme(self.total(expr.a), self.total(expr.b), 1 if isinstance(expr, Max) else -1)
+            case Cast() if expr.widens:
+                return self.total(expr.value)
             case _:
                 raise NotLinearError
 

@@ -29,6 +29,7 @@ from eutectic.ir.prim_expr import (
     NE,
     Add,
     And,
+    Cast,
     Comparison,
     FloorDiv,
     FloorMod,
@@ -332,6 +333,8 @@ def _text_of(item: PrimExpr, memo: Mapping[int, str], names: Mapping[Var, str]) 
             raise _NotAffineError
         case Not():
             return f"(not {memo[id(item.a)]})"
+        case Cast() if item.widens:
+            return memo[id(item.value)]
         case Comparison() if not is_integer(item.a.dtype):
             raise _NotAffineError
         case Add() | Sub() | Mul() | Min() | Max() | FloorDiv() | FloorMod() | Comparison() | And() | Or():

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from eutectic.ir.dtype import KNOWN, is_float, to_numpy
+from eutectic.ir.dtype import KNOWN, SIGNED, integer_bits, is_float, to_numpy
 from eutectic.ir.node import init_field, node
 from eutectic.ir.prim_base import (
     OPERATORS,
@@ -187,6 +187,12 @@ class Cast(PrimExpr):
 
     def __post_init__(self) -> None:
         init_field(self, "value", as_prim(self.value, "int32"))
+
+    @property
+    def widens(self) -> bool:
+        """Whether one signed integer becomes another that holds all its values, so that it stays what it is."""
+        to, source = self.dtype, self.value.dtype
+        return to in SIGNED and source in SIGNED and integer_bits(to) >= integer_bits(source)
 
 
 # ---- construction with folding

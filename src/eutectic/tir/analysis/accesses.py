@@ -19,6 +19,7 @@ from eutectic.ir.prim_expr import (
     And,
     Broadcast,
     Call,
+    Cast,
     Comparison,
     FloorDiv,
     FloorMod,
@@ -430,6 +431,8 @@ def is_affine(expr: PrimExpr) -> bool:
             case Comparison() if is_integer(item.a.dtype):
                 pass
             case And() | Or() | Not():
+                pass
+            case Cast() if item.widens:
                 pass
             case _:
                 return False

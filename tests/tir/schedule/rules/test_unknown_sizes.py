@@ -48,6 +48,11 @@ def of_one(function: Callable[[Any], Any], shape: Shape) -> tir.PrimFunc:
     return te.create_prim_func([n, x, function(x)])
 
 
+def turned(shape: Shape) -> tir.PrimFunc:
+    x = te.placeholder(shape, "float32", "x")
+    return te.create_prim_func([x, topi.transpose(x)])
+
+
 def softmax(shape: Shape) -> tir.PrimFunc:
     return of_one(lambda x: topi.nn.softmax(x, -1), shape)
 
@@ -70,12 +75,16 @@ PROGRAMS = {
     "panels of sequences": lambda: panels((3, N, 24)),
     "rows": lambda: product((N, 24), (24, 40)),
     "columns": lambda: product((5, 24), (24, N)),
+    "columns for many rows": lambda: product((40, 24), (24, N)),
     "rows and columns": lambda: product((2, 3, N, 24), (2, 3, 24, N)),
     "rows and other columns": lambda: product((2, N, 24), (2, 24, M)),
     "terms": lambda: product((5, N), (N, 40)),
     "softmax": lambda: softmax((2, 3, N, N)),
     "softmax of one more": lambda: softmax((6, N + 1)),
     "sums": lambda: of_one(lambda x: topi.sum(x, -1), (6, N)),
+    "columns of tiles": lambda: turned((N, 64)),
+    "rows of tiles": lambda: turned((64, N)),
+    "a remainder both ways": lambda: turned((N, 37)),
 }
 
 
@@ -94,7 +103,18 @@ def test_what_is_summed_is_kept_in_memory_of_a_known_size(name: str):
     assert all(size.value <= 16 * 12 for size in sizes if isinstance(size, tir.IntImm))
 
 
-@pytest.mark.parametrize("name", ["panels", "rows and columns", "softmax"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "panels",
+        "rows and columns",
+        "columns for many rows",
+        "softmax",
+        "columns of tiles",
+        "rows of tiles",
+        "a remainder both ways",
+    ],
+)
 @pytest.mark.parametrize("registers", [16, 32])
 def test_the_schedule_computes_what_the_program_says(name: str, registers: int):
     func = PROGRAMS[name]()

@@ -254,7 +254,7 @@ def _tiles(sch: Schedule, pair: tuple[str, str], depth: int, tile: int) -> list[
         depth: Loops around the rows of a tile.
         tile: Rows of one, if it is not known how many rows the last one has, else 0.
     """
-    if has_no_remainder(sch, pair[1]):
+    if has_no_remainder(sch, pair[1], sch.get_loops(pair[1])[depth - 1]):
         return [(pair, depth)]
     whole, rest = pair_parts(sch, pair, depth - 1, ["whole", None])
     done = [(whole, depth)]

@@ -18,6 +18,7 @@ from eutectic.tir.schedule.rules.nest import (
     loops_by_variable,
     reorder,
     run_by_threads,
+    whole_and_rest,
 )
 from eutectic.tir.schedule.rules.partial_sums import in_blocks, sum_blocks, terms_of_block
 from eutectic.tir.schedule.rules.processor import Processor
@@ -174,9 +175,9 @@ class LaneNest(Nest):
         first = self._decomposed(self.partial, depth)
         nest: tuple[str, ...] = (f"{self.partial}_update", self._decomposed(partial, depth + 1), f"{partial}_update")
         nests = [nest]
-        if not self.others and not has_no_remainder(self.sch, nest[-1]):
-            parts = self.sch.loop_partition(self.sch.get_loops(nest[-1])[depth], ["whole", None])
-            nests = copies(self.sch, parts, *nest)
+        outer = self.sch.get_loops(nest[-1])[depth]
+        if not self.others and not has_no_remainder(self.sch, nest[-1], outer):
+            nests = copies(self.sch, self.sch.loop_partition(outer, ["whole", None]), *nest)
         sums = [name for *rest, update in nests for name in (*rest, *self._whole_and_rest(update))]
         return [first, *sums]
 
@@ -184,12 +185,9 @@ class LaneNest(Nest):
         """Name of the block that begins a reduction, before the loop within so many others."""
         return block_name(self.sch, self.sch.decompose_reduction(block, self.sch.get_loops(block)[depth]))
 
-    def _whole_and_rest(self, block: str) -> list[str]:
+    def _whole_and_rest(self, block: str) -> Sequence[str]:
         """Names of a block that adds whole vectors, and of one that adds what remains."""
-        if has_no_remainder(self.sch, block):
-            return [block]
-        parts = self.sch.loop_partition(self.sch.get_loops(block)[-2], ["whole", None])
-        return [name for (name,) in copies(self.sch, parts, block)]
+        return whole_and_rest(self.sch, self.sch.get_loops(block)[-2], block)[1]
 
 
 def _of(loops: Mapping[Var, LoopRV], axes: Sequence[Axis]) -> list[LoopRV]:

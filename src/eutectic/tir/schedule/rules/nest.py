@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eutectic.ir.prim_expr import Var
+from eutectic.tir.analysis.conditions import variables
 from eutectic.tir.block import Block, BlockRealize
 from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.handles import BlockRV, LoopRV
@@ -133,13 +134,14 @@ def tiles(nest: Nest, loop: LoopRV, span: Span, width: int, inner: Sequence[Loop
 
 def whole_and_rest(sch: Schedule, outer: LoopRV, block: str) -> tuple[Sequence[LoopRV], Sequence[str]]:
     """A loop over tiles as one over whole ones and one over the rest, if there is any, and the block in each."""
-    parts = [outer] if has_no_remainder(sch, block) else sch.loop_partition(outer, ["whole", None])
+    parts = [outer] if has_no_remainder(sch, block, outer) else sch.loop_partition(outer, ["whole", None])
     return parts, [name for (name,) in copies(sch, parts, block)]
 
 
-def has_no_remainder(sch: Schedule, block: str) -> bool:
-    """Whether a block runs at all points of its loops, as it does when all tiles are whole."""
-    return realize_of(sch, block).always_runs
+def has_no_remainder(sch: Schedule, block: str, outer: LoopRV) -> bool:
+    """Whether a block runs in every iteration of a loop alike, as it does when all tiles of the loop are whole."""
+    loop = sch.get(outer)
+    return not isinstance(loop, For) or loop.loop_var not in variables(realize_of(sch, block).predicate)
 
 
 def realize_of(sch: Schedule, block: str) -> BlockRealize:

@@ -214,10 +214,10 @@ class TileNest:
                 continue
             blocks: list[Part] = []
             for part in self.blocks:
-                if has_no_remainder(self.sch, part.block):
+                loop = self.sch.get_loops(part.block)[first + number]
+                if has_no_remainder(self.sch, part.block, loop):
                     blocks.append(part)
                 else:
-                    loop = self.sch.get_loops(part.block)[first + number]
                     blocks += self._whole_and_rest(part, number, loop)
             self.blocks = blocks
 

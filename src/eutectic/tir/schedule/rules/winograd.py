@@ -291,7 +291,7 @@ def _multiply(sch: Schedule, axes: Axes, decisions: Decisions) -> None:
     reorder(sch, [p, q, n, panel, *place, outer, *terms, inner, vectors, lane])
     sch.reverse_compute_at(copy, outer)
     pairs: list[tuple[str, ...]] = [("products", copy)]
-    if not has_no_remainder(sch, "products"):
+    if not has_no_remainder(sch, "products", outer):
         pairs = copies(sch, sch.loop_partition(outer, ["whole", None]), "products", copy)
     for products, stored in pairs:
         depth = len(sch.get_loops(products)) - 4  # loops around those over terms
