@@ -10,7 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.backend.llvm.test_rules_inverted_residual import Block
+from tests.tir.schedule.rules.processors import Vectors
 from tests.tir.schedule.rules.test_cpu_rules import PROGRAMS, WIDE, arrays, k, n
 from tests.tir.schedule.rules.test_winograd_rule import CASES, LAYOUTS, program
 
@@ -82,6 +85,29 @@ def test_every_candidate_computes_the_same(name: str):
         results = [*(array.copy() for array in inputs), out]
         NativePrimFunc(scheduled, NATIVE, 2)(*results)
         np.testing.assert_allclose(out, want[-1], rtol=2e-5, atol=2e-5, err_msg=str(decisions))
+
+
+@pytest.mark.slow
+@settings(max_examples=12, deadline=None)
+@given(
+    processor=st.sampled_from([Vectors(), Vectors(256, 16)]),
+    images=st.integers(1, 2),
+    blocks=st.tuples(*[st.sampled_from([1, 2, 4, 8, 16, 32])] * 2),
+    size=st.sampled_from([5, 7, 9, 13, 14]),
+    taps=st.sampled_from([1, 3, 5]),
+    stride=st.integers(1, 2),
+)
+def test_every_candidate_of_a_convolution_goes_through(
+    processor: Vectors, images: int, blocks: tuple[int, int], size: int, taps: int, stride: int
+):
+    lanes, (channels, filters) = processor.lanes(), blocks
+    x = te.placeholder((images, channels, size, size, lanes), "float32", "x")
+    w = te.placeholder((filters, channels, taps, taps, lanes, lanes), "float32", "w")
+    func = te.create_prim_func([x, w, topi.nn.relu(topi.nn.conv2d_nchwc(x, w, stride, taps // 2, 1))])
+    for point in choice_points(func, processor).values():
+        for candidate in point.alternatives():
+            scheduled = schedule_for_cpu(with_decisions(func, {point.name: candidate}), processor)
+            assert not [line for line in scheduled.attrs["tir.chosen"] if "refused" in line], candidate
 
 
 @pytest.mark.parametrize("size", [(64, 48, 56), (33, 70, 130)])

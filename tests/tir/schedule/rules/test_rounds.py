@@ -274,3 +274,20 @@ def test_images_that_are_padded_one_by_one(size: int, stride: int, apart: int):
     windows = Padded((size, size), (3, 3), (stride, stride), (apart, apart), (apart, apart), apart)
     assert any("rounds" in line for line in windows.chosen())
     windows.check(schedule_for_cpu(windows.program(), Vectors()))
+
+
+class Narrow(BlockedConvolution):
+    """Channels in blocks of 8, three of which make a tile, and one or two are left."""
+
+    blocks, channels, filters, lanes = 8, 8, 32, 8
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4])
+def test_what_is_left_of_rows_is_one(rows: int):
+    """The last tile of a row of seven may have one point, whose place is known."""
+    windows, processor = Narrow((14, 14), (5, 5), (2, 2), (2, 2), (2, 2)), Vectors(256, 16)
+    point = next(point for point in choice_points(windows.program(), processor).values() if point.chosen.get("rounds"))
+    decisions = {**point.chosen, "rows": rows, "blocks": 3}
+    done = schedule_for_cpu(with_decisions(windows.program(), {point.name: decisions}), processor)
+    assert any(line.startswith(point.name) and "rounds=true" in line for line in done.attrs["tir.chosen"])
+    windows.check(done)

@@ -61,12 +61,14 @@ class RoundNest(TileNest):
         """What sums the terms of a round, and adds them to totals, which are cleared before and stored behind."""
         total, (*_, vector) = piece.block, self.tile
         first, last = self._pieces, self.depth - 1
-        partial = block_name(self.sch, self.sch.rfactor(self.sch.get_loops(total)[first], 0))
+        loops = self.sch.get_loops(total)
+        stored = self._depended_on(Sums(total, self.depth, (), loops[-len(self.tile) :], list(self.tile)))
+        partial = block_name(self.sch, self.sch.rfactor(loops[first], 0))
         self.sch.merge(*(self.sch.get_loops(block)[last] for block in (partial, total)))
         cleared = block_name(self.sch, self.sch.decompose_reduction(total, self.sch.get_loops(partial)[first]))
         self._in_vectors(cleared, -1)
         self._in_vectors(piece.store, first + self.nest.store_spans.index(vector))
-        return Part(partial, f"{total}_update")
+        return Part(partial, f"{total}_update", stored=tuple(stored))
 
     @property
     def _pieces(self) -> int:
@@ -92,9 +94,9 @@ class RoundNest(TileNest):
         """See `TileNest`; what is read next is the next block of the same panels."""
         return [self.block_of_terms, *super()._until_next(panels)[1:]]
 
-    def _stored(self, store: str, sums: Sums) -> tuple[Sequence[Span], Sequence[LoopRV]]:
+    def _stored(self, part: Part, sums: Sums) -> tuple[Sequence[Span], Sequence[LoopRV]]:
         """See `TileNest`; what stores a tile adds it to its totals."""
-        return self._depended_on(sums), self.sch.get_loops(store)[sums.depth :]
+        return part.stored or (), self.sch.get_loops(part.store)[sums.depth :]
 
     def share(self, within: bool = False) -> None:
         """Let threads share pieces of work; the rounds of each follow each other."""

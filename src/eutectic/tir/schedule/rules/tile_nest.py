@@ -94,12 +94,14 @@ class Part:
         store: Name of the block that stores what is finished.
         ragged: Spans of which a tile has fewer iterations than it could, and how many is not known.
         within: How many loops are around these tiles within a larger one.
+        stored: Spans that the loops around what stores it run along; None for all of the tile.
     """
 
     block: str
     store: str
     ragged: tuple[Span, ...] = ()
     within: int = 0
+    stored: tuple[Span, ...] | None = None
 
 
 class TileNest:
@@ -291,7 +293,7 @@ class TileNest:
             loops = self.sch.get_loops(part.block)[depth:]
             first_inside = len(loops) - len(self.inside)
             sums = Sums(part.block, depth, loops[:first_inside], loops[first_inside:], list(self.tile))
-            nests = [self._stored(part.store, sums)] if self.outside else []
+            nests = [self._stored(part, sums)] if self.outside else []
             levels = self._in_blocks(sums, block_of_terms) if block_of_terms else [sums]
             for level in levels:
                 nests += [(level.spans, level.inside), *([self._cleared(level)] if level.terms else [])]
@@ -417,9 +419,9 @@ class TileNest:
         pairs = zip(sums.spans, sums.inside, strict=True)
         return [span for span, loop in pairs if variable_of(self.sch, loop) in used]
 
-    def _stored(self, store: str, sums: Sums) -> tuple[Sequence[Span], Sequence[LoopRV]]:
+    def _stored(self, part: Part, sums: Sums) -> tuple[Sequence[Span], Sequence[LoopRV]]:
         """The spans of a tile, and the loops along them around the block that stores it."""
-        own = self.sch.get_loops(store)[sums.depth :]
+        own = self.sch.get_loops(part.store)[sums.depth :]
         by_span = {span: loop for span, loop in zip(self.nest.store_spans, own, strict=True) if span is not None}
         loops = [by_span[span] for span in self.tile]
         reorder(self.sch, loops)
