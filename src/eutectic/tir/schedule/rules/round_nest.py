@@ -62,13 +62,13 @@ class RoundNest(TileNest):
         total, (*_, vector) = piece.block, self.tile
         first, last = self._pieces, self.depth - 1
         loops = self.sch.get_loops(total)
-        stored = self._depended_on(Sums(total, self.depth, (), loops[-len(self.tile) :], list(self.tile)))
+        spans = self._depended_on(Sums(total, self.depth, (), loops[-len(self.tile) :], list(self.tile)))
         partial = block_name(self.sch, self.sch.rfactor(loops[first], 0))
         self.sch.merge(*(self.sch.get_loops(block)[last] for block in (partial, total)))
         cleared = block_name(self.sch, self.sch.decompose_reduction(total, self.sch.get_loops(partial)[first]))
         self._in_vectors(cleared, -1)
         self._in_vectors(piece.store, first + self.nest.store_spans.index(vector))
-        return Part(partial, f"{total}_update", stored=tuple(stored))
+        return Part(partial, f"{total}_update", totalled=tuple(spans))
 
     @property
     def _pieces(self) -> int:
@@ -96,7 +96,7 @@ class RoundNest(TileNest):
 
     def _stored(self, part: Part, sums: Sums) -> tuple[Sequence[Span], Sequence[LoopRV]]:
         """See `TileNest`; what stores a tile adds it to its totals."""
-        return part.stored or (), self.sch.get_loops(part.store)[sums.depth :]
+        return part.totalled, self.sch.get_loops(part.store)[sums.depth :]
 
     def share(self, within: bool = False) -> None:
         """Let threads share pieces of work; the rounds of each follow each other."""

@@ -94,14 +94,14 @@ class Part:
         store: Name of the block that stores what is finished.
         ragged: Spans of which a tile has fewer iterations than it could, and how many is not known.
         within: How many loops are around these tiles within a larger one.
-        stored: Spans that the loops around what stores it run along; None for all of the tile.
+        totalled: Spans of a tile that loops around what adds it to totals run along, where it is in rounds.
     """
 
     block: str
     store: str
     ragged: tuple[Span, ...] = ()
     within: int = 0
-    stored: tuple[Span, ...] | None = None
+    totalled: tuple[Span, ...] = ()
 
 
 class TileNest:
