@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from eutectic.ir.dtype import item_bytes
+from eutectic.ir.dtype import SIGNED, item_bytes
 from eutectic.ir.node import replace
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import (
@@ -58,7 +58,6 @@ from eutectic.tir.transform.lane_memory import AccessLog, SerialOnly
 
 T = TypeVar("T")
 _lanes = functools.cache(lanes_of)
-_SIGNED: Final = ("int8", "int16", "int32", "int64")
 _DIVISIONS: Final = (FloorDiv, FloorMod, TruncDiv, TruncMod)
 _FLIPPED: Final = {LT: GT, GT: LT, LE: GE, GE: LE}
 # Intrinsics that work on each lane by itself.
@@ -191,7 +190,7 @@ class LaneExprs:
         Where a lane takes part it is not zero. A lane's own would have each lane divide by itself.
         """
         are_shared = not is_vector(dividend) and not is_vector(divisor) and not reads_memory(division)
-        if self.guard is None or isinstance(divisor, IntImm) or not are_shared or divisor.dtype not in _SIGNED:
+        if self.guard is None or isinstance(divisor, IntImm) or not are_shared or divisor.dtype not in SIGNED:
             return self._harmless(divisor, 1)
         return Select(EQ(divisor, IntImm(divisor.dtype, 0)), IntImm(divisor.dtype, 1), divisor)
 
@@ -203,7 +202,7 @@ class LaneExprs:
         return Select(self.guard, self.widened(operand), other)
 
     def _arithmetic(self, kind: type[BinaryExpr], a: PrimExpr, b: PrimExpr) -> PrimExpr:
-        if element_dtype(a.dtype) in _SIGNED and (isinstance(a, Ramp) or isinstance(b, Ramp)):
+        if element_dtype(a.dtype) in SIGNED and (isinstance(a, Ramp) or isinstance(b, Ramp)):
             ramp = self._ramp(kind, a, b)
             if ramp is not None:
                 return ramp
@@ -250,7 +249,7 @@ class LaneExprs:
 
     def _decided_by_first(self, kind: type[Comparison], a: Ramp, b: PrimExpr) -> bool:
         """Whether all lanes compare as the first does, because the bound is at the end of a vector."""
-        if element_dtype(a.dtype) not in _SIGNED or not isinstance(a.stride, IntImm) or a.stride.value <= 0:
+        if element_dtype(a.dtype) not in SIGNED or not isinstance(a.stride, IntImm) or a.stride.value <= 0:
             return False
         distance = sub(b, a.base)
         known = self.facts.analyzer.modular_set(distance if kind in (LT, GE) else add(distance, 1))

@@ -140,8 +140,7 @@ def whole_and_rest(sch: Schedule, outer: LoopRV, block: str) -> tuple[Sequence[L
 
 def has_no_remainder(sch: Schedule, block: str, outer: LoopRV) -> bool:
     """Whether a block runs in every iteration of a loop alike, as it does when all tiles of the loop are whole."""
-    loop = sch.get(outer)
-    return not isinstance(loop, For) or loop.loop_var not in variables(realize_of(sch, block).predicate)
+    return variable_of(sch, outer) not in variables(realize_of(sch, block).predicate)
 
 
 def realize_of(sch: Schedule, block: str) -> BlockRealize:
