@@ -44,6 +44,11 @@ def check(
     return compiled
 
 
+def is_in_tiles(compiled: eutectic.CompiledModel) -> bool:
+    """Whether scores are used up tile by tile, in one kernel."""
+    return any("attention" in item.op for group in compiled.report.plan.groups for item in group.operators)
+
+
 SELF = {"q": {2: QUERIES}, "k": {2: QUERIES}, "v": {2: QUERIES}}
 
 
@@ -51,7 +56,7 @@ SELF = {"q": {2: QUERIES}, "k": {2: QUERIES}, "v": {2: QUERIES}}
 def test_any_length(is_causal: bool):
     sizes = [(64, 64), *((n, n) for n in LENGTHS), *([] if is_causal else [(0, 0)])]
     compiled = check(Attention(is_causal=is_causal), SELF, operands, sizes)
-    assert any("attention" in item.op for group in compiled.report.plan.groups for item in group.operators)
+    assert is_in_tiles(compiled)
 
 
 def test_other_lengths_of_queries_and_keys():
@@ -81,4 +86,13 @@ def test_a_mask_of_scores(is_bool: bool):
         drawn = torch.randn(2, 1, n, n)
         return [*operands(n, n), drawn > -0.5 if is_bool else drawn]
 
-    check(Attention(), {**SELF, "mask": {2: QUERIES, 3: QUERIES}}, inputs, [(64,), *((n,) for n in LENGTHS)])
+    shapes = {**SELF, "mask": {2: QUERIES, 3: QUERIES}}
+    assert is_in_tiles(check(Attention(), shapes, inputs, [(64,), *((n,) for n in LENGTHS), (0,)]))
+
+
+def test_a_term_of_each_head():
+    def inputs(queries: int, keys: int) -> list[Tensor]:
+        return [*operands(queries, keys), torch.randn(1, 3, queries, keys)]
+
+    shapes = {"q": {2: QUERIES}, "k": {2: KEYS}, "v": {2: KEYS}, "mask": {2: QUERIES, 3: KEYS}}
+    assert is_in_tiles(check(Attention(), shapes, inputs, [(64, 32), (1, 1), (5, 77), (33, 256), (17, 31), (0, 3)]))

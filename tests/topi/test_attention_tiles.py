@@ -86,6 +86,15 @@ def test_bias(shape: tuple[int, ...]):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("rows", [8, 7, 9, 1])
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
+def test_rows_in_tiles(rows: int, dtype: str):
+    x = (np.random.default_rng(2).standard_normal((2, 3, rows, 5)) * 3).astype(dtype)
+    whole = np.concatenate([x, np.repeat(x[:, :, -1:], -rows % 4, axis=2)], 2)
+    got = evaluate(lambda x: topi.nn.rows_in_tiles(x, 4), x, text=True)
+    np.testing.assert_array_equal(got, whole.reshape(2, 3, -1, 4, 5).swapaxes(3, 4))
+
+
 def test_queries_that_see_nothing_are_nan_as_in_softmax():
     arrays = operands((1, 5, 1, 3, 2, 2))
     got = evaluate(lambda *x: topi.nn.attention_in_tiles(*x, 4, 0.3, None, "BottomRight"), *arrays)

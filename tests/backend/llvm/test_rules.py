@@ -22,6 +22,7 @@ ELSEWHERE = {
     "conv3d_winograd": "tested in tests/tir/schedule/rules/test_winograd_rule.py",
     "dense_pack": "tested in tests/tir/schedule/rules/test_dense_pack_rule.py",
     "im2col": "tested in tests/relax/transform/test_legalize_every_op.py",
+    "rows_in_tiles": "tested in tests/topi/test_attention_tiles.py",
     "recurrent": "tested in tests/tir/schedule/rules/test_recurrent_rule.py",
 }
 

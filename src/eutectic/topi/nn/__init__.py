@@ -16,7 +16,7 @@ from eutectic.topi.nn.activation import (
     softplus,
 )
 from eutectic.topi.nn.attention import causal_mask, sequence_mask, without_empty_sequences
-from eutectic.topi.nn.attention_tiles import attention_in_tiles
+from eutectic.topi.nn.attention_tiles import attention_in_tiles, rows_in_tiles
 from eutectic.topi.nn.channel_norm import group_norm_in_blocks
 from eutectic.topi.nn.conv import (
     conv1d,
@@ -92,6 +92,7 @@ __all__ = [
     "recurrent",
     "relu",
     "rms_norm",
+    "rows_in_tiles",
     "selu",
     "sequence_mask",
     "silu",

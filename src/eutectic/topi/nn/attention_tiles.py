@@ -53,16 +53,14 @@ def attention_in_tiles(
     Accuracy: the maximum is subtracted first, over all keys, as in `softmax`; sums are divided by once, at the end.
     """
     (b, s, n, d), (_, _, t, _), v = query.shape, keys.shape, values.shape[-1]
-    count = static(s)
     _check(query, keys, values)
-    tiles = simplify(floordiv(s + (tile - 1), tile))
+    tiles = _tiles(s, tile)
     keys_of = [reduce_axis((0, t), name) for name in ("t_largest", "t_total", "t_mixed")]
     k = reduce_axis((0, d), "k")
     offset = simplify(t - s) if mask == "BottomRight" else 0
 
     def row(o: PrimExpr, i: PrimExpr) -> PrimExpr:
-        at = o * tile + i
-        return at if count is not None and count % tile == 0 else op.min(at, s - 1)
+        return _row(s, tile, o, i)
 
     def score(bi: PrimExpr, h: PrimExpr, o: PrimExpr, at: PrimExpr, i: PrimExpr) -> PrimExpr:
         value = products(bi, h, o, at, i) * op.const(factor, query.dtype)
@@ -102,6 +100,34 @@ def attention_in_tiles(
         "b n o i v",
     )
     return stage(out, lambda *at: shares(*at[:-1]) * mixed(*at), "attention", "b n o i v")
+
+
+def rows_in_tiles(x: Tensor, tile: int) -> Tensor:
+    """Rows tile by tile, those of a tile as the last axis: what is added to scores, as `attention_in_tiles` takes it.
+
+    Args:
+        x: `(b, n, s, t)`, any dtype.
+        tile: Rows of a tile, `i`. The last tile repeats the last row where `s` may be no multiple of it.
+
+    Returns:
+        `(b, n, ceil(s / i), t, i)`, dtype of `x`.
+    """
+    b, n, s, t = x.shape
+    shape = (b, n, _tiles(s, tile), t, tile)
+    made: Tensor = compute(
+        shape, lambda bi, h, o, at, i: x(bi, h, _row(s, tile, o, i), at), "in_tiles", varargs_names=list("bnoti")
+    )
+    return made
+
+
+def _tiles(rows: PrimExpr, tile: int) -> PrimExpr:
+    return simplify(floordiv(rows + (tile - 1), tile))
+
+
+def _row(rows: PrimExpr, tile: int, o: PrimExpr, i: PrimExpr) -> PrimExpr:
+    """The row at a place of a tile."""
+    at, count = o * tile + i, static(rows)
+    return at if count is not None and count % tile == 0 else op.min(at, rows - 1)
 
 
 def _itself(x: PrimExpr) -> PrimExpr:

@@ -67,8 +67,6 @@ def attend_in_tiles(
     sizes = [size for info in infos for size in info.dims or ()]
     if len(sizes) < 4 * len(infos) or any(static(size) == 0 for size in sizes):
         return None
-    if len(infos) > 3 and static(sizes[14]) is None:  # the last tile would lack some of them
-        return None
     batch, queries, heads, features = sizes[:4]
     wide = "float64" if infos[0].dtype == "float64" else "float32"
     known = static(features)
@@ -98,7 +96,9 @@ def attend_in_tiles(
 def _turned(builder: Builder, bias: Expr, sizes: Sequence[PrimExpr], tile: int) -> Expr:
     """What is added to scores as these lie, with the queries of a tile last: `(b, n, ceil(s / tile), t, tile)`."""
     batch, heads, rows_of, keys = sizes
-    queries = static(rows_of) or 1
+    queries = static(rows_of)
+    if queries is None:
+        return builder.emit(builder.call_te(topi.nn.rows_in_tiles, bias, tile, primfunc_name_hint="rows_in_tiles"))
     if queries == 1:
         return builder.emit(reshape(bias, (batch, heads, 1, keys, 1)))
     tiles = -(-queries // tile)
