@@ -86,6 +86,25 @@ def test_bias(shape: tuple[int, ...]):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("hidden", [-np.inf, -1e4, 3.0])
+@pytest.mark.parametrize("dtype", ["bool", "float32"])
+def test_weights_of_a_softmax(hidden: float, dtype: str):
+    """A query that sees nothing has NaN, or equal weights where hidden scores are numbers."""
+    arrays = operands((2, 8, 3, 6, 4, 3))
+    seen = np.random.default_rng(3).random((2, 3, 8, 6)) > 0.4
+    seen[0, 1, 5] = False
+    q, k, v = (x.astype("float64") for x in arrays)
+    scores = np.where(seen, q.transpose(0, 2, 1, 3) @ k.transpose(0, 1, 3, 2) * 0.3, hidden)
+    mask = seen if dtype == "bool" else np.where(seen, 0, -np.inf).astype(dtype)
+    scores = scores if dtype == "bool" else np.where(seen, scores, -np.inf)
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+    want = powers @ v / powers.sum(-1, keepdims=True)
+    turned = mask.reshape(2, 3, 2, 4, 6).swapaxes(3, 4)
+    got = evaluate(lambda q, k, v, b: topi.nn.attention_in_tiles(q, k, v, 4, 0.3, b, hidden=hidden), *arrays, turned)
+    np.testing.assert_allclose(got.reshape(want.shape), want, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("rows", [8, 7, 9, 1])
 @pytest.mark.parametrize("dtype", ["float32", "bool"])
 def test_rows_in_tiles(rows: int, dtype: str):

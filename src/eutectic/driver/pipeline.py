@@ -29,6 +29,7 @@ from eutectic.relax.transform import (
     FoldConstant,
     FoldPadIntoConv,
     FoldScaleIntoWeights,
+    FuseAttention,
     FuseInvertedResidual,
     FuseOps,
     FuseTIR,
@@ -117,12 +118,13 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     hand_over: tuple[Pass, ...] = ()
     if libraries:
         hand_over = (Partition(libraries, precision, if_worthwhile=by_default, lower=False),)
+    attention = (FuseAttention(), CombinePermuteDims())
     faster: tuple[Pass, ...] = (FuseInvertedResidual(str(chosen)), ConvertMatmulToDensePack(str(chosen)))
     if precision != "strict":
         faster = (*faster, ConvertConv2DToWinograd(str(chosen)))
     images = (DecomposeConvTranspose(), ConvertConv1DToConv2D())
     layouts = (*images, AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
-    graph = (*prepare(), *narrow, *faster, *hand_over, *layouts)
+    graph = (*prepare(), *narrow, *attention, *faster, *hand_over, *layouts)
     known = (TakeExampleSizes(), JoinVaryingAxes(), NameSizes(), MarkFiniteConstants())
     return Pipeline((*graph, *kernels(), *known, TakeDecisions(), *loops(chosen)), "compile")
 

@@ -285,6 +285,23 @@ def _attention(f: Feeds, name: str, with_bias: bool) -> Case:
 table({"relax.nn.attention": False, "relax.nn.attention_bias": True}, _attention)
 
 
+@covers("relax.nn.masked_attention")
+def masked_attention(f: Feeds) -> Case:
+    dtype, kind = f.pick(*FLOATS), f.pick("bool", "float")
+    b, s, t, heads, shared, h, v = (f.integer(1, 3) for _ in range(7))
+    q, tq = f.tensor((b, s, heads * shared, h), dtype)
+    k, tk = f.tensor((b, t, heads, h), dtype)
+    u, tv = f.tensor((b, t, heads, v), dtype)
+    mask, tm = f.tensor((f.pick(1, b), f.pick(1, heads * shared), f.pick(1, s), t), "bool" if kind == "bool" else dtype)
+    scale, hidden = f.pick(None, 0.3), f.pick(-math.inf, -1e4, 2.0)
+    wide = [x.double().transpose(1, 2) for x in (tq, tk, tv)]
+    wide[1:] = [x.repeat_interleave(shared, 1) for x in wide[1:]]
+    scores = wide[0] @ wide[1].transpose(-2, -1) * (scale or h**-0.5)
+    seen = torch.where(tm, scores, hidden) if kind == "bool" else scores + tm.double()
+    want = (seen.softmax(-1) @ wide[2]).transpose(1, 2).to(tq.dtype)
+    return Case(nn.masked_attention(q, k, u, mask, scale, hidden), want, slack=2, feeds=f.values)
+
+
 @covers("relax.nn.dropout")
 def dropout(f: Feeds) -> Case:
     x, t = f.tensor(f.shape(low=0), f.pick(*FLOATS), special=True)

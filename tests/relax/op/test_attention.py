@@ -195,3 +195,53 @@ def test_masks_of_few_queries(queries: int):
     mask[:, :, 0] = False
     fast = eutectic.compile(Masked(), (q, k, v, mask), target="llvm")
     np.testing.assert_allclose(fast(q, k, v, mask), masked(q, k, v, mask), rtol=1e-5, atol=1e-5)
+
+
+# ---- spelt out
+
+
+class Spelt(torch.nn.Module):
+    """As `SelfAttention`, with products and a softmax."""
+
+    def __init__(self, heads: int, hidden: float | None) -> None:
+        super().__init__()
+        self.heads, self.hidden = heads, hidden
+
+    def forward(self, rows: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """(b, s, n * h), and which keys the queries of a sequence do not see or what is added."""
+        q, k, v = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (rows, rows * 0.9, rows + 0.1))
+        scores = q @ k.transpose(-2, -1) / (q.shape[-1] ** 0.5)
+        scores = scores + mask if self.hidden is None else scores.masked_fill(mask, self.hidden)
+        return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("hidden", [None, -1e9, float("-inf")])
+def test_spelt_out(hidden: float | None):
+    torch.manual_seed(1)
+    mask = torch.rand(2, 1, 1, 260) > 0.6
+    mask[1] = True
+    args = [torch.randn(2, 260, 4 * 24), torch.where(mask, -np.inf, 0.0) if hidden is None else mask]
+    model = Spelt(4, hidden)
+    fast = eutectic.compile(model, args, target="llvm", threads=2)
+    want = model(*(x.double() if x.is_floating_point() else x for x in args))
+    assert "attention" in programs(fast)
+    torch.testing.assert_close(fast(*args).double(), want, rtol=1e-5, atol=1e-5, equal_nan=True)
+    assert want[1].isnan().all() == (hidden != -1e9)
+
+
+def test_spelt_out_of_any_length():
+    class Plain(torch.nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return (torch.einsum("bihd,bjhd->bhij", q, k) * 0.2).softmax(-1) @ v
+
+    def inputs(queries: int, keys: int) -> list[torch.Tensor]:
+        torch.manual_seed(queries)
+        return [torch.randn(shape) for shape in ((1, queries, 2, 16), (1, keys, 2, 16), (1, 2, keys, 16))]
+
+    keys = torch.export.Dim("keys", max=512)
+    shapes = {"q": {1: torch.export.Dim("queries", max=512)}, "k": {1: keys}, "v": {2: keys}}
+    fast = eutectic.compile(Plain(), inputs(32, 32), dynamic_shapes=shapes, target="llvm")
+    assert "attention" in programs(fast)
+    for sizes in ((32, 32), (1, 1), (2, 300), (17, 5), (300, 40)):
+        args = inputs(*sizes)
+        torch.testing.assert_close(fast(*args).double(), Plain()(*(x.double() for x in args)), rtol=1e-5, atol=1e-5)

@@ -263,6 +263,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.attention(t(*Q), t(2, 3, 3, 5), t(*Q)), "sizes disagree"),
     (lambda: nn.attention(t(*Q), t(*Q), i(*Q)), "nn.attention of float32 and float32 and int64"),
     (lambda: nn.attention(t(*Q), t(*Q), t(*Q), t(2, 4, 3, 2)), "the bias (2, 4, 3, 2) does not broadcast"),
+    (lambda: nn.masked_attention(t(*Q), t(*Q), t(*Q), t(2, 4, 3, 2)), "the mask (2, 4, 3, 2) does not broadcast"),
+    (lambda: nn.masked_attention(t(*Q), t(*Q), t(*Q), i(2, 4, 3, 3)), "float32 and float32 and float32 and int64"),
     (lambda: nn.attention(t(*Q), t(*Q), t(*Q), causal_mask="Left"), "attention has no causal mask 'Left'"),
     (lambda: nn.attention(t(*Q), t(*Q), t(*Q), window_size=2), "attention with a window needs the causal mask"),
     (lambda: nn.im2col(t(2, 3, 4), 2), "im2col needs four axes, got (2, 3, 4)"),

@@ -5,6 +5,7 @@ from eutectic.relax.dpl.table import FusionPattern, PatternCheckContext
 from eutectic.relax.transform.allocate_workspace import AllocateWorkspace
 from eutectic.relax.transform.annotate_tir_op_pattern import AnnotateTIROpPattern
 from eutectic.relax.transform.apply_pass_to_function import ApplyPassToFunction
+from eutectic.relax.transform.attention.fuse import FuseAttention
 from eutectic.relax.transform.batchnorm_to_scale_shift import BatchnormToScaleShift
 from eutectic.relax.transform.bind_params import BindParams, bind_params, bind_symbolic_vars
 from eutectic.relax.transform.bind_region_constants import BindRegionConstants
@@ -84,6 +85,7 @@ __all__ = [
     "FoldPadIntoConv",
     "FoldScaleIntoWeights",
     "FunctionPass",
+    "FuseAttention",
     "FuseConv2dReshapeAddRelu",
     "FuseInvertedResidual",
     "FuseOps",

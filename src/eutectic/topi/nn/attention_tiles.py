@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ def attention_in_tiles(
     bias: Tensor | None = None,
     mask: str | None = None,
     window: int | None = None,
+    hidden: float | None = None,
 ) -> Tensor:
     """Weighted means of values, for some queries at a time.
 
@@ -42,6 +44,8 @@ def attention_in_tiles(
             whose scores are all minus infinity has no weights: zeros, times values.
         mask: As for `causal_mask`; None sees all keys.
         window: As there.
+        hidden: Given, weights are what a softmax gives, with a bias, too: NaN where all scores are minus infinity; and
+            of a bool bias scores are kept where it is true, and are this number elsewhere.
 
     Returns:
         `(b, n, ceil(s / i), i, v)`; stages `turned`, `products`, `scores`, `largest`, `powers`, `total`, `shares`,
@@ -65,41 +69,36 @@ def attention_in_tiles(
     def score(bi: PrimExpr, h: PrimExpr, o: PrimExpr, at: PrimExpr, i: PrimExpr) -> PrimExpr:
         value = products(bi, h, o, at, i) * op.const(factor, query.dtype)
         if bias is not None:
-            places = zip(bias.shape, (bi, h, o, at, i), strict=True)
-            value = value + bias(*(0 if is_one(size) else place for size, place in places))
+            value = _with_bias(value, bias, (bi, h, o, at, i), hidden)
         if mask is None:
             return value
         return Select(sees(at, row(o, i) + offset, window), value, op.const(float("-inf"), query.dtype))
 
-    def stage(shape: tuple[Any, ...], value: Any, name: str, axes: str) -> Tensor:
-        made: Tensor = compute(shape, value, name, "", varargs_names=axes.split())
-        return made
-
-    shift, share = (_itself, _inverse) if bias is None else (_finite, _inverse_or_one)
+    shift, share = (_itself, _inverse) if bias is None or hidden is not None else (_finite, _inverse_or_one)
     rows, scored, out = (b, n, tiles, tile), (b, n, tiles, t, tile), (b, n, tiles, tile, v)
-    turned = stage((b, n, tiles, d, tile), lambda x, h, o, c, i: query(x, row(o, i), h, c), "turned", "b n o d i")
-    products = stage(
+    turned = _stage((b, n, tiles, d, tile), lambda x, h, o, c, i: query(x, row(o, i), h, c), "turned", "b n o d i")
+    products = _stage(
         scored, lambda x, h, o, at, i: te_sum(keys(x, h, at, k) * turned(x, h, o, k, i), k), "products", "b n o t i"
     )
-    scores = stage(scored, score, "scores", "b n o t i")
-    largest = stage(
+    scores = _stage(scored, score, "scores", "b n o t i")
+    largest = _stage(
         rows, lambda x, h, o, i: reduce_max(scores(x, h, o, keys_of[0], i), keys_of[0]), "largest", "b n o i"
     )
-    powers = stage(
+    powers = _stage(
         scored,
         lambda x, h, o, at, i: op.exp(scores(x, h, o, at, i) - shift(largest(x, h, o, i))),
         "powers",
         "b n o t i",
     )
-    total = stage(rows, lambda x, h, o, i: te_sum(powers(x, h, o, keys_of[1], i), keys_of[1]), "total", "b n o i")
-    shares = stage(rows, lambda *at: share(total(*at)), "shares", "b n o i")
-    mixed = stage(
+    total = _stage(rows, lambda x, h, o, i: te_sum(powers(x, h, o, keys_of[1], i), keys_of[1]), "total", "b n o i")
+    shares = _stage(rows, lambda *at: share(total(*at)), "shares", "b n o i")
+    mixed = _stage(
         out,
         lambda x, h, o, i, c: te_sum(powers(x, h, o, keys_of[2], i) * values(x, h, keys_of[2], c), keys_of[2]),
         "mixed",
         "b n o i v",
     )
-    return stage(out, lambda *at: shares(*at[:-1]) * mixed(*at), "attention", "b n o i v")
+    return _stage(out, lambda *at: shares(*at[:-1]) * mixed(*at), "attention", "b n o i v")
 
 
 def rows_in_tiles(x: Tensor, tile: int) -> Tensor:
@@ -114,10 +113,20 @@ def rows_in_tiles(x: Tensor, tile: int) -> Tensor:
     """
     b, n, s, t = x.shape
     shape = (b, n, _tiles(s, tile), t, tile)
-    made: Tensor = compute(
-        shape, lambda bi, h, o, at, i: x(bi, h, _row(s, tile, o, i), at), "in_tiles", varargs_names=list("bnoti")
-    )
+    return _stage(shape, lambda bi, h, o, at, i: x(bi, h, _row(s, tile, o, i), at), "in_tiles", "b n o t i")
+
+
+def _stage(shape: Sequence[Any], value: Any, name: str, axes: str) -> Tensor:
+    made: Tensor = compute(shape, value, name, "", varargs_names=axes.split())
     return made
+
+
+def _with_bias(score: PrimExpr, bias: Tensor, at: Sequence[PrimExpr], hidden: float | None) -> PrimExpr:
+    """A score with what is at its place of a bias added; or the same, where that is true."""
+    term = bias(*(0 if is_one(size) else place for size, place in zip(bias.shape, at, strict=True)))
+    if bias.dtype != "bool":
+        return score + term
+    return Select(term, score, op.const(hidden, score.dtype))
 
 
 def _tiles(rows: PrimExpr, tile: int) -> PrimExpr:

@@ -53,6 +53,9 @@ from eutectic.relax.op.nn.loss import (
     cross_entropy_with_logits,
     nll_loss,
 )
+from eutectic.relax.op.nn.masked_attention import (
+    masked_attention,
+)
 from eutectic.relax.op.nn.norm import (
     batch_norm,
     layer_norm,
@@ -120,6 +123,7 @@ __all__ = [
     "inverted_residual",
     "layer_norm",
     "lstm",
+    "masked_attention",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",

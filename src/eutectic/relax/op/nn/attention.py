@@ -96,12 +96,29 @@ def attention(
 
 
 def _infer(c: Call) -> TensorStructInfo:
-    infos = tensor_args(c)
-    query, key, value = infos[:3]
     attrs_of(c, AttentionAttrs)
+    infos = tensor_args(c)
+    return infer_attention(c, infos, infos)
+
+
+def infer_attention(
+    c: Call, infos: Sequence[TensorStructInfo], alike: Sequence[TensorStructInfo], term: str = "bias"
+) -> TensorStructInfo:
+    """What attention gives.
+
+    Args:
+        c: The call.
+        infos: Of its query, key, value, and what may broadcast to the scores.
+        alike: Those of them that have one dtype.
+        term: What the last one is called.
+
+    Raises:
+        TypeInferenceError: ranks, dtypes or sizes disagree.
+    """
+    query, key, value = infos[:3]
     need_float(c, query)
-    if len({info.dtype for info in infos if info.dtype}) > 1:
-        refuse(c, f"{short_name(c)} of {' and '.join(info.dtype for info in infos)}", help="cast with astype")
+    if len({info.dtype for info in alike if info.dtype}) > 1:
+        refuse(c, f"{short_name(c)} of {' and '.join(info.dtype for info in alike)}", help="cast with astype")
     if any(info.ndim not in (-1, 4) for info in infos):
         refuse(c, f"{short_name(c)} needs four axes everywhere, got {_shapes(infos)}")
     if query.dims is None or key.dims is None or value.dims is None:
@@ -117,7 +134,7 @@ def _infer(c: Call) -> TensorStructInfo:
     if len(infos) == 4 and infos[3].dims is not None:
         wanted = zip(infos[3].dims, (b, n, s, t), strict=True)
         if any(differ(size, want) and not is_one(size) for size, want in wanted):
-            refuse(c, f"{short_name(c)}: the bias {dims_text(infos[3].dims)} does not broadcast to (b, n, s, t)")
+            refuse(c, f"{short_name(c)}: the {term} {dims_text(infos[3].dims)} does not broadcast to (b, n, s, t)")
     return tensor_info((b, s, n, features), query.dtype)
 
 
@@ -155,9 +172,9 @@ def _reference(attrs: AttentionAttrs, query: Array, key: Array, value: Array, bi
 def _terms(c: Call) -> tuple[float, int] | None:
     """The factor of the scores, and how many heads share keys; None when a size that says it is not a number."""
     query, key, _ = tensor_args(c, (0, 1, 2))
-    assert query.dims is not None and key.dims is not None
+    assert query.dims is not None and key.dims is not None and c.attrs is not None
     heads, shared, features = query.dims[2], key.dims[2], static(query.dims[3])
-    scale = attrs_of(c, AttentionAttrs).scale
+    scale = c.attrs["scale"]
     counts = (static(heads), static(shared))
     if scale is None and features is None:
         return None
@@ -237,20 +254,32 @@ def _legalize(builder: Builder, c: Call) -> Expr:
             return scores
         return builder.call_te(topi.nn.causal_mask, scores, attrs.causal_mask, attrs.window_size)
 
-    out = _in_tiles(builder, c) or attend(builder, c, c.args[3] if len(c.args) > 3 else None, masked)
+    out = in_tiles(builder, c, (attrs.causal_mask, attrs.window_size)) or attend(
+        builder, c, c.args[3] if len(c.args) > 3 else None, masked
+    )
     return c if out is None else rounded(out, c)
 
 
-def _in_tiles(builder: Builder, c: Call) -> Expr | None:
+def in_tiles(
+    builder: Builder, c: Call, mask: tuple[str | None, int | None] = (None, None), hidden: float | None = None
+) -> Expr | None:
+    """Attention as `attend_in_tiles` lowers it; None where that is not possible, or not worth while.
+
+    Args:
+        builder: Takes the bindings.
+        c: The call; its arguments are query, key, value and perhaps a bias.
+        mask: As there.
+        hidden: As there.
+    """
     terms = _terms(c)
     if terms is None:
         return None
-    (query, key), attrs = tensor_args(c, (0, 1)), attrs_of(c, AttentionAttrs)
+    query, key = tensor_args(c, (0, 1))
     assert query.dims is not None and key.dims is not None
     if terms[1] == 1 and not same(query.dims[2], key.dims[2]):
         return None  # one head of keys for all, which are not repeated
     arranged = partial(_arranged, builder, query.dtype)
-    return attend_in_tiles(builder, c, arranged, terms, (attrs.causal_mask, attrs.window_size))
+    return attend_in_tiles(builder, c, arranged, terms, mask, hidden)
 
 
 def _define(op: OpDef) -> None:

@@ -14,10 +14,9 @@ from eutectic.relax.expr import Call
 from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.index import strided_slice
 from eutectic.relax.op.manipulate import permute_dims
-from eutectic.relax.op.nn.pad import pad
 from eutectic.relax.op.registry import tensor_args
 from eutectic.relax.op.reshape import reshape
-from eutectic.relax.op.shapes import same, static
+from eutectic.relax.op.shapes import is_one, same, static
 from eutectic.relax.struct_info import TensorStructInfo
 
 _TILES: Final = {32: 1.0, 16: 1.15}  # queries of a tile, and time for each of them beside that in a whole tile
@@ -49,6 +48,7 @@ def attend_in_tiles(
     arranged: Callable[[Expr, Sequence[int], int], Expr],
     terms: tuple[float, int],
     mask: tuple[str | None, int | None],
+    hidden: float | None = None,
 ) -> Expr | None:
     """Attention tile by tile; None where that is not possible, or not worth while.
 
@@ -59,6 +59,7 @@ def attend_in_tiles(
             times.
         terms: The factor of the scores, and how many heads share keys.
         mask: Which keys a query sees, and how many of them; as in `AttentionAttrs`.
+        hidden: Given, weights are what a softmax gives; as in `topi.nn.attention_in_tiles`.
 
     Returns:
         `(b, s, n, v)` in the dtype that is computed in.
@@ -77,10 +78,11 @@ def attend_in_tiles(
     operands = [arranged(c.args[0], (0, 1, 2, 3), 1), *(arranged(x, (0, 2, 1, 3), times) for x in c.args[1:3])]
     added = None
     if len(infos) > 3:
-        added = _turned(builder, arranged(c.args[3], (0, 1, 2, 3), 1), sizes[12:], tile)
+        term = c.args[3] if infos[3].dtype == "bool" else arranged(c.args[3], (0, 1, 2, 3), 1)
+        added = _turned(builder, term, sizes[12:], tile)
     whole = builder.emit(
         builder.call_te(
-            topi.nn.attention_in_tiles, *operands, tile, factor, added, *mask, primfunc_name_hint="attention"
+            topi.nn.attention_in_tiles, *operands, tile, factor, added, *mask, hidden, primfunc_name_hint="attention"
         )
     )
     made = whole.struct_info
@@ -95,14 +97,7 @@ def attend_in_tiles(
 
 def _turned(builder: Builder, bias: Expr, sizes: Sequence[PrimExpr], tile: int) -> Expr:
     """What is added to scores as these lie, with the queries of a tile last: `(b, n, ceil(s / tile), t, tile)`."""
-    batch, heads, rows_of, keys = sizes
-    queries = static(rows_of)
-    if queries is None:
-        return builder.emit(builder.call_te(topi.nn.rows_in_tiles, bias, tile, primfunc_name_hint="rows_in_tiles"))
-    if queries == 1:
+    batch, heads, queries, keys = sizes
+    if is_one(queries):
         return builder.emit(reshape(bias, (batch, heads, 1, keys, 1)))
-    tiles = -(-queries // tile)
-    missing = tiles * tile - queries
-    whole = builder.emit(pad(bias, (0, 0, 0, 0, 0, missing, 0, 0))) if missing else bias
-    rows = builder.emit(reshape(whole, (batch, heads, tiles, tile, keys)))
-    return builder.emit(permute_dims(rows, (0, 1, 2, 4, 3)))
+    return builder.emit(builder.call_te(topi.nn.rows_in_tiles, bias, tile, primfunc_name_hint="rows_in_tiles"))
