@@ -86,6 +86,42 @@ def test_bias(shape: tuple[int, ...]):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("mask", "window", "queries", "keys"),
+    [
+        (None, None, 9, 5),
+        ("TopLeft", None, 9, 9),
+        ("TopLeft", None, 9, 12),
+        ("BottomRight", None, 9, 12),
+        ("BottomRight", 2, 9, 12),
+    ],
+)
+@pytest.mark.parametrize("rows", [(0, 4), (4, 9), (5, 6)])
+def test_some_queries(mask: str | None, window: int | None, queries: int, keys: int, rows: tuple[int, int]):
+    arrays = operands((2, queries, 2, keys, 4, 3))
+    whole = expected(arrays, queries, 0.0, mask, window)[:, :, 0, rows[0] : rows[1]]
+    got = evaluate(lambda *x: topi.nn.attention_in_tiles(*x, 4, 0.3, None, mask, window, rows=rows), *arrays)
+    got = got.reshape(2, 2, -1, 3)[:, :, : rows[1] - rows[0]]
+    np.testing.assert_allclose(got, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_keys_that_no_query_sees_are_not_read():
+    q, k, v = operands((1, 8, 2, 12, 4, 3))
+    k[:, :, 6:], v[:, :, 6:] = np.nan, np.nan
+    k[:, :, 0], v[:, :, 0] = np.nan, np.nan
+    got = evaluate(
+        lambda *x: topi.nn.attention_in_tiles(*x, 2, 0.3, None, "BottomRight", 4, rows=(0, 2)), q, k, v
+    )  # keys 1 to 5
+    assert np.isfinite(got).all()
+
+
+def test_some_queries_of_an_unknown_number():
+    s = te.var("s", "int64")
+    q, k, v = (te.placeholder(shape) for shape in ((1, s, 2, 4), (1, 2, s, 4), (1, 2, s, 4)))
+    with pytest.raises(ValueError, match="must be known"):
+        topi.nn.attention_in_tiles(q, k, v, 4, 1.0, rows=(0, 2))
+
+
 @pytest.mark.parametrize("hidden", [-np.inf, -1e4, 3.0])
 @pytest.mark.parametrize("dtype", ["bool", "float32"])
 def test_weights_of_a_softmax(hidden: float, dtype: str):

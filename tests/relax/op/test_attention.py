@@ -11,8 +11,11 @@ from torch.nn.functional import scaled_dot_product_attention
 import eutectic
 from eutectic import relax, te, topi
 from eutectic.relax import op
+from eutectic.relax.op.nn import attention_tiles
 from eutectic.relax.op.nn.attention_tiles import tile_of
-from eutectic.testing.graphs import graph
+from eutectic.testing.graphs import assert_same_results, graph
+from eutectic.tir.block import BlockRealize
+from eutectic.tir.buffer import Buffer
 from eutectic.tir.schedule.rules.cpu import schedule_by_rules
 from eutectic.tir.stmt import parts_of
 
@@ -91,6 +94,30 @@ def test_many_queries(queries: int, keys: int):
 @pytest.mark.parametrize("queries", [16, 50])
 def test_causal(queries: int):
     assert "attention" in programs(check_self_attention(queries, queries, causal=True))
+
+
+@pytest.mark.parametrize(("queries", "keys", "kernels"), [(255, 255, 1), (256, 256, 2), (300, 340, 2), (900, 900, 6)])
+def test_keys_that_nobody_sees(queries: int, keys: int, kernels: int):
+    """With a causal mask, early queries have kernels that do not read the keys of late ones."""
+    fast = check_self_attention(queries, keys, causal=True)
+    assert sum(name.startswith("attention") for name in programs(fast)) == kernels
+
+
+def test_a_window_of_keys(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(attention_tiles, "_FEWEST_OF_A_PART", 16)
+    options = {"causal_mask": "BottomRight", "window_size": 5}
+    mod = graph({"q": (1, 34, 2, 4)}, lambda bb, q: op.nn.attention(q, q, q, **options))
+    legal = relax.transform.LegalizeOps()(mod)
+    assert_same_results(mod, legal, exact=False)
+    sizes = {int(stage.shape[3]) for f in legal.functions.values() for stage in scores_of(f)}
+    assert sizes == {16, 18 + 4}
+
+
+def scores_of(func: object) -> list[Buffer]:
+    """The scores in a kernel of attention: `(b, n, tiles, keys, tile)`."""
+    body = getattr(func, "body", None)
+    buffers = body.block.alloc_buffers if isinstance(body, BlockRealize) else ()
+    return [buffer for buffer in buffers if buffer.name == "scores"]
 
 
 def test_narrow_floats():

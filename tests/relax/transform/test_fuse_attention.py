@@ -115,6 +115,33 @@ def test_a_query_that_sees_nothing_is_nan():
     assert fused(SHAPES, spelt(lambda x: op.add(x, hidden))).count("nn.masked_attention") == 1
 
 
+SEEN = np.tri(17, dtype=bool)
+CAUSAL = {
+    "hidden": (lambda x: op.where(const(SEEN), x, const(-math.inf)), True),
+    "hidden, inverted": (lambda x: op.where(const(~SEEN[None, None]), const(-math.inf), x), True),
+    "added": (lambda x: op.add(x, const(np.where(SEEN, 0, -np.inf).astype("float32"))), True),
+    "hidden by a number": (lambda x: op.where(const(SEEN), x, const(-1e9)), False),
+    "added numbers": (lambda x: op.add(x, const(np.where(SEEN, 0, -1e9).astype("float32"))), False),
+    "something is added to what is seen": (
+        lambda x: op.add(x, const(np.where(SEEN, np.eye(17), -np.inf).astype("float32"))),
+        False,
+    ),
+    "the next one, too": (lambda x: op.where(const(np.tri(17, 17, 1, dtype=bool)), x, const(-math.inf)), False),
+    "of each head": (lambda x: op.where(const(np.stack([SEEN] * 3)), x, const(-math.inf)), False),
+}
+
+
+@pytest.mark.parametrize(("mask", "is_causal"), CAUSAL.values(), ids=CAUSAL.keys())
+def test_masks_that_are_known_to_be_causal(mask: Body, is_causal: bool):
+    shapes = {"q": (2, 3, 17, 4), "k": (2, 3, 4, 17), "v": (2, 3, 17, 5)}
+    assert fused(shapes, spelt(mask)).count("nn.attention") == is_causal
+
+
+def test_a_causal_row_that_is_broadcast_is_none():
+    seen = const(np.tri(1, 9, dtype=bool))
+    assert fused(SHAPES, spelt(lambda x: op.where(seen, x, const(-math.inf)))).count("nn.masked_attention") == 1
+
+
 @pytest.mark.parametrize("outer", [(), (3,), (2, 1, 3)])
 def test_other_numbers_of_axes(outer: tuple[int, ...]):
     shapes = {"q": (*outer, 17, 4), "k": (*outer, 4, 9), "v": (*outer, 9, 5)}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from eutectic.arith.proofs import simplify
-from eutectic.ir.prim_expr import PrimExpr, floordiv
+from eutectic.ir.prim_expr import PrimExpr, as_prim, floordiv
 from eutectic.ir.prim_logic import Select
 from eutectic.te import Tensor, compute, reduce_axis
 from eutectic.te import sum as te_sum
@@ -28,6 +29,7 @@ def attention_in_tiles(
     mask: str | None = None,
     window: int | None = None,
     hidden: float | None = None,
+    rows: tuple[int, int] | None = None,
 ) -> Tensor:
     """Weighted means of values, for some queries at a time.
 
@@ -46,25 +48,28 @@ def attention_in_tiles(
         window: As there.
         hidden: Given, weights are what a softmax gives, with a bias, too: NaN where all scores are minus infinity; and
             of a bool bias scores are kept where it is true, and are this number elsewhere.
+        rows: The first query of those that are computed, and the one after the last one, without a bias; keys that none
+            of them sees are not read. None computes all.
 
     Returns:
-        `(b, n, ceil(s / i), i, v)`; stages `turned`, `products`, `scores`, `largest`, `powers`, `total`, `shares`,
-        `mixed` and `attention`.
+        `(b, n, ceil(s / i), i, v)`, of `s` queries that are computed; stages `turned`, `products`, `scores`, `largest`,
+        `powers`, `total`, `shares`, `mixed` and `attention`.
 
     Raises:
-        ValueError: sizes do not go together.
+        ValueError: sizes do not go together; or some queries are asked for, and sizes are not known.
 
     Accuracy: the maximum is subtracted first, over all keys, as in `softmax`; sums are divided by once, at the end.
     """
     (b, s, n, d), (_, _, t, _), v = query.shape, keys.shape, values.shape[-1]
     _check(query, keys, values)
+    part = _part_of(s, t, mask, window, rows)
+    s, t, start = part.queries, part.keys, part.start
     tiles = _tiles(s, tile)
     keys_of = [reduce_axis((0, t), name) for name in ("t_largest", "t_total", "t_mixed")]
     k = reduce_axis((0, d), "k")
-    offset = simplify(t - s) if mask == "BottomRight" else 0
 
     def row(o: PrimExpr, i: PrimExpr) -> PrimExpr:
-        return _row(s, tile, o, i)
+        return _row(s, tile, o, i) + part.first
 
     def score(bi: PrimExpr, h: PrimExpr, o: PrimExpr, at: PrimExpr, i: PrimExpr) -> PrimExpr:
         value = products(bi, h, o, at, i) * op.const(factor, query.dtype)
@@ -72,17 +77,20 @@ def attention_in_tiles(
             value = _with_bias(value, bias, (bi, h, o, at, i), hidden)
         if mask is None:
             return value
-        return Select(sees(at, row(o, i) + offset, window), value, op.const(float("-inf"), query.dtype))
+        return Select(sees(at + start, row(o, i) + part.offset, window), value, op.const(float("-inf"), query.dtype))
 
     shift, share = (_itself, _inverse) if bias is None or hidden is not None else (_finite, _inverse_or_one)
-    rows, scored, out = (b, n, tiles, tile), (b, n, tiles, t, tile), (b, n, tiles, tile, v)
+    each, scored, out = (b, n, tiles, tile), (b, n, tiles, t, tile), (b, n, tiles, tile, v)
     turned = _stage((b, n, tiles, d, tile), lambda x, h, o, c, i: query(x, row(o, i), h, c), "turned", "b n o d i")
     products = _stage(
-        scored, lambda x, h, o, at, i: te_sum(keys(x, h, at, k) * turned(x, h, o, k, i), k), "products", "b n o t i"
+        scored,
+        lambda x, h, o, at, i: te_sum(keys(x, h, at + start, k) * turned(x, h, o, k, i), k),
+        "products",
+        "b n o t i",
     )
     scores = _stage(scored, score, "scores", "b n o t i")
     largest = _stage(
-        rows, lambda x, h, o, i: reduce_max(scores(x, h, o, keys_of[0], i), keys_of[0]), "largest", "b n o i"
+        each, lambda x, h, o, i: reduce_max(scores(x, h, o, keys_of[0], i), keys_of[0]), "largest", "b n o i"
     )
     powers = _stage(
         scored,
@@ -90,15 +98,47 @@ def attention_in_tiles(
         "powers",
         "b n o t i",
     )
-    total = _stage(rows, lambda x, h, o, i: te_sum(powers(x, h, o, keys_of[1], i), keys_of[1]), "total", "b n o i")
-    shares = _stage(rows, lambda *at: share(total(*at)), "shares", "b n o i")
+    total = _stage(each, lambda x, h, o, i: te_sum(powers(x, h, o, keys_of[1], i), keys_of[1]), "total", "b n o i")
+    shares = _stage(each, lambda *at: share(total(*at)), "shares", "b n o i")
     mixed = _stage(
         out,
-        lambda x, h, o, i, c: te_sum(powers(x, h, o, keys_of[2], i) * values(x, h, keys_of[2], c), keys_of[2]),
+        lambda x, h, o, i, c: te_sum(powers(x, h, o, keys_of[2], i) * values(x, h, keys_of[2] + start, c), keys_of[2]),
         "mixed",
         "b n o i v",
     )
     return _stage(out, lambda *at: shares(*at[:-1]) * mixed(*at), "attention", "b n o i v")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Queries that are computed, and the keys that any of them sees.
+
+    Attributes:
+        first: The first query.
+        queries: How many.
+        start: The first key.
+        keys: How many.
+        offset: How much further than its own number a query sees, with a mask.
+    """
+
+    first: int
+    queries: PrimExpr
+    start: int
+    keys: PrimExpr
+    offset: PrimExpr | int
+
+
+def _part_of(s: PrimExpr, t: PrimExpr, mask: str | None, window: int | None, rows: tuple[int, int] | None) -> _Part:
+    offset = simplify(t - s) if mask == "BottomRight" else 0
+    if rows is None:
+        return _Part(0, s, 0, t, offset)
+    first, end = rows
+    ahead, keys = static(offset), static(t)
+    if ahead is None or keys is None:
+        raise ValueError("attention in tiles of some queries: the numbers of queries and keys must be known")
+    stop = keys if mask is None else min(keys, end + ahead)
+    start = 0 if window is None else max(0, first + ahead - window + 1)
+    return _Part(first, as_prim(end - first), start, as_prim(stop - start), offset)
 
 
 def rows_in_tiles(x: Tensor, tile: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
 
 from eutectic import topi
@@ -13,7 +14,7 @@ from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call
 from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.index import strided_slice
-from eutectic.relax.op.manipulate import permute_dims
+from eutectic.relax.op.manipulate import concat, permute_dims
 from eutectic.relax.op.registry import tensor_args
 from eutectic.relax.op.reshape import reshape
 from eutectic.relax.op.shapes import is_one, same, static
@@ -22,6 +23,8 @@ from eutectic.relax.struct_info import TensorStructInfo
 _TILES: Final = {32: 1.0, 16: 1.15}  # queries of a tile, and time for each of them beside that in a whole tile
 _FEWEST: Final = 16  # queries that are worth a tile
 _KEPT_BYTES: Final = 1 << 20  # of a tile, by each thread: its queries, their scores, and the powers of these
+_MOST_PARTS: Final = 6  # of the queries that a mask lets see different numbers of keys
+_FEWEST_OF_A_PART: Final = 128  # queries that are worth a kernel
 _NUMBERS: Final = 4  # that are kept for a query beside these, at most
 
 
@@ -80,11 +83,24 @@ def attend_in_tiles(
     if len(infos) > 3:
         term = c.args[3] if infos[3].dtype == "bool" else arranged(c.args[3], (0, 1, 2, 3), 1)
         added = _turned(builder, term, sizes[12:], tile)
-    whole = builder.emit(
-        builder.call_te(
-            topi.nn.attention_in_tiles, *operands, tile, factor, added, *mask, hidden, primfunc_name_hint="attention"
+    rows_of = [None] if added is not None else _parts(static(queries), static(sizes[5]), tile, mask[0])
+    parts = [
+        builder.emit(
+            builder.call_te(
+                topi.nn.attention_in_tiles,
+                *operands,
+                tile,
+                factor,
+                added,
+                *mask,
+                hidden,
+                part,
+                primfunc_name_hint="attention",
+            )
         )
-    )
+        for part in rows_of
+    ]
+    whole = parts[0] if len(parts) == 1 else builder.emit(concat(parts, 2))
     made = whole.struct_info
     assert isinstance(made, TensorStructInfo)
     assert made.dims is not None
@@ -93,6 +109,18 @@ def attend_in_tiles(
     if not same(count, queries):
         rows = builder.emit(strided_slice(rows, [2], [0], [queries], assume_inbound=True))
     return builder.emit(permute_dims(rows, (0, 2, 1, 3)))
+
+
+def _parts(queries: int | None, keys: int | None, tile: int, mask: str | None) -> Sequence[tuple[int, int] | None]:
+    """Which queries have kernels of their own: with a mask, so that early ones do not read the keys of late ones."""
+    if mask is None or queries is None or keys is None or keys < queries:
+        return [None]
+    count = min(_MOST_PARTS, queries // _FEWEST_OF_A_PART)
+    if count <= 1:
+        return [None]
+    tiles = -(-queries // tile)
+    starts = [tiles * part // count * tile for part in range(count)]
+    return list(pairwise([*starts, queries]))
 
 
 def _turned(builder: Builder, bias: Expr, sizes: Sequence[PrimExpr], tile: int) -> Expr:

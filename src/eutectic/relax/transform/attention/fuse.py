@@ -49,6 +49,8 @@ class FuseAttention(FunctionPass):
         lv3 = nn.softmax(lv2)                   lv3 = nn.masked_attention(lv, lv1, lv2, seen, 0.125)
         lv4 = matmul(lv3, v)                    lv4 = permute_dims(lv3, (0, 2, 1, 3))
 
+    A mask that is known to be causal becomes `causal_mask`, so that keys that nobody sees need not be read.
+
     Accuracy: the result is divided by sums of weights, instead of the weights, and scores are multiplied by the inverse
     of what they are divided by.
     Cost: linear in the size of the function.
@@ -123,8 +125,8 @@ def _attention(operands: Sequence[Expr], mask: Mask | None, factor: float, span:
         args = [_one_head(x) for x in (query, turned, value)]
     q, k, v = args
     made: Expr
-    if mask is None:
-        made = attention(q, k, v, scale=factor, span=span)
+    if mask is None or _is_causal(mask, operands):
+        made = attention(q, k, v, None, factor, None if mask is None else "TopLeft", span=span)
     else:
         seen = _four_axes(mask.value if mask.shows else logical_not(mask.value, span=span), rank)
         hidden = -math.inf if mask.hidden is None else mask.hidden
@@ -132,6 +134,12 @@ def _attention(operands: Sequence[Expr], mask: Mask | None, factor: float, span:
     if rank == _RANK:
         return permute_dims(made, _SWAP, span=span)
     return reshape(made, (*sizes[:-1], _dims(value)[-1]), span=span)
+
+
+def _is_causal(mask: Mask, operands: Sequence[Expr]) -> bool:
+    """Whether a mask lets each query see the keys up to its own number."""
+    sizes = [static(x) for x in (_dims(operands[0])[-2], _dims(operands[1])[-1])]
+    return mask.is_causal and list(_dims(mask.value)[-2:]) == sizes
 
 
 def _dims(x: Expr) -> Any:

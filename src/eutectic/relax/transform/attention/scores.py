@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Final, TypeAlias
+
+import numpy as np
 
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Constant
@@ -29,6 +33,20 @@ class Mask:
     value: Expr
     hidden: float | None = None
     shows: bool = True
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether it is known to hide the keys behind a query, and nothing else, with scores of minus infinity."""
+        if not isinstance(self.value, Constant):
+            return False
+        data = self.value.data
+        if self.hidden is None:
+            seen = data == 0
+            is_hidden = bool(np.isneginf(data[~seen]).all())
+        else:
+            seen, is_hidden = data == self.shows, self.hidden == -math.inf
+        is_one_plane = seen.ndim >= _PLANE and seen.size == prod(seen.shape[-2:])
+        return is_one_plane and is_hidden and bool((seen == np.tri(*seen.shape[-2:], dtype=np.bool_)).all())
 
 
 @dataclass(frozen=True)
