@@ -104,6 +104,22 @@ def get_var2val(function: Function) -> dict[Var, Expr]:
     return {binding.var: binding.value for binding in walk_bindings(function)}
 
 
+def read_once(function: Function) -> Callable[[Expr], Call | None]:
+    """What tells the call whose result an expression is, provided that nobody else reads it; None of all others."""
+    values, users = get_var2val(function), users_of(function)
+
+    def call_of(expr: Expr) -> Call | None:
+        value = values.get(expr) if isinstance(expr, Var) and len(users.get(expr, ())) == 1 else None
+        return value if isinstance(value, Call) else None
+
+    return call_of
+
+
+def is_call_of(value: object, name: str) -> bool:
+    """Whether something is a call of the operator of a name."""
+    return isinstance(value, Call) and getattr(value.op, "name", "") == name
+
+
 def udchain(block: DataflowBlock) -> dict[Var, list[Var]]:
     """For each variable defined or read in a dataflow block, the variables whose values read it."""
     chain: dict[Var, list[Var]] = {}

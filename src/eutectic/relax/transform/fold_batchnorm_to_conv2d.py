@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from eutectic.ir.module import IRModule
-from eutectic.ir.op import Op
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.uses import get_var2val, users_of
+from eutectic.relax.analysis.uses import get_var2val, is_call_of, users_of
 from eutectic.relax.base import Expr
 from eutectic.relax.dpl.bias import channel_axis, check_channel_bias
 from eutectic.relax.expr import Call, Constant, Function, TupleGetItem, Var
@@ -52,7 +51,7 @@ class _Folder(PyExprMutator):
     def visit_tuple_getitem_(self, expr: TupleGetItem) -> Expr:
         """Replace field 0 of a batch norm that can be folded."""
         norm = self._value(expr.tuple_value)
-        if expr.index == 0 and _calls(norm, "relax.nn.batch_norm") and self._only_first_field(expr.tuple_value):
+        if expr.index == 0 and is_call_of(norm, "relax.nn.batch_norm") and self._only_first_field(expr.tuple_value):
             folded = self._fold(norm)
             if folded is not None:
                 return folded
@@ -98,7 +97,7 @@ class _Folder(PyExprMutator):
             return None, None
         if has_trait(value, "convolution"):
             return value, None
-        if not _calls(value, "relax.add"):
+        if not is_call_of(value, "relax.add"):
             return None, None
         for conv_arg, bias_arg in (value.args, value.args[::-1]):
             conv, bias = self._value(conv_arg), self._bias(bias_arg)
@@ -109,7 +108,7 @@ class _Folder(PyExprMutator):
     def _bias(self, expr: Expr) -> Constant | None:
         """A constant, a reshape of one looked through."""
         value = self._value(expr)
-        if _calls(value, "relax.reshape"):
+        if is_call_of(value, "relax.reshape"):
             inner, info = self._value(value.args[0]), value.struct_info
             if isinstance(inner, Constant) and info.static_shape is not None:
                 return Constant(inner.data.reshape(info.static_shape))
@@ -117,10 +116,6 @@ class _Folder(PyExprMutator):
 
     def _read_once(self, expr: Expr) -> bool:
         return isinstance(expr, Var) and len(self._users.get(expr, ())) == 1
-
-
-def _calls(value: Any, name: str) -> bool:
-    return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == name
 
 
 def _scale_and_shift(

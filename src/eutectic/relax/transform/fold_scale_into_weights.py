@@ -10,10 +10,10 @@ import numpy as np
 from eutectic.ir.module import IRModule
 from eutectic.ir.span import merged_span
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.uses import get_var2val, users_of
+from eutectic.relax.analysis.uses import is_call_of, read_once
 from eutectic.relax.base import Expr
 from eutectic.relax.dpl.bias import channel_axis, check_channel_bias
-from eutectic.relax.expr import Call, Constant, Function, Var
+from eutectic.relax.expr import Call, Constant, Function
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.binary import add
 from eutectic.relax.op.manipulate import permute_dims
@@ -66,12 +66,11 @@ class _Output:
 class _Folder(PyExprMutator):
     def __init__(self, function: Function) -> None:
         super().__init__()
-        self._values = get_var2val(function)
-        self._users = users_of(function)
+        self._read_once = read_once(function)
 
     def visit_call_(self, call: Call) -> Any:
         """Replace a multiplication whose factor can be folded."""
-        if _calls(call, "relax.multiply"):
+        if is_call_of(call, "relax.multiply"):
             for value, factor in (call.args, call.args[::-1]):
                 if isinstance(factor, Constant) and (folded := self._fold(call, value, factor)) is not None:
                     return folded
@@ -99,27 +98,18 @@ class _Folder(PyExprMutator):
     def _output(self, expr: Expr) -> _Output | None:
         """What an expression is the output of."""
         permutes: list[Call] = []
-        while (value := self._read_once(expr)) is not None and _calls(value, "relax.permute_dims"):
+        while (value := self._read_once(expr)) is not None and is_call_of(value, "relax.permute_dims"):
             permutes.insert(0, value)
             expr = value.args[0]
         if value is None or _is_root(value):
             return None if value is None else _Output(value, None, tuple(permutes))
-        if not _calls(value, "relax.add"):
+        if not is_call_of(value, "relax.add"):
             return None
         for summand, bias in (value.args, value.args[::-1]):
             root = self._read_once(summand)
             if root is not None and _is_root(root) and isinstance(bias, Constant) and _is_bias(root, bias):
                 return _Output(root, bias, tuple(permutes))
         return None
-
-    def _read_once(self, expr: Expr) -> Call | None:
-        """The call whose result an expression is, provided that nobody else reads it."""
-        value = self._values.get(expr) if isinstance(expr, Var) and len(self._users.get(expr, ())) == 1 else None
-        return value if isinstance(value, Call) else None
-
-
-def _calls(value: Any, name: str) -> bool:
-    return getattr(value.op, "name", "") == name
 
 
 def _is_root(call: Any) -> bool:
@@ -129,7 +119,7 @@ def _is_root(call: Any) -> bool:
         return False
     if info.dtype not in _DTYPES or info.dtype != str(weight.data.dtype):
         return False
-    return has_trait(call, "convolution") or (_calls(call, "relax.matmul") and weight.data.ndim > 1)
+    return has_trait(call, "convolution") or (is_call_of(call, "relax.matmul") and weight.data.ndim > 1)
 
 
 def _is_bias(root: Any, bias: Constant) -> bool:

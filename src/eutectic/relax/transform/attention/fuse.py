@@ -11,9 +11,9 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import as_prim, mul
 from eutectic.ir.span import merged_span
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.uses import get_var2val, users_of
+from eutectic.relax.analysis.uses import is_call_of, read_once
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import Call, Function, Var
+from eutectic.relax.expr import Call, Function
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.manipulate import permute_dims
 from eutectic.relax.op.nn.attention import attention
@@ -24,7 +24,7 @@ from eutectic.relax.op.shapes import same, static
 from eutectic.relax.op.unary import logical_not
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.attention.products import Operand, Product, in_order, products_of
-from eutectic.relax.transform.attention.scores import Mask, Scores, calls, scores_of
+from eutectic.relax.transform.attention.scores import Mask, Scores, scores_of
 from eutectic.relax.transform.infra import FunctionPass, mutated
 
 _FEWEST_KEYS: Final = 256  # up to so many, scores stay in the caches, and the operator saves nothing
@@ -64,14 +64,13 @@ class FuseAttention(FunctionPass):
 class _Fuser(PyExprMutator):
     def __init__(self, function: Function) -> None:
         super().__init__()
-        self._values = get_var2val(function)
-        self._users = users_of(function)
+        self._read_once = read_once(function)
 
     def visit_call_(self, call: Call) -> Any:
         """Replace the product of weights and values."""
         for mixed in products_of(call):
             softmax = self._read_once(mixed.left.value)
-            if softmax is not None and calls(softmax, "relax.nn.softmax") and _is_last_axis(softmax, mixed.left):
+            if softmax is not None and is_call_of(softmax, "relax.nn.softmax") and _is_last_axis(softmax, mixed.left):
                 scores = scores_of(softmax.args[0], self._read_once)
                 if scores is not None and _pays(scores, mixed):
                     return self._fused(scores, softmax, mixed)
@@ -83,11 +82,6 @@ class _Fuser(PyExprMutator):
         made = [in_order(self.visit_expr(item.value), item.axes, span) for item in operands]
         mask = scores.mask and replace(scores.mask, value=self.visit_expr(scores.mask.value))
         return in_order(_attention(made, mask, scores.factor, span), mixed.result, span)
-
-    def _read_once(self, expr: Expr) -> Call | None:
-        """The call whose result an expression is, provided that nobody else reads it."""
-        value = self._values.get(expr) if isinstance(expr, Var) and len(self._users.get(expr, ())) == 1 else None
-        return value if isinstance(value, Call) else None
 
 
 def _is_last_axis(softmax: Call, weights: Operand) -> bool:

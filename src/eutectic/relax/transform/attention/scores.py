@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
+from eutectic.relax.analysis.uses import is_call_of
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Constant
 from eutectic.relax.op.shapes import is_one, same
@@ -87,11 +88,6 @@ def scores_of(expr: Expr, read_once: ReadOnce) -> Scores | None:
     return None
 
 
-def calls(call: Any, name: str) -> bool:
-    """Whether a call is one of an operator."""
-    return getattr(call.op, "name", "") == name
-
-
 def _scaled(call: Call, read_once: ReadOnce) -> Scores | None:
     """Scores without a mask."""
     product = _product(call)
@@ -111,12 +107,12 @@ def _product(call: Call) -> Product | None:
 
 def _factors(call: Call) -> Iterator[tuple[Expr, float]]:
     """What a call multiplies by a number, and the number."""
-    if calls(call, "relax.multiply"):
+    if is_call_of(call, "relax.multiply"):
         for value, factor in (call.args, call.args[::-1]):
             number = _number(factor)
             if number is not None:
                 yield value, number
-    elif calls(call, "relax.divide"):
+    elif is_call_of(call, "relax.divide"):
         number = _number(call.args[1])
         if number:
             yield call.args[0], 1 / number
@@ -124,9 +120,9 @@ def _factors(call: Call) -> Iterator[tuple[Expr, float]]:
 
 def _masked(call: Call) -> Iterator[tuple[Expr, Mask]]:
     """What a call masks, and how; a sum has two ways."""
-    if calls(call, "relax.add"):
+    if is_call_of(call, "relax.add"):
         yield from ((value, Mask(term)) for value, term in (call.args, call.args[::-1]))
-    elif calls(call, "relax.where"):
+    elif is_call_of(call, "relax.where"):
         truth, first, second = call.args
         for value, hidden, shows in ((first, second, True), (second, first, False)):
             number = _number(hidden)

@@ -12,10 +12,10 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm
 from eutectic.ir.span import merged_span
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.uses import get_var2val, users_of
+from eutectic.relax.analysis.uses import read_once
 from eutectic.relax.base import Expr
 from eutectic.relax.dpl.bias import check_channel_bias
-from eutectic.relax.expr import Call, Constant, Function, PrimValue, Var
+from eutectic.relax.expr import Call, Constant, Function, PrimValue
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.nn.conv_blocks import is_plain
 from eutectic.relax.op.nn.inverted_residual import BOUNDS, inverted_residual
@@ -84,8 +84,7 @@ class _Fuser(PyExprMutator):
     def __init__(self, function: Function, target: Target, ctx: PassContext) -> None:
         super().__init__()
         self._target, self._ctx = target, ctx
-        self._values = get_var2val(function)
-        self._users = users_of(function)
+        self._read_once = read_once(function)
 
     def visit_call_(self, call: Call) -> Any:
         """Fuse what ends in one convolution."""
@@ -132,11 +131,6 @@ class _Fuser(PyExprMutator):
                     break
         weight = None if value is None else _weight(value)
         return None if value is None or weight is None else _Step(value, weight, bias, activation)
-
-    def _read_once(self, expr: Expr) -> Call | None:
-        """The call whose result an expression is, provided that nobody else reads it."""
-        value = self._values.get(expr) if isinstance(expr, Var) and len(self._users.get(expr, ())) == 1 else None
-        return value if isinstance(value, Call) else None
 
 
 def _activation(call: Call) -> str:
