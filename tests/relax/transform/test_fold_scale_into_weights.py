@@ -6,35 +6,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.relax.transform.rewriting import assert_stays, ops, ops_after
 
-from eutectic.ir.module import IRModule
 from eutectic.relax import const, op
-from eutectic.relax.analysis import get_var2val, problems_of
-from eutectic.relax.expr import Call, Constant
+from eutectic.relax.expr import Constant
 from eutectic.relax.transform import FoldScaleIntoWeights
 from eutectic.testing.graphs import assert_same_results, graph, weights
-
-
-def ops(mod: IRModule) -> list[str]:
-    return [v.op.name.removeprefix("relax.") for v in get_var2val(mod["main"]).values() if isinstance(v, Call)]
 
 
 def folded(shape, body) -> list[str]:
     """Names of the operators after the pass, which computes the same and leaves its input as it was."""
     mod = graph({"x": shape}, body)
-    text = mod.script()
-    after = FoldScaleIntoWeights()(mod)
-    assert mod.script() == text
-    assert problems_of(after) == []
-    assert_same_results(mod, after, exact=False)
-    assert FoldScaleIntoWeights()(after) is after
-    return ops(after)
+    return ops_after(FoldScaleIntoWeights(), mod)
 
 
 def stays(shape, body) -> None:
     """The pass finds nothing to do, and returns what it was given."""
     mod = graph({"x": shape}, body)
-    assert FoldScaleIntoWeights()(mod) is mod
+    assert_stays(FoldScaleIntoWeights(), mod)
 
 
 def factors(*shape: int) -> Constant:

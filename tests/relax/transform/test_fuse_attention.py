@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.relax.transform.rewriting import assert_stays, ops_after
 
-from eutectic.ir.module import IRModule
-from eutectic.relax import Call, Expr, const, op
-from eutectic.relax.analysis import get_var2val, problems_of
+from eutectic.relax import Expr, const, op
 from eutectic.relax.transform import CombinePermuteDims, FuseAttention
 from eutectic.relax.transform.attention import fuse
 from eutectic.testing.graphs import assert_same_results, graph
@@ -26,10 +25,6 @@ Body = Callable[..., Expr]
 @pytest.fixture(autouse=True)
 def any_number_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuse, "_FEWEST_KEYS", 1)
-
-
-def ops(mod: IRModule) -> list[str]:
-    return [v.op.name.removeprefix("relax.") for v in get_var2val(mod["main"]).values() if isinstance(v, Call)]
 
 
 def scaled(x: Expr) -> Expr:
@@ -51,19 +46,13 @@ def spelt(mask: Body | None = None, factor: Body | None = scaled) -> Body:
 def fused(shapes: dict[str, Any], body: Body) -> list[str]:
     """Names of the operators after the pass, which computes the same and leaves its input as it was."""
     mod = graph(shapes, body)
-    text = mod.script()
-    after = FuseAttention()(mod)
-    assert mod.script() == text
-    assert problems_of(after) == []
-    assert_same_results(mod, after, exact=False)
-    assert FuseAttention()(after) is after
-    return ops(after)
+    return ops_after(FuseAttention(), mod)
 
 
 def stays(shapes: dict[str, Any], body: Body) -> None:
     """The pass finds nothing to do, and returns what it was given."""
     mod = graph(shapes, body)
-    assert FuseAttention()(mod) is mod
+    assert_stays(FuseAttention(), mod)
 
 
 def test_text():

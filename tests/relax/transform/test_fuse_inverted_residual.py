@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.relax.transform.rewriting import assert_stays, ops_after
 
 from eutectic.backend.llvm.inverted_residual import residual_offers
 from eutectic.backend.llvm.machine import machine_of
-from eutectic.ir.module import IRModule
 from eutectic.ir.services import Speeds
 from eutectic.relax import op
-from eutectic.relax.analysis import get_var2val, problems_of
-from eutectic.relax.expr import Call, Expr
+from eutectic.relax.expr import Expr
 from eutectic.relax.transform import FuseInvertedResidual
 from eutectic.relax.transform.inverted_residual import fuse
 from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 from eutectic.target import Target
-from eutectic.testing.graphs import assert_same_results, graph, weights
+from eutectic.testing.graphs import graph, weights
 
 SHAPE = (2, 3, 7, 6)
 WIDE = "llvm -mcpu=x86-64-v4"
@@ -53,25 +52,15 @@ def projected(x: Expr, filters: int = 3, **options: Any) -> Expr:
     return op.add(op.nn.conv2d(x, weights(filters, 8, 1, 1), **options), weights(1, filters, 1, 1))
 
 
-def ops(mod: IRModule) -> list[str]:
-    return [v.op.name.removeprefix("relax.") for v in get_var2val(mod["main"]).values() if isinstance(v, Call)]
-
-
 def fused(shape: tuple[int, ...], body: Any) -> list[str]:
     """Names of the operators after the pass, which computes the same and leaves its input as it was."""
     mod = graph({"x": shape}, lambda bb, x: bb.emit(body(x)))
-    text = mod.script()
-    after = FuseInvertedResidual()(mod)
-    assert mod.script() == text
-    assert problems_of(after) == []
-    assert_same_results(mod, after, exact=False)
-    assert FuseInvertedResidual()(after) is after
-    return ops(after)
+    return ops_after(FuseInvertedResidual(), mod)
 
 
 def stays(shape: tuple[int, ...], body: Any) -> None:
     mod = graph({"x": shape}, lambda bb, x: bb.emit(body(x)))
-    assert FuseInvertedResidual()(mod) is mod
+    assert_stays(FuseInvertedResidual(), mod)
 
 
 @pytest.mark.parametrize("activation", [limited, op.nn.relu, lambda x: x])

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.relax.transform.rewriting import ops
 
 from eutectic import te, topi
 from eutectic.relax import TensorStructInfo, call_tir
-from eutectic.relax.analysis import get_var2val, has_reshape_pattern, problems_of
-from eutectic.relax.expr import Call
+from eutectic.relax.analysis import has_reshape_pattern, problems_of
 from eutectic.relax.transform import AnnotateTIROpPattern, FuseOps, FuseTIR, RewriteDataflowReshape
 from eutectic.script import tir as T
 from eutectic.testing.graphs import assert_same_results, evaluate, graph
@@ -18,10 +18,6 @@ from eutectic.tir import Var as SizeSymbol
 
 def sizes(*values):
     return [IntImm("int64", value) if isinstance(value, int) else value for value in values]
-
-
-def ops(mod) -> list[str]:
-    return [v.op.name.removeprefix("relax.") for v in get_var2val(mod["main"]).values() if isinstance(v, Call)]
 
 
 def run(mod, *args):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.relax.transform.rewriting import ops
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
@@ -28,10 +29,6 @@ from eutectic.relax.transform import (
 from eutectic.support.errors import BindError
 from eutectic.testing.graphs import assert_same_results, evaluate, graph, weights
 from eutectic.tir import Var as SizeSymbol
-
-
-def ops(mod: IRModule) -> list[str]:
-    return [v.op.name.removeprefix("relax.") for v in get_var2val(mod["main"]).values() if isinstance(v, Call)]
 
 
 def run(step, mod: IRModule, *, exact: bool = True) -> IRModule:

@@ -9,7 +9,7 @@ import numpy as np
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.uses import get_var2val
+from eutectic.relax.analysis.uses import get_var2val, is_call_of
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Constant, Function, TupleGetItem, Var
 from eutectic.relax.expr_functor import PyExprMutator
@@ -44,8 +44,7 @@ class _Rewriter(PyExprMutator):
     def visit_tuple_getitem_(self, expr: TupleGetItem) -> Expr:
         """Replace field 0 of a batch norm whose statistics are constants."""
         norm: Any = self._values.get(expr.tuple_value) if isinstance(expr.tuple_value, Var) else expr.tuple_value
-        is_norm = isinstance(norm, Call) and getattr(norm.op, "name", "") == "relax.nn.batch_norm"
-        if expr.index == 0 and is_norm and not norm.attrs["training"]:
+        if expr.index == 0 and is_call_of(norm, "relax.nn.batch_norm") and not norm.attrs["training"]:
             factors = _factors(norm)
             if factors is not None:
                 scale, shift = factors

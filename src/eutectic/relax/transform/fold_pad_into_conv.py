@@ -9,7 +9,7 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.span import merged_span
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.uses import get_var2val
+from eutectic.relax.analysis.uses import get_var2val, is_call_of
 from eutectic.relax.expr import Call, Constant, Function, PrimValue, Var
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.registry import has_trait
@@ -53,8 +53,9 @@ class _Folder(PyExprMutator):
 
 def _joined_padding(conv: Call, pad: Any) -> tuple[int, ...] | None:
     """The convolution's padding with the explicit one added: all begins, then all ends; None when it cannot be."""
-    is_pad = isinstance(pad, Call) and getattr(pad.op, "name", "") == "relax.nn.pad"
-    if not is_pad or pad.attrs["pad_mode"] != "constant" or not _pads_zero(pad) or conv.attrs is None:
+    if not is_call_of(pad, "relax.nn.pad") or conv.attrs is None:
+        return None
+    if pad.attrs["pad_mode"] != "constant" or not _pads_zero(pad):
         return None
     layout = conv.attrs["data_layout"]
     widths = pad.attrs["pad_width"]

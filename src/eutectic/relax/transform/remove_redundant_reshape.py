@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from eutectic.ir.module import IRModule
-from eutectic.ir.op import Op
 from eutectic.ir.transform import PassContext
+from eutectic.relax.analysis.uses import is_call_of
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Function
 from eutectic.relax.expr_functor import PyExprMutator
@@ -32,7 +32,7 @@ class _Rewriter(PyExprMutator):
     def visit_call_(self, call: Call) -> Any:
         """Reshape what the first of several reshapes takes."""
         visited = super().visit_call_(call)
-        if not isinstance(visited, Call) or not _is_reshape(visited):
+        if not isinstance(visited, Call) or not is_call_of(visited, "relax.reshape"):
             return visited
         source = self._source(visited.args[0])
         if source.struct_info is not None and source.struct_info == call.struct_info:
@@ -41,11 +41,7 @@ class _Rewriter(PyExprMutator):
 
     def _source(self, value: Expr) -> Expr:
         bound = self.lookup_binding(value)
-        while isinstance(bound, Call) and _is_reshape(bound):
+        while isinstance(bound, Call) and is_call_of(bound, "relax.reshape"):
             value = bound.args[0]
             bound = self.lookup_binding(value)
         return value
-
-
-def _is_reshape(call: Call) -> bool:
-    return isinstance(call.op, Op) and call.op.name == "relax.reshape"

@@ -152,15 +152,20 @@ def _visible(attrs: AttentionAttrs, queries: int, keys: int) -> Array | None:
     return seen if attrs.window_size is None else seen & (places > last - attrs.window_size)
 
 
-def _reference(attrs: AttentionAttrs, query: Array, key: Array, value: Array, bias: Array | None = None) -> Array:
+def scaled_scores(scale: float | None, query: Array, key: Array, value: Array) -> tuple[Array, Array]:
+    """Scores `(b, n, s, t)` and values `(b, n, t, v)` in wide floats; heads of keys are repeated as needed."""
     q, k, v = (widen(x).transpose(0, 2, 1, 3) for x in (query, key, value))
     shared = q.shape[1] // k.shape[1]
     k, v = (np.repeat(x, shared, axis=1) if shared > 1 else x for x in (k, v))
-    scale = 1 / math.sqrt(q.shape[-1]) if attrs.scale is None else attrs.scale
-    scores = np.matmul(q, k.transpose(0, 1, 3, 2)) * np.asarray(scale, q.dtype)
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    return np.matmul(q, k.transpose(0, 1, 3, 2)) * np.asarray(factor, q.dtype), v
+
+
+def _reference(attrs: AttentionAttrs, query: Array, key: Array, value: Array, bias: Array | None = None) -> Array:
+    scores, v = scaled_scores(attrs.scale, query, key, value)
     if bias is not None:
         scores = scores + widen(bias)
-    seen = _visible(attrs, q.shape[2], k.shape[2])
+    seen = _visible(attrs, *scores.shape[2:])
     if seen is not None:
         scores = np.where(seen, scores, -np.inf)
     weights = stable_softmax(scores, -1)

@@ -16,7 +16,7 @@ from eutectic.relax.op.binary import add
 from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.datatype import astype
 from eutectic.relax.op.nn.activation import stable_softmax
-from eutectic.relax.op.nn.attention import attend, in_tiles, infer_attention, rounded
+from eutectic.relax.op.nn.attention import attend, in_tiles, infer_attention, rounded, scaled_scores
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, tensor_args
 from eutectic.relax.op.ternary import where
@@ -78,11 +78,9 @@ def _infer(c: Call) -> TensorStructInfo:
 
 @_masked_attention.reference
 def _reference(attrs: MaskedAttentionAttrs, query: Array, key: Array, value: Array, mask: Array) -> Array:
-    q, k, v = (widen(x).transpose(0, 2, 1, 3) for x in (query, key, value))
-    k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
-    scale = 1 / math.sqrt(q.shape[-1]) if attrs.scale is None else attrs.scale
-    scores = np.matmul(q, k.transpose(0, 1, 3, 2)) * np.asarray(scale, q.dtype)
-    kept = np.where(mask, scores, np.asarray(attrs.hidden, q.dtype)) if mask.dtype == bool else scores + widen(mask)
+    scores, v = scaled_scores(attrs.scale, query, key, value)
+    hidden = np.asarray(attrs.hidden, scores.dtype)
+    kept = np.where(mask, scores, hidden) if mask.dtype == bool else scores + widen(mask)
     return cast(np.matmul(stable_softmax(kept, -1), v).transpose(0, 2, 1, 3), dtype_of(query))
 
 

@@ -93,8 +93,7 @@ def _is_last_axis(softmax: Call, weights: Operand) -> bool:
 def _pays(scores: Scores, mixed: Product) -> bool:
     """Whether two products are those of attention, and that is lowered in tiles of enough keys."""
     operands = (scores.product.left, scores.product.right, mixed.right)
-    infos = [operand.info for operand in operands]
-    if any(info is None or info.dtype not in _DTYPES for info in infos):
+    if any(not operand.sizes or operand.dtype not in _DTYPES for operand in operands):
         return False
     query, key, value = (operand.sizes for operand in operands)
     pairs = [*zip(query[:-2], key[:-2], strict=True), *zip(query[:-2], value[:-2], strict=True)]
@@ -104,7 +103,7 @@ def _pays(scores: Scores, mixed: Product) -> bool:
         return False
     if scores.mask is not None and len(query) > _RANK:
         return False
-    return tile_of(static(query[-2]), keys, features, infos[0].dtype if infos[0] else "") is not None
+    return tile_of(static(query[-2]), keys, features, operands[0].dtype) is not None
 
 
 def _attention(operands: Sequence[Expr], mask: Mask | None, factor: float, span: Any) -> Expr:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from eutectic.ir.prim_expr import PrimExpr
+from eutectic.relax.analysis.uses import is_call_of
 from eutectic.relax.base import Expr
 from eutectic.relax.expr import Call, Tuple
+from eutectic.relax.op.einsum import EinsumAttrs
 from eutectic.relax.op.manipulate import permute_dims
+from eutectic.relax.op.registry import attrs_of
 from eutectic.relax.struct_info import TensorStructInfo
 
 
@@ -26,16 +29,17 @@ class Operand:
     axes: tuple[int, ...]
 
     @property
-    def info(self) -> TensorStructInfo | None:
-        """Of the tensor; None where its sizes are not known."""
+    def dtype(self) -> str:
+        """Of the tensor; empty where it is not known."""
         info = self.value.struct_info
-        return info if isinstance(info, TensorStructInfo) and info.dims is not None else None
+        return info.dtype if isinstance(info, TensorStructInfo) else ""
 
     @property
     def sizes(self) -> tuple[PrimExpr, ...]:
-        """Of the axes, in their order."""
-        dims = () if self.info is None else self.info.dims or ()
-        return tuple(dims[axis] for axis in self.axes) if dims else ()
+        """Of the axes, in their order; empty where they are not known."""
+        info = self.value.struct_info
+        dims = info.dims if isinstance(info, TensorStructInfo) else None
+        return () if dims is None else tuple(dims[axis] for axis in self.axes)
 
 
 @dataclass(frozen=True)
@@ -62,18 +66,17 @@ class Product:
 
 def products_of(call: Call) -> Iterator[Product]:
     """What products a call is; `einsum` is one with its operands in either order."""
-    name = getattr(call.op, "name", "")
-    if name == "relax.matmul":
+    if is_call_of(call, "relax.matmul"):
         ranks = [info.ndim for arg in call.args if isinstance(info := arg.struct_info, TensorStructInfo)]
         if ranks[0] == ranks[1] > 1:
             axes = tuple(range(ranks[0]))
             yield Product(call, Operand(call.args[0], axes), Operand(call.args[1], axes), axes)
-    elif name == "relax.einsum" and isinstance(call.args[0], Tuple) and len(call.args[0].fields) == 2:
+    elif is_call_of(call, "relax.einsum") and isinstance(call.args[0], Tuple) and len(call.args[0].fields) == 2:
         yield from _contractions(call, call.args[0].fields)
 
 
 def _contractions(call: Call, operands: Sequence[Expr]) -> Iterator[Product]:
-    inputs, _, output = _subscripts(call).partition("->")
+    inputs, _, output = attrs_of(call, EinsumAttrs).subscripts.partition("->")
     pairs = list(zip(inputs.split(","), operands, strict=True))
     for (left, a), (right, b) in (pairs, pairs[::-1]):
         batch = [letter for letter in left if letter in right and letter in output]
@@ -90,11 +93,6 @@ def _contractions(call: Call, operands: Sequence[Expr]) -> Iterator[Product]:
             Operand(b, tuple(map(right.index, [*batch, *summed, *columns]))),
             tuple(map(plain.index, output)),
         )
-
-
-def _subscripts(call: Any) -> str:
-    text: str = call.attrs["subscripts"]
-    return text
 
 
 def _rest(group: str, other: str) -> list[str]:

@@ -12,7 +12,7 @@ from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import IntImm
 from eutectic.ir.span import merged_span
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.uses import read_once
+from eutectic.relax.analysis.uses import is_call_of, read_once
 from eutectic.relax.base import Expr
 from eutectic.relax.dpl.bias import check_channel_bias
 from eutectic.relax.expr import Call, Constant, Function, PrimValue
@@ -122,7 +122,7 @@ class _Fuser(PyExprMutator):
         if value is not None and (name := _activation(value)):
             value, activation = self._read_once(value.args[0]), name
         bias = None
-        if value is not None and getattr(value.op, "name", "") == "relax.add":
+        if value is not None and is_call_of(value, "relax.add"):
             for summand, operand in (value.args, value.args[::-1]):
                 conv = self._read_once(summand)
                 if isinstance(operand, Constant) and conv is not None and _weight(conv) is not None:
