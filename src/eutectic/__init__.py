@@ -72,6 +72,7 @@ _PROVIDERS: Final = {
     "function eutectic.variants": ("eutectic.driver.recompile",),
     "function relax.ext.dnnl": ("eutectic.backend.registry",),
     "backends": ("eutectic.backend.registry",),
+    "batch offers": ("eutectic.backend.registry",),
     "calls of global functions": ("eutectic.relax.expr",),
     "layout offers": ("eutectic.backend.registry",),
     "modules as files": ("eutectic.script.store",),

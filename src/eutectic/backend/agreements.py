@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from eutectic.arith import prove_equal, prove_unequal, simplify
 from eutectic.ir.prim_expr import IntImm, PrimExpr, Var
 from eutectic.relax.struct_info_relations import substitute
 from eutectic.support.errors import CodegenError
+from eutectic.tir.buffer import Buffer
 from eutectic.tir.function import PrimFunc
+
+_HELP: Final = "give call_tir arguments, and out_sinfo, that are what the program declares"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +50,27 @@ def agreements(
     """
     out: list[Agreement] = []
     for buffer, (operand, dtype, dims) in zip(func.buffer_map.values(), tensors, strict=True):
-        what = f"{name} is called with {operand} of shape {_shape(dims)} and dtype {dtype}"
-        declared = f"its parameter {buffer.name} has shape {_shape(buffer.shape)} and dtype {buffer.dtype}"
-        help = "give call_tir arguments, and out_sinfo, that are what the program declares"
         if dtype != buffer.dtype or len(dims) != len(buffer.shape):
-            raise CodegenError(f"{what}, but {declared}", help=help)
+            raise CodegenError(_difference(name, buffer, operand, dtype, dims), help=_HELP)
         for size, actual in zip(buffer.shape, dims, strict=True):
+            if isinstance(size, IntImm) and isinstance(actual, IntImm) and size.value == actual.value:
+                continue
             wanted = substitute(size, dict(sizes))
             assert isinstance(wanted, PrimExpr)
             wide, other = _wide(wanted), _wide(actual)
             if wide is other or prove_equal(wide, other):
                 continue
+            difference = _difference(name, buffer, operand, dtype, dims)
             if prove_unequal(wide, other):
-                raise CodegenError(f"{what}, but {declared}", help=help)
-            out.append(Agreement(other, wide, f"{what}, but {declared}"))
+                raise CodegenError(difference, help=_HELP)
+            out.append(Agreement(other, wide, difference))
     return out
+
+
+def _difference(name: str, buffer: Buffer, operand: str, dtype: str, dims: Sequence[PrimExpr]) -> str:
+    """What a program is given, and what it takes."""
+    what = f"{name} is called with {operand} of shape {_shape(dims)} and dtype {dtype}"
+    return f"{what}, but its parameter {buffer.name} has shape {_shape(buffer.shape)} and dtype {buffer.dtype}"
 
 
 def agreement_of_view(name: str, elements: PrimExpr, wanted: PrimExpr) -> list[Agreement]:

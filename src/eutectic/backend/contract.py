@@ -25,6 +25,7 @@ from eutectic.relax.transform import FuseOpsByPattern, MergeCompositeFunctions
 from eutectic.relax.transform.dense_pack.choice import PanelOffer, ProductSizes
 from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 from eutectic.relax.transform.layouts.offers import ROW_MAJOR, LayoutOffer
+from eutectic.relax.transform.split_batch.choice import BatchOffer, BatchSizes
 from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer
 from eutectic.runtime.library import LibraryKernel, Loader
 from eutectic.runtime.native_code import NativeCode
@@ -245,6 +246,10 @@ class CodeGenerator(Protocol):
 
     def dense_pack(self, sizes: ProductSizes, target: Target) -> Sequence[PanelOffer]:
         """How its kernels can compute a product faster from weights in panels, best first."""
+        return ()
+
+    def batch(self, sizes: BatchSizes, target: Target, speeds: Speeds | None = None) -> Sequence[BatchOffer]:
+        """How a network is faster in parts of a batch with its kernels, best first; arguments as for `layouts`."""
         return ()
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:

@@ -15,6 +15,7 @@ from eutectic.relax.transform.dense_pack.choice import PANEL_OFFERS
 from eutectic.relax.transform.inverted_residual.choice import RESIDUAL_OFFERS
 from eutectic.relax.transform.layouts.borders import region_with_borders, region_without_borders
 from eutectic.relax.transform.layouts.offers import LAYOUT_OFFERS, LayoutOffer
+from eutectic.relax.transform.split_batch.choice import BATCH_OFFERS
 from eutectic.relax.transform.winograd.choice import WINOGRAD_OFFERS
 from eutectic.runtime.library import LibraryKernel, LoadedKernel, Loader
 from eutectic.support.errors import CodegenError, EutecticError, LoadError
@@ -175,8 +176,8 @@ def register_code_generator(candidate: Any, override: bool = False) -> CodeGener
 
 
 _GENERATOR_PARTS: Final = (
-    "kind", "forms", "machine", "layouts", "winograd", "inverted_residual", "dense_pack", "cached", "kernel", "program",
-    "with_code", "source", "spills",
+    "kind", "forms", "machine", "layouts", "winograd", "inverted_residual", "dense_pack", "batch", "cached", "kernel",
+    "program", "with_code", "source", "spills",
 )  # fmt: skip
 
 
@@ -304,6 +305,7 @@ def _ask(kind: str) -> None:
     RESIDUAL_OFFERS.register(
         kind, lambda sizes, target, *speeds: code_generator(target).inverted_residual(sizes, target, *speeds)
     )
+    BATCH_OFFERS.register(kind, lambda sizes, target, *speeds: code_generator(target).batch(sizes, target, *speeds))
     PANEL_OFFERS.register(kind, lambda sizes, target: code_generator(target).dense_pack(sizes, target))
 
 

@@ -18,8 +18,10 @@ from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import IntImm, PrimExpr, mul
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.relax.analysis.concat_pattern import JOINED, are_joined
+from eutectic.relax.analysis.uses import is_call_of, walk_bindings
 from eutectic.relax.base import ShapeExpr
-from eutectic.relax.expr import Call, Constant, ExternFunc, PrimValue, Tuple, TupleGetItem, Var, VarBinding
+from eutectic.relax.expr import Call, Constant, ExternFunc, Function, PrimValue, Tuple, TupleGetItem, Var, VarBinding
+from eutectic.relax.op.map_batch import MAP_BATCH, pieces
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from eutectic.relax.struct_info_relations import free_symbolic_vars, leaf_infos, substitute
@@ -32,6 +34,7 @@ Value: TypeAlias = "Tensor | tuple[Value, ...] | PrimExpr | tuple[PrimExpr, ...]
 Compile: TypeAlias = Callable[[PrimFunc], Built]
 
 
+@deep
 def is_native(binding: Any, mod: IRModule, libraries: Mapping[str, NativeInterface]) -> bool:
     """Whether native code can run a binding: a call of a tensor program or a library, a view, or what costs nothing."""
     if not isinstance(binding, VarBinding):
@@ -69,6 +72,7 @@ def _is_kept(value: Any) -> bool:
     return any(isinstance(info, ObjectStructInfo) for info in infos)
 
 
+@deep
 def _is_native_call(call: Call, mod: IRModule, libraries: Mapping[str, NativeInterface]) -> bool:
     if not isinstance(call.op, Op):
         return False
@@ -78,12 +82,22 @@ def _is_native_call(call: Call, mod: IRModule, libraries: Mapping[str, NativeInt
     results = leaf_infos(call.sinfo_args)
     if call.op.name == JOINED:
         return are_joined(call)
+    if call.op.name == MAP_BATCH:
+        bindings = None if (function := mapped_function(call, mod)) is None else walk_bindings(function)
+        return bindings is not None and all(is_native(binding, mod, libraries) for binding in bindings)
     if call.op.name == "relax.call_dps_packed":
         return _symbol(call) in libraries and all(map(_known, results))
     if call.op.name != "relax.call_tir":
         return False
     callee = call.args[0]
     return isinstance(callee, GlobalVar) and isinstance(mod.get(callee), PrimFunc) and all(map(_known, results))
+
+
+def mapped_function(value: Any, mod: IRModule) -> Function | None:
+    """The function that a call of `map_batch` calls for each piece; None for everything else."""
+    callee = value.args[0] if is_call_of(value, MAP_BATCH) else None
+    function = mod.get(callee) if isinstance(callee, GlobalVar) else None
+    return function if isinstance(function, Function) else None
 
 
 def _symbol(call: Call) -> str:
@@ -238,6 +252,8 @@ class _Planner:
             return view
         if call.op.name == JOINED:
             return self._joined(name, call)
+        if call.op.name == MAP_BATCH:
+            return self._mapped(name, call)
         return self._library(name, call) if call.op.name == "relax.call_dps_packed" else self._kernel(name, call)
 
     def _joined(self, name: str, call: Call) -> Tensor:
@@ -249,13 +265,44 @@ class _Planner:
         start = 0
         for part in parts:
             assert isinstance(part, Tensor)
-            owner = self._owner(part)
-            if owner.home != "arena" or owner.inside is not None:  # its memory is another one
-                owner = Tensor(part.name, part.dtype, part.dims, "arena")
-                self.steps.append(CopyStep(part, owner))
-            owner.inside, owner.start = whole, start
-            start += _exact_bytes(part)
+            start = self._put(part, whole, start)
         return whole
+
+    def _put(self, part: Tensor, whole: Tensor, start: int) -> int:
+        """Have a tensor be a part of another one, from some byte on; gives where it ends there."""
+        owner = self._owner(part)
+        if owner.home != "arena" or owner.inside is not None:  # its memory is another one
+            owner = Tensor(part.name, part.dtype, part.dims, "arena")
+            self.steps.append(CopyStep(part, owner))
+        owner.inside, owner.start = whole, start
+        return start + _exact_bytes(part)
+
+    def _mapped(self, name: str, call: Call) -> Value:
+        """The steps of a function for each piece of a batch, in the memory of the whole batch at both ends."""
+        function = mapped_function(call, self.mod)
+        batched, others = (self._value(None, arg) for arg in call.args[1:])
+        assert function is not None
+        assert isinstance(batched, tuple)
+        assert isinstance(others, tuple)
+        count, results = pieces(call), self._results(name, call)
+        ends = [0] * len(results)
+        for number in range(count):
+            parts = [self._piece(whole, number, count) for whole in batched]
+            self.values.update(zip(function.params, (*parts, *others), strict=True))
+            for binding in walk_bindings(function):
+                self.values[binding.var] = self._value(binding.var, binding.value)
+            given = [tensor for _, tensor in _leaves(self._value(None, function.body.body))]
+            ends = [self._put(*place) for place in zip(given, results, ends, strict=True)]
+        return self._shaped(call, results)
+
+    def _piece(self, whole: Value, number: int, count: int) -> Tensor:
+        """One of so many pieces of a tensor along its first axis, in its memory."""
+        assert isinstance(whole, Tensor)
+        size, owner = whole.dims[0], self._owner(whole)
+        assert isinstance(size, IntImm)
+        dims = (IntImm("int64", size.value // count), *whole.dims[1:])
+        start = number * (_exact_bytes(whole) // count)
+        return Tensor(whole.name, whole.dtype, dims, owner.home, owner.number, inside=owner, start=start)
 
     def _library(self, name: str, call: Call) -> Value:
         symbol = _symbol(call)
@@ -364,7 +411,7 @@ class _Planner:
         for step in plan.steps:
             numbers = [*getattr(step, "scalars", ()), *getattr(step, "shapes", ())]
             sizes = [size for tensor in (*step.tensors, *step.workspaces) for size in tensor.dims]
-            for value in (*numbers, *sizes):
+            for value in (size for size in (*numbers, *sizes) if not isinstance(size, IntImm)):
                 used.update(dict.fromkeys(free_symbolic_vars(value)))
         for item in plan.agreements:
             for size in (item.actual, item.wanted):

@@ -11,7 +11,7 @@ from typing import Any, Final
 from eutectic.backend.kernel import Built
 from eutectic.backend.plan import Bounds, Plan
 from eutectic.backend.registry import code_generator
-from eutectic.backend.segment import Segment, is_native, plan_segment
+from eutectic.backend.segment import Segment, is_native, mapped_function, plan_segment
 from eutectic.driver.kernel_sharing import helpers_worth, made_by_several
 from eutectic.driver.libraries import Libraries
 from eutectic.driver.pipeline import loops
@@ -20,13 +20,14 @@ from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
 from eutectic.ir.prim_expr import Var as ScalarVar
 from eutectic.ir.transform import PassContext
-from eutectic.relax.analysis.uses import used_vars
+from eutectic.relax.analysis.uses import used_vars, walk_bindings
 from eutectic.relax.expr import Call, Function, Var
+from eutectic.relax.op.map_batch import MAP_BATCH
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.runtime.library import NativeInterface
 from eutectic.runtime.native_code import NativeCode
 from eutectic.runtime.team import available_threads
-from eutectic.support.deep import as_here
+from eutectic.support.deep import as_here, deep
 from eutectic.target import Target
 from eutectic.tir.function import PrimFunc
 from eutectic.tir.function_attributes import SCHEDULED
@@ -34,7 +35,7 @@ from eutectic.tir.scheduled import was_scheduled
 from eutectic.tir.transform.check_bounds import check_bounds
 
 _COMPILERS: Final = 2  # threads that compile kernels; Python runs in one at a time
-_KERNELS: Final = ("relax.call_tir", "relax.call_dps_packed")
+_KERNELS: Final = ("relax.call_tir", "relax.call_dps_packed", MAP_BATCH)
 
 
 @dataclass
@@ -182,11 +183,15 @@ def _is_kernel(binding: Any) -> bool:
     return isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in _KERNELS
 
 
+@deep
 def _programs(bindings: Sequence[Any], mod: IRModule) -> dict[str, PrimFunc]:
     """The tensor programs that bindings call, by name."""
     programs: dict[str, PrimFunc] = {}
     for binding in bindings:
         if not _is_kernel(binding) or not isinstance(callee := binding.value.args[0], GlobalVar):
+            continue
+        if (function := mapped_function(binding.value, mod)) is not None:
+            programs |= _programs(list(walk_bindings(function)), mod)
             continue
         func = mod[callee]
         assert isinstance(func, PrimFunc)  # or the call would not be native

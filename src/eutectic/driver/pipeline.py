@@ -41,7 +41,9 @@ from eutectic.relax.transform import (
     RewriteDataflowConcat,
     RewriteDataflowReshape,
     RunCodegen,
+    SplitBatch,
 )
+from eutectic.runtime.team import available_threads
 from eutectic.support.errors import CodegenError
 from eutectic.support.shown import shown
 from eutectic.support.spelling import did_you_mean
@@ -96,13 +98,14 @@ def kernels(fuse: bool = True) -> Pipeline:
     )
 
 
-def pipeline(target: str | Target | None = None, precision: str = "default") -> Pipeline:
+def pipeline(target: str | Target | None = None, precision: str = "default", threads: int | None = None) -> Pipeline:
     """All passes from a graph of operators to a graph of kernels and calls of libraries.
 
     Args:
         target: What for. Its libraries are used wherever they take something; None takes what `default_target`
             says, and uses a library only for models that are worth its calls.
         precision: As in `compile`.
+        threads: As in `compile`.
 
     Raises:
         PassError: an unknown precision.
@@ -119,12 +122,13 @@ def pipeline(target: str | Target | None = None, precision: str = "default") -> 
     if libraries:
         hand_over = (Partition(libraries, precision, if_worthwhile=by_default, lower=False),)
     attention = (FuseAttention(), CombinePermuteDims())
+    parts = (SplitBatch(str(chosen), available_threads(threads)),)
     faster: tuple[Pass, ...] = (FuseInvertedResidual(str(chosen)), ConvertMatmulToDensePack(str(chosen)))
     if precision != "strict":
         faster = (*faster, ConvertConv2DToWinograd(str(chosen)))
     images = (DecomposeConvTranspose(), ConvertConv1DToConv2D())
     layouts = (*images, AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
-    graph = (*prepare(), *narrow, *attention, *faster, *hand_over, *layouts)
+    graph = (*prepare(), *narrow, *attention, *parts, *faster, *hand_over, *layouts)
     known = (TakeExampleSizes(), JoinVaryingAxes(), NameSizes(), MarkFiniteConstants())
     return Pipeline((*graph, *kernels(), *known, TakeDecisions(), *loops(chosen)), "compile")
 

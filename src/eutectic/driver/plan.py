@@ -105,6 +105,8 @@ class GroupRecord:
         work: `flops` as an expression of symbolic sizes; empty where there are none.
         chosen: What the rules of the default schedule chose, a line for each choice, which ends with `(default)` or
             `(tuned)`; then which rules a primitive refused, so that a slower one was taken, and why.
+        times: How often a call computes it, for so many pieces of a batch. Bytes and operations are of all
+            pieces, operands and results those of one.
     """
 
     kind: Kind
@@ -121,18 +123,20 @@ class GroupRecord:
     note: str = ""
     work: str = ""
     chosen: tuple[str, ...] = ()
+    times: int = 1
 
     @property
     def bytes_fused(self) -> int | None:
         """Bytes of what it reads and writes, constants apart."""
-        return 0 if self.kind == "view" else _bytes(self.inputs, self.results)
+        size = 0 if self.kind == "view" else _bytes(self.inputs, self.results)
+        return None if size is None else size * self.times
 
     @property
     def bytes_unfused(self) -> int | None:
         """Bytes that its operators would read and write if each were executed by itself, constants apart."""
         parts = [_bytes(operator.reads, operator.results) for operator in self.operators]
         known = [part for part in parts if part is not None]
-        return 0 if self.kind == "view" else sum(known) if len(known) == len(parts) else None
+        return 0 if self.kind == "view" else sum(known) * self.times if len(known) == len(parts) else None
 
     @property
     def constant_bytes(self) -> int | None:
@@ -140,6 +144,12 @@ class GroupRecord:
         sizes = [tensor.bytes for tensor in self.inputs if tensor.constant]
         known = [size for size in sizes if size is not None]
         return sum(known) if len(known) == len(sizes) else None
+
+    @property
+    def gives(self) -> str:
+        """What it writes, for people; how often, if that is not once."""
+        results = ", ".join(map(str, self.results))
+        return f"{self.times} x {results}" if self.times > 1 else results
 
     @property
     def modules(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from eutectic.backend.kernel import Built
+from eutectic.driver.mapped import bindings_of, bindings_with_times
 from eutectic.driver.plan import (
     BoundaryRecord,
     GroupRecord,
@@ -55,8 +56,8 @@ def plan_record(
     """
     said = [remark for remark in remarks if isinstance(remark, FusionRemark)]
     builder = _Builder(_Graphs(stages, entry), said, generator, made)
-    for binding in walk_bindings(stages.calls[entry]):
-        builder.add(binding)
+    for binding, times in bindings_with_times(stages.calls, entry):
+        builder.add(binding, times)
     misses = tuple(builder.misses())
     return PlanRecord(tuple(builder.groups), tuple(builder.boundaries(misses)), misses)
 
@@ -66,10 +67,10 @@ class _Graphs:
 
     def __init__(self, stages: Stages, entry: str) -> None:
         self.kernels: IRModule = stages.calls
-        bound = walk_bindings(stages.operators[entry])
+        bound = bindings_of(stages.operators, entry)
         self.operators = {b.var: b.value for b in bound if isinstance(b.value, Call) and _is_operator(b.value)}
         self.were_fused = stages.were_fused
-        self.programs = {b.var: b.value for b in walk_bindings(stages.ungrouped[entry])}
+        self.programs = {b.var: b.value for b in bindings_of(stages.ungrouped, entry)}
         self.regions = {
             str(function.attr("global_symbol")): function
             for mod in stages.outlined
@@ -130,14 +131,15 @@ class _Builder:
     _read_at: dict[tuple[int, int], tuple[Var, Var | None]] = field(default_factory=dict)
     _labels: dict[str, str] = field(default_factory=dict)
     _counted: dict[str, int | PrimExpr] = field(default_factory=dict)
+    _times: int = 1
 
     def __post_init__(self) -> None:
         fused = [remark for remark in self.remarks if remark.pattern == PASS and remark.kind == "fused"]
         self._members = {remark.bound[-1]: remark.bound for remark in fused if remark.bound}
 
-    def add(self, binding: Binding) -> None:
-        """Take a binding of the graph of kernels."""
-        value = binding.value
+    def add(self, binding: Binding, times: int = 1) -> None:
+        """Take a binding of the graph of kernels, which a call computes so often."""
+        value, self._times = binding.value, times
         if not isinstance(value, Call):
             self._rename(binding.var, value)
         elif (symbol := _extern(value)) in self.graphs.regions:
@@ -146,7 +148,9 @@ class _Builder:
             self._add_call(binding.var, value)
 
     def _rename(self, var: Var, value: Expr) -> None:
-        """A field of a tuple, or another name."""
+        """A field of a tuple, a tuple, or another name."""
+        if isinstance(value, Tuple):
+            self.fields[var] = [field for field in value.fields if isinstance(field, Var)]
         source = value.tuple_value if isinstance(value, TupleGetItem) else value
         if isinstance(value, TupleGetItem) and source in self.fields:
             source = self.fields[source][value.index]
@@ -255,7 +259,8 @@ class _Builder:
             if place is not None and place[0] != number:
                 reads[place[0]] = None
                 self._read_at.setdefault((place[0], number), (var, None))
-        self.groups.append(replace(group, reads=tuple(reads)))
+        flops = None if group.flops is None else group.flops * self._times
+        self.groups.append(replace(group, reads=tuple(reads), flops=flops, times=self._times))
 
     # ---- what keeps groups apart
 

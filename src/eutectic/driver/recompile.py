@@ -123,7 +123,7 @@ def _processor(name: str) -> Target:
 
 def _variant(saved: SavedModel, target: Target) -> SavedModel:
     module = module_of(saved, target)
-    plan = before_loops(pipeline(target, saved.precision), target)
+    plan = before_loops(pipeline(target, saved.precision, saved.threads), target)
     with PassContext(remarks=True) as ctx:
         lowered = plan(module)
         libraries = libraries_for(lowered, saved.threads, target, elsewhere=True)

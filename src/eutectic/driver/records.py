@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from eutectic.backend.contract import BackendRemark
+from eutectic.driver.mapped import bindings_of
 from eutectic.driver.report import CompositeRecord, RegionRecord, UnfusedRecord
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.op import Op
@@ -82,7 +83,7 @@ def library_records(mod: IRModule, entry: str = "main") -> tuple[RegionRecord, .
         entry: The function.
     """
     regions = []
-    for binding in walk_bindings(mod[entry]):
+    for binding in bindings_of(mod, entry):
         call = binding.value
         callee = mod.get(call.op) if isinstance(call, Call) and isinstance(call.op, GlobalVar) else None
         if isinstance(callee, Function) and callee.attr("Codegen"):
@@ -126,7 +127,7 @@ def unfused_records(stages: Stages, remarks: Sequence[Any], entry: str = "main")
     names = " or ".join(dict.fromkeys(remark.backend for remark in asked))
     out = []
     ours: set[Var] = set()  # what only our kernels compute, and what is fused into it
-    for binding in walk_bindings(stages.operators[entry]):
+    for binding in bindings_of(stages.operators, entry):
         call = binding.value
         if not (isinstance(call, Call) and (op := _operator(call))):
             continue
@@ -150,11 +151,11 @@ def kernel_records(stages: Stages, generator: str, entry: str = "main") -> tuple
         entry: The function.
     """
     op_of = _operators_of_programs(stages.operators, stages.programs, entry)
-    last = walk_bindings(stages.calls[entry])
+    last = bindings_of(stages.calls, entry)
     called = {var.name_hint for b in last if (var := callee_of(b.value)) is not None}
     groups = stages.groups
     composites = []
-    for binding in walk_bindings(groups[entry]):
+    for binding in bindings_of(groups, entry):
         call = binding.value
         callee = callee_of(call)
         if callee is None or callee not in groups or callee.name_hint not in called:
@@ -171,9 +172,9 @@ def kernel_records(stages: Stages, generator: str, entry: str = "main") -> tuple
 
 def _operators_of_programs(operators: IRModule, programs: IRModule, entry: str) -> dict[str, str]:
     """The operator that each tensor program computes, by the program's name."""
-    names = {b.var: _operator(b.value) for b in walk_bindings(operators[entry])}
+    names = {b.var: _operator(b.value) for b in bindings_of(operators, entry)}
     out: dict[str, str] = {}
-    for binding in walk_bindings(programs[entry]):
+    for binding in bindings_of(programs, entry):
         callee = callee_of(binding.value)
         op = names.get(binding.var)
         if callee is not None and op:

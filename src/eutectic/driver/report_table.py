@@ -48,7 +48,7 @@ def _rows(groups: Sequence[GroupRecord]) -> Iterator[tuple[str, ...]]:
             str(number),
             group.backend or group.kind,
             _computes(group),
-            ", ".join(map(str, group.results)),
+            group.gives,
             ", ".join(group.modules[:2]) + (", ..." if len(group.modules) > 2 else ""),
             ", ".join(source.rpartition("/")[2] for source in group.sources[:2]),
         )

@@ -69,7 +69,7 @@ def settings_of(
         raise PassError(f"threads={threads}: expected a positive number, or None")
     asked = target if target is not None else Target.current()
     chosen, notes = default_target() if asked is None else (_checked(Target(asked)), [])
-    plan = before_loops(passes_for(asked, precision) if pipeline is None else _pipeline(pipeline), chosen)
+    plan = before_loops(passes_for(asked, precision, threads) if pipeline is None else _pipeline(pipeline), chosen)
     measured = measured_for(tuned, chosen, threads)
     return Settings(chosen, threads, plan, precision, tuple(notes), measured)
 

@@ -58,8 +58,8 @@ class MachineSpeed:
         moved, constant = group.bytes_fused, group.constant_bytes
         if moved is None or constant is None or not moved:
             return None
-        size = moved + constant
-        return max((group.flops or 0) / self.flops, size / self.bandwidth(size))
+        size = moved // group.times + constant
+        return max((group.flops or 0) / self.flops, group.times * size / self.bandwidth(size))
 
 
 def machine_speed(threads: int) -> MachineSpeed:

@@ -85,8 +85,8 @@ def _timings(groups: Sequence[GroupRecord], executable: Executable, args: Sequen
     is_work = [isinstance(step, (Filled, CallHost, HostCall)) for step in executable.instructions]
     columns = (column for column in zip(*rows, strict=True) if is_work[column[0].instruction])
     spent = [median(time.seconds for time in column) for column in columns]
-    parts = _parts(executable)
-    for numbers, seconds in _assigned(units(groups), spent):
+    parts, found = _parts(executable), units(groups)
+    for numbers, seconds in _assigned(found, _summed(spent, [groups[numbers[0]].times for numbers in found])):
         symbol = groups[numbers[0]].region
         known = parts.get(symbol, ()) if len(numbers) > 1 or symbol else ()
         yield from _divided(numbers, seconds, known if len(known) == len(numbers) else ())
@@ -97,6 +97,22 @@ def units(groups: Sequence[GroupRecord]) -> list[tuple[int, ...]]:
     executed = [(number, group) for number, group in enumerate(groups) if group.kind not in NO_TIME]
     runs = groupby(executed, key=lambda item: item[1].region or item[0])
     return [tuple(number for number, _ in run) for _, run in runs]
+
+
+def _summed(spent: Sequence[float], times: Sequence[int]) -> list[float]:
+    """Seconds of units, of neighbours that are computed piece by piece the sums over all pieces.
+
+    Args:
+        spent: Of everything that is computed, in order.
+        times: Of the units in order, how often a call computes each.
+    """
+    summed: list[float] = []
+    at = 0
+    for count, run in groupby(times):
+        width = len(list(run))
+        summed += (sum(spent[at + i : at + count * width : width]) for i in range(width))
+        at += count * width
+    return summed if at == len(spent) else list(spent)
 
 
 def _assigned(

@@ -87,12 +87,11 @@ def _head(group: Group) -> Text:
         facts = [seconds_text(group.seconds), f"{share_text(group.roofline)} of roofline", *facts]
     if record.kind == "view":
         facts = ["costs nothing"]
-    shapes = ", ".join(map(str, record.results))
     return Text.assemble(
         (f"{group.number} ", "bold"),
         (f"{record.kind} ", _COLOURS[record.kind]),
         (clipped(what), "bold"),
-        f" -> {shapes}  ",
+        f" -> {record.gives}  ",
         (", ".join(facts), "bright_black"),
         (f"  {group.how}" if group.how else "", "bright_black"),
     )

@@ -27,6 +27,7 @@ CALLS = {
 }
 # What has no tensor of a known shape as its result; tests/relax/op/test_effects.py, test_search.py.
 OTHERS = {
+    "relax.map_batch",
     "relax.print",
     "relax.assert_op",
     "relax.make_closure",

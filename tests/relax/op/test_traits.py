@@ -87,7 +87,7 @@ def test_pointwise_operators_are_the_same_when_axes_change_places(name: str, dat
 def test_families():
     assert having("convolution") == sorted(f"relax.nn.conv{n}d{t}" for n in (1, 2, 3) for t in ("", "_transpose"))
     assert having("transposed") == [name for name in having("convolution") if "transpose" in name]
-    assert len(having("calls")) == 7
+    assert len(having("calls")) == 8
     assert len(having("attention")) == 4
     assert having("view") == ["relax.expand_dims", "relax.flatten", "relax.reshape", "relax.squeeze"]
 

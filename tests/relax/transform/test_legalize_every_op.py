@@ -33,6 +33,7 @@ WITHOUT_PROGRAM = {
     "relax.call_tir_inplace": _A_CALL,
     "relax.call_dps_packed": _A_CALL,
     "relax.call_pure_packed": _A_CALL,
+    "relax.map_batch": "is calls of a function of the graph",
     "relax.call_eager": "is left to torch",
     "relax.shape_of": "gives a shape, which is no tensor",
     "relax.tensor_to_shape": "gives a shape, which is no tensor",

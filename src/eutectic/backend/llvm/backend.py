@@ -11,6 +11,7 @@ import numpy as np
 
 from eutectic.backend.contract import CodeGenerator
 from eutectic.backend.kernel import Built
+from eutectic.backend.llvm.batch_pieces import batch_offers
 from eutectic.backend.llvm.dense_pack import panel_offers
 from eutectic.backend.llvm.inverted_residual import residual_offers
 from eutectic.backend.llvm.kernels import build_kernel, cached_kernel, compiled_kernel, lowered_kernel
@@ -27,6 +28,7 @@ from eutectic.relax.expr import Call
 from eutectic.relax.transform.dense_pack.choice import PanelOffer, ProductSizes
 from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 from eutectic.relax.transform.layouts.offers import LayoutOffer
+from eutectic.relax.transform.split_batch.choice import BatchOffer, BatchSizes
 from eutectic.relax.transform.winograd.choice import ConvolutionSizes, WinogradOffer
 from eutectic.runtime.library import LibraryKernel
 from eutectic.runtime.native_code import NativeCode
@@ -67,6 +69,10 @@ class Llvm(CodeGenerator):
     def dense_pack(self, sizes: ProductSizes, target: Target) -> Sequence[PanelOffer]:
         """Columns in panels of a few vectors, for few rows."""
         return panel_offers(sizes, machine_of(target), bool(target.libs))
+
+    def batch(self, sizes: BatchSizes, target: Target, speeds: Speeds | None = None) -> Sequence[BatchOffer]:
+        """A few images at a time, so that what is between operators stays in caches."""
+        return batch_offers(sizes, machine_of(target), speeds)
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:
         """The kernel of a tensor program from the cache on disk."""

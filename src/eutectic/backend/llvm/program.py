@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any, Final
@@ -86,12 +87,10 @@ def _workspaces(plan: Plan) -> list[int]:
 
 def plan_flops(plan: Plan) -> int:
     """Floating-point operations of a call; kernels with symbolic sizes, and libraries, count as large."""
-    total = 0
-    for step in plan.steps:
-        if isinstance(step, LibraryStep):
-            total += SMALL_FLOPS
-        if isinstance(step, KernelStep):
-            total += SMALL_FLOPS if step.kernel.shape_vars else count_flops(step.kernel.function)
+    calls = Counter(step.kernel.symbol for step in plan.steps if isinstance(step, KernelStep))
+    total = SMALL_FLOPS * sum(isinstance(step, LibraryStep) for step in plan.steps)
+    for kernel in plan_kernels(plan):
+        total += calls[kernel.symbol] * (SMALL_FLOPS if kernel.shape_vars else count_flops(kernel.function))
     return total
 
 

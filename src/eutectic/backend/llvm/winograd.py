@@ -40,8 +40,7 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine, speeds: Speeds | 
     weights = sizes.channels * sizes.filters * sizes.window
     points = sizes.batch * sizes.slices * sizes.height * sizes.width
     rate = lanes * lane_speed(machine, speeds)
-    unmeasured = _STREAM if machine.is_wide else _STREAM_NARROW
-    stream = unmeasured if speeds is None else _REACHED * speeds.memory
+    stream = memory_speed(machine, speeds)
     gain = _GAIN if machine.is_wide else _GAIN_NARROW
     direct = _time(WINDOW * WINDOW * weights, points * _seen(sizes), rate, stream)
     apart = points * (sizes.channels + sizes.filters) * _APART if sizes.is_apart else 0.0
@@ -56,6 +55,18 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine, speeds: Speeds | 
         cost = _time(values * weights, tiles, rate, stream) + vectors * _TRANSFORM + apart
         offers.append(WinogradOffer(tile, lanes, panel, cost, direct, cost < gain * direct and direct > _LEAST))
     return sorted(offers, key=lambda offer: offer.cost)
+
+
+def memory_speed(machine: Machine, speeds: Speeds | None) -> float:
+    """Bytes that come from memory in a nanosecond, beside arithmetic.
+
+    Args:
+        machine: What code is for.
+        speeds: What it was measured to do, if it was.
+    """
+    if speeds is not None:
+        return _REACHED * speeds.memory
+    return _STREAM if machine.is_wide else _STREAM_NARROW
 
 
 def _seen(sizes: ConvolutionSizes) -> float:

@@ -88,6 +88,9 @@ from eutectic.relax.op.manipulate import (
     split,
     stack,
 )
+from eutectic.relax.op.map_batch import (
+    map_batch,
+)
 from eutectic.relax.op.matmul import (
     linear,
     matmul,
@@ -305,6 +308,7 @@ __all__ = [
     "logical_or",
     "logical_xor",
     "make_closure",
+    "map_batch",
     "masked_fill",
     "matmul",
     "max",

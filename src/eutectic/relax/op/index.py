@@ -20,6 +20,7 @@ from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import lower, result_shape
 from eutectic.relax.op.numerics import Array, check_indices
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.separable import not_along_first
 from eutectic.relax.op.shapes import axes_of, axis_of, ceil_div, dims_text, int_of, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 
@@ -282,6 +283,13 @@ def _clipped(size: PrimExpr, position: PrimExpr) -> PrimExpr | None:
     if known >= 2**31 - 1:
         return size
     return Max(size + known, as_prim(0)) if known < 0 else Min(as_prim(known), size)
+
+
+@_slice.separable
+def _slice_separable(c: Call, batched: Sequence[bool]) -> bool:
+    (data,), axes = tensor_args(c, (0,)), _slices(c)[0]
+    known = [number for axis in axes or () if (number := static(axis)) is not None]
+    return all(batched) and axes is not None and len(known) == len(axes) and not_along_first(known, data.ndim)
 
 
 @_slice.along_axes

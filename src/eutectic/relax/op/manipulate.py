@@ -21,6 +21,7 @@ from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import lower, of_sizes, result_shape
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import always, attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.separable import not_along_first
 from eutectic.relax.op.shapes import (
     axes_of,
     axis_of,
@@ -105,6 +106,12 @@ def permute_dims(x: Expr, axes: Sequence[int] | None = None, *, span: Any = None
     """
     attrs = PermuteDimsAttrs(None if axes is None else ints_of(axes, "axes"))
     return call(_permute_dims, x, attrs=attrs, span=span)
+
+
+@_permute_dims.separable
+def _permute_dims_separable(c: Call, batched: Sequence[bool]) -> bool:
+    axes = attrs_of(c, PermuteDimsAttrs).axes
+    return all(batched) and axes is not None and not_along_first(axes[1:], len(axes))
 
 
 @_permute_dims.infer
@@ -274,6 +281,12 @@ def _infer_concat(c: Call) -> TensorStructInfo:
     return tensor_info(sizes, dtype)
 
 
+@_concat.separable
+def _concat_separable(c: Call, batched: Sequence[bool]) -> bool:
+    axis = attrs_of(c, ConcatAttrs).axis
+    return all(batched) and axis is not None and not_along_first([axis], _fields(c)[0].ndim)
+
+
 @_concat.along_axes
 def _concat_along_axes(c: Call, places: AxisPlaces) -> Call | None:
     axis = attrs_of(c, ConcatAttrs).axis
@@ -407,6 +420,12 @@ def _pieces(c: Call, size: PrimExpr, cuts: int | tuple[int, ...]) -> list[PrimEx
         return None if cuts else [size]
     places = [0, *(min(cut, known) for cut in cuts), known]
     return [as_prim(b - a) for a, b in pairwise(places)]
+
+
+@_split.separable
+def _split_separable(c: Call, batched: Sequence[bool]) -> bool:
+    (data,) = tensor_args(c)
+    return all(batched) and not_along_first([attrs_of(c, SplitAttrs).axis], data.ndim)
 
 
 @_split.along_axes

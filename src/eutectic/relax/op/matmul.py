@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,13 @@ def linear(
     """
     product = matmul(data, permute_dims(weight, span=span), out_dtype, span=span)
     return product if bias is None else add(product, bias, span=span)
+
+
+@_matmul.separable
+def _separable(c: Call, batched: Sequence[bool]) -> bool:
+    a, b = tensor_args(c)
+    rows = batched[0] and a.ndim >= 2 and not batched[1] and b.ndim == 2
+    return rows or (all(batched) and a.ndim == b.ndim >= 3)
 
 
 @_matmul.infer

@@ -16,6 +16,7 @@ from eutectic.relax.expr import Call
 from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array, cast, dtype_of, exact, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.separable import not_along_first
 from eutectic.relax.op.shapes import axes_of, axis_of, dims_text, int_of, ints_of, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 
@@ -104,6 +105,11 @@ def _reduction(
         if (floats and info.dtype and not is_float(info.dtype)) or (info.dtype == "bool" and not bools):
             refuse(c, f"{short_name(c)} needs {wants}, got {info.dtype}", help="cast with astype first")
         return _reduced(c, info, attrs.axis, attrs.keepdims, info.dtype, empty)
+
+    @op.separable
+    def _separable(c: Call, batched: Sequence[bool]) -> bool:
+        (info,) = tensor_args(c)
+        return not_along_first(attrs_of(c, StatisticalAttrs).axis, info.ndim)
 
     @op.reference
     def _reference(attrs: StatisticalAttrs, x: Array) -> Array:

@@ -44,6 +44,7 @@ Infer = Callable[[Call], StructInfo]
 Reference = Callable[..., Any]
 InLayouts = Callable[[Call, Sequence[Expr], Sequence[str], str], Call]
 AlongAxes = Callable[[Call, AxisPlaces], "Call | None"]
+Separable = Callable[[Call, Sequence[bool]], bool]
 A = TypeVar("A", bound=Attrs)
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,6 +74,7 @@ class OpDef:
         self.identity_fn: Callable[[Call], bool] | None = None
         self.in_layouts_fn: InLayouts | None = None
         self.along_axes_fn: AlongAxes | None = None
+        self.separable_fn: Separable | None = None
         self.infer_fn: Infer | None = None
         self.reference_fn: Reference | None = None
         self.legalize_fn: Callable[..., Any] | None = None
@@ -120,6 +122,16 @@ class OpDef:
         nothing is said of the result. None where the other layout has no such call, as where blocks would be cut.
         """
         self.along_axes_fn = function
+        return function
+
+    def separable(self, function: F) -> F:
+        """Decorator: `function(call, batched)` says whether a batch can be computed piece by piece.
+
+        The batch is the first axis of the tensors among the arguments, fields of tuples one by one, for which `batched`
+        is true, at least one, and of all results. Each place of it must depend on no other place. What is `pointwise`
+        needs none.
+        """
+        self.separable_fn = function
         return function
 
     def work(self, function: F) -> F:

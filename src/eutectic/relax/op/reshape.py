@@ -18,6 +18,7 @@ from eutectic.relax.op.builder import Builder
 from eutectic.relax.op.lowering import lower, result_shape
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import always, attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.separable import keeps_first_axis
 from eutectic.relax.op.shapes import (
     Dims,
     axes_of,
@@ -39,6 +40,8 @@ _expand_dims = define_op("relax.expand_dims", arity=1, fusion="injective", trait
 _squeeze = define_op("relax.squeeze", arity=1, fusion="injective", traits=["view"])
 for _view in (_reshape, _flatten, _expand_dims, _squeeze):
     _view.identity(always)
+for _view in (_reshape, _flatten, _expand_dims):
+    _view.separable(keeps_first_axis)
 
 
 def reshape(x: Expr, shape: Sequence[PrimExpr | int] | Expr, *, span: Any = None) -> Call:
@@ -241,6 +244,12 @@ def squeeze(x: Expr, axis: int | Sequence[int] | None = None, *, span: Any = Non
     """
     attrs = SqueezeAttrs(None if axis is None else ints_of(axis, "axis"))
     return call(_squeeze, x, attrs=attrs, span=span)
+
+
+@_squeeze.separable
+def _squeeze_separable(c: Call, batched: Sequence[bool]) -> bool:
+    """Axes are named: else the first one goes where a piece is of one place."""
+    return attrs_of(c, SqueezeAttrs).axis is not None and keeps_first_axis(c, batched)
 
 
 @_squeeze.infer

@@ -46,6 +46,7 @@ from eutectic.relax.transform.remove_unused_parameters import ExpandTupleArgumen
 from eutectic.relax.transform.rewrite_dataflow_concat import RewriteDataflowConcat
 from eutectic.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
 from eutectic.relax.transform.run_codegen import RunCodegen
+from eutectic.relax.transform.split_batch.split import SplitBatch
 from eutectic.relax.transform.to_mixed_precision import ToMixedPrecision
 from eutectic.relax.transform.to_non_dataflow import ConvertToDataflow, ToNonDataflow
 from eutectic.relax.transform.update_param_struct_info import BindSymbolicVars, BundleModelParams, UpdateParamStructInfo
@@ -109,6 +110,7 @@ __all__ = [
     "RewriteDataflowConcat",
     "RewriteDataflowReshape",
     "RunCodegen",
+    "SplitBatch",
     "ToMixedPrecision",
     "ToNonDataflow",
     "UpdateParamStructInfo",

@@ -19,6 +19,7 @@ from eutectic.relax.expr import (
     VarBinding,
     describe_size,
 )
+from eutectic.relax.op.map_batch import MAP_BATCH
 from eutectic.relax.op.registry import has_trait
 from eutectic.relax.transform.fusion_groups import FusionNode, Obstacle, Partition
 
@@ -170,6 +171,8 @@ class EdgeReasons:
         name = op_name(value)
         if name == "relax.call_dps_packed":
             return "is computed by a library"
+        if name == MAP_BATCH:
+            return "is computed for one piece of a batch after the other"
         if has_trait(value, "calls"):
             return "is a program whose accesses to memory are not understood (fusion kind opaque)"
         return "is an operator that runs outside of kernels"

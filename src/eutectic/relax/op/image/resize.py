@@ -20,6 +20,7 @@ from eutectic.relax.op.lowering import result_dtype
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, tensor_args
+from eutectic.relax.op.separable import only_first
 from eutectic.relax.op.shapes import dims_text, dtype_option, reject, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.topi.image.resize import COORDINATES, ROUNDINGS, coordinates
@@ -111,6 +112,7 @@ def resize2d(
 
 
 _resize.in_layouts(in_the_layout_of_the_result)
+_resize.separable(only_first)
 
 
 @_resize.infer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from eutectic.relax.expr import Call
 from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.numerics import Array, cast, dtype_of, erfc, widen
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.separable import not_along_first, only_first
 from eutectic.relax.op.shapes import axis_of, differ, dims_text, int_of, like, reject
 from eutectic.relax.op.ternary import clip
 from eutectic.relax.op.unary import UnaryConstructor
@@ -324,6 +325,12 @@ def prelu(data: Expr, alpha: Expr, axis: int = 1, *, span: Any = None) -> Call:
     return call(_prelu, data, alpha, attrs=PReluAttrs(int_of(axis, "axis")), span=span)
 
 
+@_prelu.separable
+def _prelu_separable(c: Call, batched: Sequence[bool]) -> bool:
+    (data, _) = tensor_args(c)
+    return only_first(c, batched) and not_along_first([attrs_of(c, PReluAttrs).axis], data.ndim)
+
+
 @_prelu.infer
 def _infer_prelu(c: Call) -> TensorStructInfo:
     info, alpha = tensor_args(c)
@@ -430,6 +437,14 @@ def _infers(rule: Callable[[Call], TensorStructInfo], *ops: OpDef) -> None:
 
 _infers(_infer_like, _leakyrelu, _elu, _softplus)
 _infers(_infer_softmax, _softmax, _log_softmax)
+
+
+@_softmax.separable
+@_log_softmax.separable
+def _softmax_separable(c: Call, batched: Sequence[bool]) -> bool:
+    (data,) = tensor_args(c)
+    return not_along_first([attrs_of(c, SoftmaxAttrs).axis], data.ndim)
+
 
 lower(_leakyrelu, topi.nn.leaky_relu, options=lambda attrs: {"alpha": attrs.alpha})
 lower(_elu, topi.nn.elu, options=lambda attrs: {"alpha": attrs.alpha})

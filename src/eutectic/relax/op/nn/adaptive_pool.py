@@ -18,6 +18,7 @@ from eutectic.relax.op.lowering import lower, rearranged
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.numerics import Array, cast, dtype_of, exact
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.separable import only_first
 from eutectic.relax.op.shapes import dims_text, per_axis, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
@@ -90,6 +91,7 @@ def _adaptive(
         return tensor_info(arrange_dims(shaped.dims or (), canonical, attrs.out_layout), info.dtype)
 
     op.in_layouts(in_one_layout)
+    op.separable(only_first)
 
     @op.reference
     def _reference(attrs: AdaptivePoolAttrs, data: Array) -> Array:

@@ -16,6 +16,7 @@ from eutectic.relax.op.layout import arrange, arrange_dims, order, row_major
 from eutectic.relax.op.nn.norm_parts import affine, check, legalize_affine, normalised
 from eutectic.relax.op.numerics import Array, cast, dtype_of
 from eutectic.relax.op.registry import attrs_of, call, define_op, infer_call, refuse, short_name, tensor_args
+from eutectic.relax.op.separable import not_along_first, only_first
 from eutectic.relax.op.shapes import axes_of, differ, dims_text, int_of, ints_of, like, per_axis, size_text, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
@@ -147,6 +148,14 @@ def instance_norm(
     channel, inner = int_of(channel_axis, "channel_axis"), ints_of(axes, "axes")
     attrs = InstanceNormAttrs(channel, inner, float(epsilon), bool(center), bool(scale), str(layout))
     return call(_instance_norm, data, gamma, beta, attrs=attrs, span=span)
+
+
+@_group_norm.separable
+@_instance_norm.separable
+def _separable(c: Call, batched: Sequence[bool]) -> bool:
+    assert c.attrs is not None
+    axes = [c.attrs["channel_axis"], *c.attrs["axes"]]
+    return only_first(c, batched) and not_along_first(axes, tensor_args(c)[0].ndim)
 
 
 @_group_norm.infer

@@ -18,6 +18,7 @@ from eutectic.relax.op.nn.conv_blocks import check_blocks, check_groups, in_layo
 from eutectic.relax.op.nn.conv_reference import convolve, finish, working
 from eutectic.relax.op.numerics import Array, dtype_of
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.separable import only_first
 from eutectic.relax.op.shapes import (
     Dims,
     at_least,
@@ -305,6 +306,7 @@ def _define(rank: int, op: OpDef) -> None:
     op.infer(_infer)
     op.reference(_reference)
     op.work(_work)
+    op.separable(only_first)
     if rank in _BLOCKED:
         op.in_layouts(in_layouts)
     name = f"conv{rank}d"

@@ -17,6 +17,7 @@ from eutectic.relax.op.nn.conv import check_ranks, operand_dtype
 from eutectic.relax.op.nn.conv_reference import convolve_transposed, finish, working
 from eutectic.relax.op.numerics import Array, dtype_of
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.separable import only_first
 from eutectic.relax.op.shapes import (
     Dims,
     at_least,
@@ -270,6 +271,7 @@ def _reference(attrs: ConvTransposeAttrs, data: Array, weight: Array) -> Array:
 
 def _define(rank: int, op: OpDef) -> None:
     op.infer(_infer)
+    op.separable(only_first)
     op.reference(_reference)
     name = f"conv{rank}d_transpose"
     convolution = getattr(topi.nn, name)

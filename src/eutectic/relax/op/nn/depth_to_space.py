@@ -28,6 +28,7 @@ from eutectic.relax.op.lowering import lower, rearranged
 from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.numerics import Array
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.separable import is_first_by_layout
 from eutectic.relax.op.shapes import at_least, differ, dims_text, paddings, per_axis, size_text, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.te import Tensor
@@ -99,6 +100,11 @@ def depth_to_space(
 def _moves_nothing(c: Call) -> bool:
     attrs = attrs_of(c, DepthToSpaceAttrs)
     return prod(attrs.block_shape) == 1 and not any(attrs.crops) and attrs.layout == attrs.out_layout
+
+
+@_DEPTH_TO_SPACE.separable
+def _separable(c: Call, batched: Sequence[bool]) -> bool:
+    return all(batched) and is_first_by_layout(c)
 
 
 @_DEPTH_TO_SPACE.infer

@@ -114,6 +114,11 @@ def _check_source(c: Call, size: PrimExpr, width: int, mode: str) -> None:
         )
 
 
+@_pad.separable
+def _separable(c: Call, batched: Sequence[bool]) -> bool:
+    return all(batched) and not any(attrs_of(c, PadAttrs).pad_width[:2])
+
+
 @_pad.along_axes
 def _along_axes(c: Call, places: AxisPlaces) -> Call | None:
     attrs = attrs_of(c, PadAttrs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 from eutectic.arith import simplify
@@ -72,6 +73,12 @@ def _shuffle(c: Call) -> Expr:
 
 
 composed(_PIXEL_SHUFFLE, _shuffle, _check_shuffle)
+
+
+@_PIXEL_SHUFFLE.separable
+def _separable(c: Call, batched: Sequence[bool]) -> bool:
+    (data,) = tensor_args(c)
+    return data.ndim > 3
 
 
 @_PIXEL_SHUFFLE.reference

@@ -20,6 +20,7 @@ from eutectic.relax.op.nn.conv import check_ranks
 from eutectic.relax.op.nn.conv_reference import taps
 from eutectic.relax.op.numerics import Array, cast, dtype_of, exact, lowest
 from eutectic.relax.op.registry import attrs_of, call, define_op, refuse, short_name, tensor_args
+from eutectic.relax.op.separable import only_first
 from eutectic.relax.op.shapes import at_least, ceil_div, paddings, per_axis, size_text, static, tensor_info
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.te import Tensor
@@ -106,6 +107,7 @@ def _pool(
         return tensor_info(arrange_dims(out, canonical, attrs.out_layout), info.dtype)
 
     op.in_layouts(in_one_layout)
+    op.separable(only_first)
 
     @op.reference
     def _reference(attrs: PoolAttrs, data: Array) -> Array:
