@@ -70,6 +70,20 @@ def test_blocks_and_plain_convolutions_are_eagers(name: str, target: str):
         assert (compiled(*values) - want).abs().max() / want.abs().max() < 1e-4
 
 
+@pytest.mark.slow
+@pytest.mark.models
+@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet18"])
+def test_batches_are_eagers(name: str):
+    """Large ones are computed for a piece of the batch at a time at the beginning."""
+    model, (image,) = built(name)
+    images = torch.cat([image, image.flip(-1), image.flip(-2), image.roll(9, -1)] * 2) * torch.rand(8, 1, 1, 1)
+    compiled = eutectic.compile(model, (images,), target="llvm", threads=2)
+    assert {group.times for group in compiled.report.plan.groups} > {1}
+    with torch.no_grad():
+        want = model(images)
+    assert (compiled(images) - want).abs().max() / want.abs().max() < 1e-4
+
+
 def joined(report: CompileReport) -> int:
     """Convolutions that are a part of another operator; with six operands it has three, else two."""
     operators = [operator for group in report.plan.groups for operator in group.operators]

@@ -86,6 +86,7 @@ YES = {
     "images of another size": op.image.resize2d(X, (9, 9)),
     "points of channels": op.nn.pixel_shuffle(var(4, 8, 5, 5), 2),
     "a norm of channels": op.nn.group_norm(X, var(6), var(6), 2, 1, [2, 3]),
+    "a norm of rows": op.nn.layer_norm(ROWS, var(6), var(6), [-1]),
     "zeros around images": op.nn.pad(X, [0, 0, 0, 0, 1, 1, 1, 1]),
 }
 NO = {
@@ -94,6 +95,7 @@ NO = {
     "the batch becomes longer": op.nn.pad(X, [1, 0, 0, 0, 0, 0, 0, 0]),
     "a sum over it": op.sum(X, [0]),
     "a sum over all": op.sum(X),
+    "a norm along it": op.nn.layer_norm(ROWS, var(4, 6), var(4, 6), [0, 1]),
     "softmax along it": op.nn.softmax(ROWS, 0),
     "pieces of it": op.split(X, 2, 0),
     "a part of it": op.strided_slice(X, [0], [1], [4]),
@@ -121,3 +123,11 @@ def test_weights_are_no_batch():
     assert is_separable(op.add(ROWS, var(4, 6)), [True, True])
     assert not is_separable(op.concat([ROWS, ROWS], 1), [True, False])
     assert not is_separable(YES["convolution"], [False, False])
+
+
+def test_attention():
+    tokens, one = var(2, 5, 3, 4), var(1, 3, 5, 5)
+    assert is_separable(op.nn.attention(tokens, tokens, tokens), [True] * 3)
+    assert not is_separable(op.nn.attention(tokens, tokens, tokens), [True, True, False])
+    assert is_separable(op.nn.attention(tokens, tokens, tokens, one), [True, True, True, False])
+    assert not is_separable(op.nn.attention(tokens, tokens, tokens, var(2, 3, 5, 5)), [True, True, True, False])

@@ -23,7 +23,7 @@ def is_separable(c: Call, batched: Sequence[bool]) -> bool:
     if not any(batched):
         return False
     if has_trait(c, "pointwise"):
-        return _are_aligned(c, batched)
+        return are_aligned(c, batched)
     definition = op_def(c.op)
     return definition is not None and definition.separable_fn is not None and definition.separable_fn(c, batched)
 
@@ -38,6 +38,19 @@ def is_first_by_layout(c: Call) -> bool:
     options = dict(c.attrs.items()) if c.attrs is not None else {}
     layouts = [options[name] for name in _LAYOUTS if options.get(name)]
     return all(layout.startswith("N") for layout in layouts)
+
+
+def are_aligned(c: Call, batched: Sequence[bool]) -> bool:
+    """For `OpDef.separable`: batches lie over each other, and everything else broadcasts along them."""
+    out = c.struct_info
+    if not isinstance(out, TensorStructInfo) or out.ndim < 1:
+        return False
+    infos = [arg.struct_info for arg in c.args]
+    tensors = [info for info in infos if isinstance(info, TensorStructInfo)]
+    return all(
+        info.ndim == out.ndim if is_batch else 0 <= info.ndim < out.ndim or _first(info) == 1
+        for info, is_batch in zip(tensors, batched, strict=True)
+    )
 
 
 def keeps_first_axis(c: Call, batched: Sequence[bool]) -> bool:
@@ -57,19 +70,6 @@ def not_along_first(axes: Sequence[int] | None, ndim: int) -> bool:
         ndim: How many there are.
     """
     return axes is not None and all(axis % ndim != 0 for axis in axes)
-
-
-def _are_aligned(c: Call, batched: Sequence[bool]) -> bool:
-    """Whether batches lie over each other, and everything else broadcasts along them."""
-    out = c.struct_info
-    if not isinstance(out, TensorStructInfo) or out.ndim < 1:
-        return False
-    infos = [arg.struct_info for arg in c.args]
-    tensors = [info for info in infos if isinstance(info, TensorStructInfo)]
-    return all(
-        info.ndim == out.ndim if is_batch else 0 <= info.ndim < out.ndim or _first(info) == 1
-        for info, is_batch in zip(tensors, batched, strict=True)
-    )
 
 
 def _first(info: TensorStructInfo) -> int | None:

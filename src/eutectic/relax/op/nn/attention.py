@@ -26,6 +26,7 @@ from eutectic.relax.op.numerics import Array, cast, dtype_of, is_narrow, widen
 from eutectic.relax.op.reduce import max
 from eutectic.relax.op.registry import OpDef, attrs_of, call, define_op, refuse, short_name, tensor_args
 from eutectic.relax.op.repeat import repeat
+from eutectic.relax.op.separable import are_aligned
 from eutectic.relax.op.shapes import differ, dims_text, int_of, is_one, reject, same, static, tensor_info
 from eutectic.relax.op.ternary import where
 from eutectic.relax.struct_info import TensorStructInfo
@@ -291,6 +292,7 @@ def _define(op: OpDef) -> None:
     op.infer(_infer)
     op.reference(_reference)
     op.legalize(_legalize)
+    op.separable(are_aligned)
 
 
 for _op in (_attention, _attention_bias):

@@ -19,6 +19,7 @@ from eutectic.relax.op.nn.activation import stable_softmax
 from eutectic.relax.op.nn.attention import attend, in_tiles, infer_attention, rounded, scaled_scores
 from eutectic.relax.op.numerics import Array, cast, dtype_of, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, tensor_args
+from eutectic.relax.op.separable import are_aligned
 from eutectic.relax.op.ternary import where
 from eutectic.relax.struct_info import TensorStructInfo
 
@@ -67,6 +68,9 @@ def masked_attention(
     """
     attrs = MaskedAttentionAttrs(None if scale is None else float(scale), float(hidden))
     return call(_masked_attention, query, key, value, mask, attrs=attrs, span=span)
+
+
+_masked_attention.separable(are_aligned)
 
 
 @_masked_attention.infer

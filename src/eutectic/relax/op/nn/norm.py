@@ -17,6 +17,7 @@ from eutectic.relax.op.lowering import lower
 from eutectic.relax.op.nn.norm_parts import affine, along, check, legalize_affine, normalised
 from eutectic.relax.op.numerics import Array, cast, dtype_of, exact, widen
 from eutectic.relax.op.registry import attrs_of, call, define_op, tensor_args
+from eutectic.relax.op.separable import not_along_first, only_first
 from eutectic.relax.op.shapes import int_of, ints_of, like
 from eutectic.relax.struct_info import TensorStructInfo, TupleStructInfo
 from eutectic.te import Tensor
@@ -180,6 +181,13 @@ def layer_norm(
     """
     attrs = LayerNormAttrs(ints_of(axes, "axes"), float(epsilon), bool(center), bool(scale))
     return call(_layer_norm, data, gamma, beta, attrs=attrs, span=span)
+
+
+@_layer_norm.separable
+@_rms_norm.separable
+def _separable(c: Call, batched: Sequence[bool]) -> bool:
+    assert c.attrs is not None
+    return only_first(c, batched) and not_along_first(c.attrs["axes"], tensor_args(c)[0].ndim)
 
 
 @_layer_norm.infer

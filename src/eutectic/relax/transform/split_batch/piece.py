@@ -1,4 +1,4 @@
-"""The beginning of a function as a function of a part of the batch, and what calls that for each part."""
+"""The beginning of a function as a function of a piece of the batch, and what calls that for each piece."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from eutectic.support.deep import deep
 
 @dataclass(frozen=True)
 class Piece:
-    """A function in two: what is computed for each part of the batch, and the rest.
+    """A function in two: what is computed for each piece of the batch, and the rest.
 
     Attributes:
-        function: Computes a part: takes that of each of `batched`, then `whole`.
-        size: Places along the first axis of a part.
+        function: Computes a piece: takes that of each of `batched`, then `whole`.
+        size: Places along the first axis of a piece.
         batched: What is cut.
         whole: What every call is given as it is.
         results: Variables of the outer function that it computes.
@@ -54,12 +54,12 @@ class Piece:
 
     @staticmethod
     def of(outer: Function, batch: Batch, size: int) -> Piece | None:
-        """The parts of a function; None where an option of an operator says how large the batch is.
+        """A function cut in two; None where an option of an operator says how large the batch is.
 
         Args:
             outer: The function.
             batch: Its beginning.
-            size: Places of a part.
+            size: Places of a piece.
         """
         bound = {binding.var for binding in batch.members}
         read = dict.fromkeys(var for binding in batch.members for var in used_vars(binding.value) if var not in bound)
@@ -76,7 +76,7 @@ class Piece:
         return Piece(Function(params, body), size, batched, whole, results, outer, batch.members)
 
     def calling(self, inner: GlobalVar) -> Function:
-        """The outer function with a call for each part.
+        """The outer function with a call for each piece.
 
         Args:
             inner: The name of `function`.
@@ -107,7 +107,7 @@ def _others(function: Function, members: Sequence[VarBinding]) -> list[Binding]:
 
 
 class _Cutter(PyExprMutator):
-    """Writes operators for a part of the batch."""
+    """Writes operators for a piece of the batch."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -115,17 +115,17 @@ class _Cutter(PyExprMutator):
 
     def param(self, var: Var, *, cut: bool) -> Var:
         """The parameter for a variable of the outer function."""
-        fresh = Var(var.name_hint, self._part(var.struct_info) if cut else var.struct_info, var.span)
+        fresh = Var(var.name_hint, self._piece(var.struct_info) if cut else var.struct_info, var.span)
         self.set_var_remap(var, fresh)
         return fresh
 
     def body(self, members: Sequence[VarBinding], results: Sequence[Var]) -> SeqExpr | None:
-        """What computes the results; None where an operator gives something else than a part."""
+        """What computes the results; None where an operator gives something else than a piece."""
         self.builder_.begin_block(is_dataflow=True)
         for binding in members:
             emit = self.builder_.emit_output if binding.var in results else self.builder_.emit
             fresh = emit(self.visit_expr(binding.value), binding.var.name_hint)
-            if not structural_equal(fresh.struct_info, self._part(binding.var.struct_info)):
+            if not structural_equal(fresh.struct_info, self._piece(binding.var.struct_info)):
                 self.builder_.end_block()
                 return None
             self.set_var_remap(binding.var, fresh)
@@ -135,17 +135,17 @@ class _Cutter(PyExprMutator):
         return SeqExpr((block,), given[0] if len(given) == 1 else Tuple(tuple(given)))
 
     def visit_call_(self, call: Call) -> Any:
-        """A call, whose other shape is that of a part."""
+        """A call, whose other shape is that of a piece."""
         if has_trait(call, "view") and len(call.args) > 1 and isinstance(shape := call.args[1], ShapeExpr):
-            parts = ShapeExpr((self._size, *shape.values[1:]))  # type: ignore[arg-type]  # converted by the node
-            return super().visit_call_(replace(call, args=(call.args[0], parts), struct_info=None))
+            pieces = ShapeExpr((self._size, *shape.values[1:]))  # type: ignore[arg-type]  # converted by the node
+            return super().visit_call_(replace(call, args=(call.args[0], pieces), struct_info=None))
         return super().visit_call_(call)
 
     @deep
-    def _part(self, info: StructInfo | None) -> StructInfo | None:
-        """The types of a part of a value."""
+    def _piece(self, info: StructInfo | None) -> StructInfo | None:
+        """The types of a piece of a value."""
         if isinstance(info, TupleStructInfo):
-            return TupleStructInfo(tuple(part for part in map(self._part, info.fields) if part is not None))
+            return TupleStructInfo(tuple(piece for piece in map(self._piece, info.fields) if piece is not None))
         if not isinstance(info, TensorStructInfo) or info.static_shape is None:
             return info
         return TensorStructInfo(ShapeExpr((self._size, *info.static_shape[1:])), info.dtype)  # type: ignore[arg-type]

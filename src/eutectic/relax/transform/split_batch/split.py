@@ -21,13 +21,13 @@ from eutectic.target import Target, target_or_current
 
 @dataclass(frozen=True)
 class SplitBatch(Pass):
-    """Compute the beginning of a network for a part of the batch at a time, each part through all of its operators.
+    """Compute the beginning of a network for a piece of the batch at a time, each piece through all of its operators.
 
     The tensors between operators that a whole batch needs are larger than caches, those of an image mostly are not.
     From the first operator on, those are taken that compute each image by itself; how many, and how many images at a
     time, is what whoever makes the kernels for the target estimates to be fastest, or what was measured: the services
     of the context know it then, at the choice point `split_batch`. Sizes that vary are left alone, and so are
-    functions that come back to one.
+    functions that call `map_batch` already.
 
     before:                                     after:
         def main(x: Tensor((8, 3, 9, 9))):          def main_piece(x: Tensor((1, 3, 9, 9))):
@@ -42,7 +42,7 @@ class SplitBatch(Pass):
 
     Attributes:
         target: What for, as the text of a target; when empty, the current target, else this machine.
-        threads: Threads of a call, which share the work of each part.
+        threads: Threads of a call, which share the work of each piece.
     """
 
     target: str = ""
@@ -63,7 +63,7 @@ class SplitBatch(Pass):
         return with_functions(mod, changed)
 
     def _cut(self, function: Function, target: Target, ctx: PassContext) -> Piece | None:
-        """The part that is computed piece by piece; None where none is worth it."""
+        """What is computed piece by piece; None where none is worth it."""
         block = next(iter(function.body.blocks), None)
         batch = None if any(is_call_of(call, MAP_BATCH) for call in walk_calls(function)) else batch_of(function)
         if batch is None or not isinstance(block, DataflowBlock):
