@@ -1,4 +1,4 @@
-"""What is estimated of parts of a batch: where tensors leave the caches, and weights are few."""
+"""What is estimated of pieces of a batch: where tensors leave the caches, and weights are few."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def offers(*steps: StepSizes, batch: int = 8, threads: int = 2, **options: Any) 
     return list(batch_offers(BatchSizes(batch, steps, threads), MACHINE, **options))
 
 
-def test_large_tensors_in_parts_of_an_image():
+def test_large_tensors_in_pieces_of_an_image():
     best, *_ = offers(step(32), step(32), step(2))
     assert (best.size, best.steps, best.worthwhile) == (1, 2, True)
     assert best.cost < best.together
@@ -49,7 +49,7 @@ def test_more_arithmetic_hides_weights():
     assert best.steps == 2
 
 
-def test_a_part_does_not_end_within_a_kernel():
+def test_a_piece_does_not_end_within_a_kernel():
     (best, *_) = offers(step(32, may_end=False), step(2))
     assert best.steps == 2
 
@@ -67,12 +67,12 @@ def test_little_gain_is_not_worth_it():
     assert not best.worthwhile
 
 
-def test_threads_share_a_part():
+def test_threads_share_a_piece():
     assert {offer.size for offer in offers(step(20), step(20), threads=4)} == {2, 4}
     assert offers(step(32), step(32), threads=16) == []
 
 
-def test_there_are_not_too_many_parts():
+def test_there_are_not_too_many_pieces():
     assert min(offer.size for offer in offers(step(80), step(80), batch=64)) == 4
 
 

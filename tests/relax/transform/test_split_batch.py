@@ -1,4 +1,4 @@
-"""The beginning of a network becomes a function of a part of the batch, and what is computed stays the same."""
+"""The beginning of a network becomes a function of a piece of the batch, and what is computed stays the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPE = (4, 3, 6, 6)
 
 
 class Offers:
-    """Parts of one size, of as many operators as there are up to some end; what was asked for."""
+    """Pieces of one size, of as many operators as there are up to some end; what was asked for."""
 
     def __init__(self) -> None:
         self.asked: list[BatchSizes] = []
@@ -74,7 +74,7 @@ def test_the_beginning_of_a_network(offers: Offers):
     assert ops_after(SplitBatch(), network(chain)) == ["map_batch", "nn.max_pool2d", "reshape", "matmul"]
 
 
-def test_parts_end_behind_what_is_fused(offers: Offers):
+def test_pieces_end_behind_what_is_fused(offers: Offers):
     piece(network(chain))
     (sizes,) = offers.asked
     assert [step.may_end for step in sizes.steps] == [False, False, True, False, True, True, True]

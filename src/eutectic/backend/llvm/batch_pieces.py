@@ -42,7 +42,7 @@ def batch_offers(sizes: BatchSizes, machine: Machine, speeds: Speeds | None = No
 
 
 def _offer(sizes: BatchSizes, estimate: _Estimate) -> BatchOffer:
-    """Parts of one size, as far as they save most; of no step where they save nothing."""
+    """Pieces of one size, up to where they save most; of no step where they save nothing."""
     together = sum(map(estimate.together, sizes.steps))
     saved = list(accumulate(map(estimate.saved, sizes.steps)))
     ends = [

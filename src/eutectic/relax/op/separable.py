@@ -14,7 +14,7 @@ _LAYOUTS: Final = ("layout", "data_layout", "out_layout")
 
 
 def is_separable(c: Call, batched: Sequence[bool]) -> bool:
-    """Whether a batch can be computed piece by piece, each as the same call of a part of the operands.
+    """Whether a batch can be computed piece by piece, each as the same call of a piece of the operands.
 
     Args:
         c: A call of an operator, with struct info.

@@ -1,4 +1,4 @@
-"""Models whose beginning is computed for a part of the batch at a time: results, reports, times, files."""
+"""Models whose beginning is computed for a piece of the batch at a time: results, reports, times, files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import eutectic
+from eutectic.backend.dnnl.library import availability
 from eutectic.explain.explanation import Explanation
 from eutectic.ir.services import Speeds
 from eutectic.relax.transform.split_batch import split
@@ -18,7 +19,7 @@ from eutectic.target import Target
 
 @pytest.fixture(params=[1, 2], ids=["one image", "two images"], autouse=True)
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Images of a part; all operators that can be are computed in parts."""
+    """Images of a piece; all operators that can be are computed in pieces."""
 
     def offers(sizes: BatchSizes, target: Target, speeds: Speeds | None) -> list[BatchOffer]:
         return [BatchOffer(request.param, len(sizes.steps), 0.0, 1.0)]
@@ -48,7 +49,7 @@ class Network(torch.nn.Module):
 def made(batch: int = 4, **options: Any) -> tuple[Any, Any, torch.Tensor]:
     torch.manual_seed(0)
     model, x = Network().eval(), torch.randn(batch, 3, 20, 18)
-    return eutectic.compile(model, (x,), target="llvm", **options), model, x
+    return eutectic.compile(model, (x,), **{"target": "llvm", "verify": True, **options}), model, x
 
 
 def assert_equal(got: Any, want: Any) -> None:
@@ -65,6 +66,15 @@ def test_what_is_computed(threads: int):
     assert fast.report.host_operators == ()
 
 
+@pytest.mark.skipif(not availability().ok, reason=f"oneDNN: {availability().reason}")
+def test_a_library_is_called_for_each_piece(size: int):
+    fast, model, x = made(target="llvm -libs=dnnl")
+    assert_equal(fast(x), model(x))
+    taken = [group for group in fast.report.plan.groups if group.kind == "library" and "conv2d" in group.pattern]
+    assert len(taken) == 3
+    assert {group.times for group in taken} == {4 // size}
+
+
 def test_each_kernel_is_told_once(size: int):
     fast, *_ = made()
     groups = fast.report.plan.groups
@@ -78,7 +88,7 @@ def test_each_kernel_is_told_once(size: int):
     assert f"{4 // size} x float32[{size}, " in str(fast.report)
 
 
-def test_times_are_those_of_all_parts(size: int):
+def test_times_are_those_of_all_pieces(size: int):
     fast, _, x = made()
     found: Explanation = fast.explain(x)
     timed = [group for group in found.groups if group.seconds is not None]
@@ -130,6 +140,6 @@ def test_weights_that_change():
         assert_equal(fast(x), model(x))
 
 
-def test_another_number_of_parts():
+def test_another_number_of_pieces():
     fast, model, x = made(6)
     assert_equal(fast(x), model(x))
