@@ -29,14 +29,13 @@ class SplitBatch(Pass):
     of the context know it then, at the choice point `split_batch`. Sizes that vary are left alone, and so are
     functions that call `map_batch` already.
 
-    before:                                     after:
-        def main(x: Tensor((8, 3, 9, 9))):          def main_piece(x: Tensor((1, 3, 9, 9))):
-            lv = nn.conv2d(x, w)                        lv = nn.conv2d(x, w)
-            lv1 = nn.relu(lv)                           return nn.relu(lv)
-            gv = matmul(flatten(lv1), w1)           def main(x: Tensor((8, 3, 9, 9))):
-            return gv                                   lv1 = map_batch(main_piece, (x,), (), size=1)
-                                                        gv = matmul(flatten(lv1), w1)
-                                                        return gv
+    before:                                   after:
+        lv = nn.conv2d(x, w)                      lv1 = map_batch(main_piece, (x,), (), size=1)
+        lv1 = nn.relu(lv)                         lv2 = flatten(lv1)
+        lv2 = flatten(lv1)                        gv = matmul(lv2, w1)
+        gv = matmul(lv2, w1)
+
+    The function `main_piece` has the convolution and the activation, of one image.
 
     Cost: linear in the size of the function.
 
