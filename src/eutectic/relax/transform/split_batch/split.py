@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
-from itertools import count
 
 from eutectic.ir.module import GlobalVar, IRModule
 from eutectic.ir.transform import Pass, PassContext, with_functions
 from eutectic.relax.analysis.uses import is_call_of, walk_calls
+from eutectic.relax.block_builder import BlockBuilder
 from eutectic.relax.expr import DataflowBlock, Function
 from eutectic.relax.op.map_batch import MAP_BATCH
 from eutectic.relax.transform.entry import is_fused
@@ -50,16 +49,14 @@ class SplitBatch(Pass):
     def run(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Cut the batch of each function that others can call."""
         target = target_or_current(self.target or None)
-        names = {gv.name_hint for gv in mod.get_global_vars()}
-        changed: dict[GlobalVar, Function] = {}
+        out = mod
         for gv, function in mod.functions_items():
             if isinstance(function, Function) and function.attr("global_symbol") and not is_fused(function):
                 found = self._cut(function, target, ctx)
                 if found is not None:
-                    inner = GlobalVar(_unused(f"{gv.name_hint}_piece", names))
-                    names.add(inner.name_hint)
-                    changed |= {inner: found.function, gv: found.calling(inner)}
-        return with_functions(mod, changed)
+                    inner = GlobalVar(BlockBuilder(out).get_unique_global(f"{gv.name_hint}_piece"))
+                    out = with_functions(out, {inner: found.function, gv: found.calling(inner)})
+        return out
 
     def _cut(self, function: Function, target: Target, ctx: PassContext) -> Piece | None:
         """What is computed piece by piece; None where none is worth it."""
@@ -86,9 +83,3 @@ def _chosen(sizes: BatchSizes, target: Target, ctx: PassContext) -> BatchOffer |
     chosen = wanted[0] if wanted else None
     note_choice(ctx, workload, POINT, ways[0] if chosen is None else ways[1 + list(offers).index(chosen)], ways)
     return chosen
-
-
-def _unused(name: str, taken: Collection[str]) -> str:
-    """A name that no function has."""
-    numbered = (f"{name}{number or ''}" for number in count())
-    return next(candidate for candidate in numbered if candidate not in taken)
