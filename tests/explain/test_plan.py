@@ -24,7 +24,8 @@ from eutectic.driver.plan import (
 from eutectic.driver.report import CompileReport
 from eutectic.relax import op
 from eutectic.relax.analysis.flops import operator_flops
-from eutectic.testing.graphs import graph
+from eutectic.relax.expr import Tuple, TupleGetItem
+from eutectic.testing.graphs import graph, weights
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,18 @@ def test_groups_have_what_they_are_made_of(compiled):
     assert [operator.module for operator in first.operators] == ["0", "0", "1"]
     assert (first.reads, second.reads) == ((), (0,))
     assert any("sch." in line for line in first.trace)
+
+
+def test_fields_of_tuples_beside_constants():
+    """As a pipeline that does not look through tuples leaves them."""
+
+    def body(bb, x):
+        both = bb.emit(Tuple((weights(3), bb.emit(op.exp(x)))))
+        return bb.emit(op.cumsum(bb.emit(TupleGetItem(both, 1)), 0))
+
+    mod, pipeline = graph({"x": (4, 3)}, body), "LegalizeOps,AnnotateTIROpPattern,FuseOps,FuseTIR"
+    first, last = (g for g in eutectic.compile(mod, pipeline=pipeline).report.plan.groups if g.kind == "kernel")
+    assert (first.reads, last.reads) == ((), (0,))
 
 
 def test_bytes_with_and_without_fusion(compiled):

@@ -118,7 +118,7 @@ class _Builder:
         made: Kernels, by the names of their tensor programs.
         groups: In the order of execution.
         owner: For each variable the place of the operator whose result it is.
-        fields: For the result of a region, which of its variables each field is.
+        fields: For a tuple, and for the result of a region, what each field is.
     """
 
     graphs: _Graphs
@@ -127,7 +127,7 @@ class _Builder:
     made: Mapping[str, Built]
     groups: list[GroupRecord] = field(default_factory=list)
     owner: dict[Var, Place] = field(default_factory=dict)
-    fields: dict[Var, Sequence[Var]] = field(default_factory=dict)
+    fields: dict[Var, Sequence[Expr]] = field(default_factory=dict)
     _read_at: dict[tuple[int, int], tuple[Var, Var | None]] = field(default_factory=dict)
     _labels: dict[str, str] = field(default_factory=dict)
     _counted: dict[str, int | PrimExpr] = field(default_factory=dict)
@@ -150,7 +150,7 @@ class _Builder:
     def _rename(self, var: Var, value: Expr) -> None:
         """A field of a tuple, a tuple, or another name."""
         if isinstance(value, Tuple):
-            self.fields[var] = [field for field in value.fields if isinstance(field, Var)]
+            self.fields[var] = value.fields
         source = value.tuple_value if isinstance(value, TupleGetItem) else value
         if isinstance(value, TupleGetItem) and source in self.fields:
             source = self.fields[source][value.index]
