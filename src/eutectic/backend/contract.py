@@ -249,7 +249,7 @@ class CodeGenerator(Protocol):
         return ()
 
     def batch(self, sizes: BatchSizes, target: Target, speeds: Speeds | None = None) -> Sequence[BatchOffer]:
-        """How a network is faster in parts of a batch with its kernels, best first; arguments as for `layouts`."""
+        """How a network is faster in pieces of a batch with its kernels, best first; arguments as for `layouts`."""
         return ()
 
     def cached(self, func: PrimFunc, target: Target) -> Built | None:

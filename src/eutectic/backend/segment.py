@@ -83,8 +83,8 @@ def _is_native_call(call: Call, mod: IRModule, libraries: Mapping[str, NativeInt
     if call.op.name == JOINED:
         return are_joined(call)
     if call.op.name == MAP_BATCH:
-        bindings = None if (function := mapped_function(call, mod)) is None else walk_bindings(function)
-        return bindings is not None and all(is_native(binding, mod, libraries) for binding in bindings)
+        function = mapped_function(call, mod)
+        return function is not None and all(is_native(inner, mod, libraries) for inner in walk_bindings(function))
     if call.op.name == "relax.call_dps_packed":
         return _symbol(call) in libraries and all(map(_known, results))
     if call.op.name != "relax.call_tir":

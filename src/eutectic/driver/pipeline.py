@@ -122,13 +122,13 @@ def pipeline(target: str | Target | None = None, precision: str = "default", thr
     if libraries:
         hand_over = (Partition(libraries, precision, if_worthwhile=by_default, lower=False),)
     attention = (FuseAttention(), CombinePermuteDims())
-    parts = (SplitBatch(str(chosen), available_threads(threads)),)
+    pieces = (SplitBatch(str(chosen), available_threads(threads)),)
     faster: tuple[Pass, ...] = (FuseInvertedResidual(str(chosen)), ConvertMatmulToDensePack(str(chosen)))
     if precision != "strict":
         faster = (*faster, ConvertConv2DToWinograd(str(chosen)))
     images = (DecomposeConvTranspose(), ConvertConv1DToConv2D())
     layouts = (*images, AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
-    graph = (*prepare(), *narrow, *attention, *parts, *faster, *hand_over, *layouts)
+    graph = (*prepare(), *narrow, *attention, *pieces, *faster, *hand_over, *layouts)
     known = (TakeExampleSizes(), JoinVaryingAxes(), NameSizes(), MarkFiniteConstants())
     return Pipeline((*graph, *kernels(), *known, TakeDecisions(), *loops(chosen)), "compile")
 

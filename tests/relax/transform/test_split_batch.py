@@ -9,7 +9,8 @@ from tests.relax.transform.rewriting import assert_stays, ops, ops_after
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.prim_expr import Var as Size
-from eutectic.ir.services import Speeds
+from eutectic.ir.services import Measured, Services, Speeds
+from eutectic.ir.transform import PassContext
 from eutectic.relax import op
 from eutectic.relax.analysis.uses import walk_calls
 from eutectic.relax.expr import Expr, Function
@@ -158,6 +159,21 @@ def test_not_worthwhile(monkeypatch: pytest.MonkeyPatch):
     offer = BatchOffer(1, 3, 1.0, 1.0, worthwhile=False)
     monkeypatch.setattr(split.BATCH_OFFERS, "ask", lambda sizes, target, speeds: [offer])
     assert_stays(SplitBatch(), network(chain))
+
+
+@pytest.mark.parametrize("steps", [3, 0])
+def test_what_was_measured_counts(monkeypatch: pytest.MonkeyPatch, steps: int):
+    offers = [BatchOffer(1, 7, 0.0, 1.0), BatchOffer(2, 3, 0.5, 1.0, worthwhile=False)]
+    monkeypatch.setattr(split.BATCH_OFFERS, "ask", lambda sizes, target, speeds: offers)
+    with PassContext(remarks=True) as ctx:
+        SplitBatch("llvm")(network(chain))
+    (remark,) = ctx.remarks
+    assert (dict(remark.chosen), remark.source) == ({"size": 1, "steps": 7}, "default")
+    assert [dict(way) for way in remark.alternatives] == [{"size": 4, "steps": 0}, {"size": 2, "steps": 3}]
+    decision = {"size": 2, "steps": 3} if steps else {"size": 4, "steps": 0}
+    with PassContext(services=Services(Measured({remark.workload: {"split_batch": decision}}))):
+        after = SplitBatch("llvm")(network(chain))
+    assert ops(after) == (["map_batch"] if steps else []) + ops(network(chain))[steps:]
 
 
 def test_functions_of_libraries_are_left_alone():

@@ -13,8 +13,8 @@ from itertools import accumulate
 from math import prod
 from typing import Final
 
-from eutectic.backend.llvm.machine import Machine, lane_speed
-from eutectic.backend.llvm.winograd import memory_speed, winograd_offers
+from eutectic.backend.llvm.machine import Machine, lane_speed, memory_speed
+from eutectic.backend.llvm.winograd import winograd_offers
 from eutectic.ir.services import Speeds
 from eutectic.relax.transform.split_batch.choice import BatchOffer, BatchSizes, StepSizes
 from eutectic.relax.transform.winograd.choice import WINDOW, ConvolutionSizes, WinogradOffer

@@ -33,6 +33,9 @@ SPEED: Final = 12.0
 # Processors that multiply one vector of 512 bits at a time: others two. Of 256 bits all of them multiply two.
 # Sources: AMD's optimization guides for Zen 4 and Zen 5; the port tables of uops.info for Intel's client cores.
 _ONE_AT_A_TIME: Final = frozenset({"znver4", "cannonlake", "icelake-client", "tigerlake", "rocketlake"})
+_MEMORY: Final = 30.0  # bytes of weights that come from memory in a nanosecond, where that was not measured
+_MEMORY_NARROW: Final = 16.0  # the same, of processors whose vectors are not wide
+_MEMORY_REACHED: Final = 0.4  # the same, as a share of what a copy reaches: reads alone, beside arithmetic
 _REACHED: Final = 0.75  # share of the peak that kernels reach, on the processor that estimates are fitted on
 
 
@@ -115,6 +118,18 @@ def lane_speed(machine: Machine, speeds: Speeds | None) -> float:
     if speeds is not None:
         return _REACHED * speeds.flops / machine.lanes()
     return SPEED / 2 if machine.has_fast_halves else SPEED
+
+
+def memory_speed(machine: Machine, speeds: Speeds | None) -> float:
+    """Bytes that come from memory in a nanosecond, beside arithmetic.
+
+    Args:
+        machine: What code is for.
+        speeds: What it was measured to do; None takes what is usual.
+    """
+    if speeds is not None:
+        return _MEMORY_REACHED * speeds.memory
+    return _MEMORY if machine.is_wide else _MEMORY_NARROW
 
 
 def machine_of(target: Target) -> Machine:

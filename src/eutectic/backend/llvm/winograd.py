@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from eutectic.backend.llvm.machine import Machine, lane_speed
+from eutectic.backend.llvm.machine import Machine, lane_speed, memory_speed
 from eutectic.ir.services import Speeds
 from eutectic.relax.transform.winograd.choice import TILES, WINDOW, ConvolutionSizes, WinogradOffer
 
 _TRANSFORM: Final = 1.6  # nanoseconds for a vector of values, transformed and stored or loaded and transformed back
-_STREAM: Final = 30.0  # bytes of weights that come from memory in a nanosecond, where that was not measured
-_STREAM_NARROW: Final = 16.0  # the same, of processors whose vectors are not wide
-_REACHED: Final = 0.4  # the same, as a share of what a copy reaches: reads alone, beside arithmetic
 _GAIN: Final = 0.8  # share of the time of direct sums from which on the method is worth its rounding
 _GAIN_NARROW: Final = 0.85  # the same where vectors are not wide: few points at a time are summed more slowly there
 _TOGETHER: Final = 4  # tiles of a row that are multiplied at a time where rows vary, and fewer take as long
@@ -55,18 +52,6 @@ def winograd_offers(sizes: ConvolutionSizes, machine: Machine, speeds: Speeds | 
         cost = _time(values * weights, tiles, rate, stream) + vectors * _TRANSFORM + apart
         offers.append(WinogradOffer(tile, lanes, panel, cost, direct, cost < gain * direct and direct > _LEAST))
     return sorted(offers, key=lambda offer: offer.cost)
-
-
-def memory_speed(machine: Machine, speeds: Speeds | None) -> float:
-    """Bytes that come from memory in a nanosecond, beside arithmetic.
-
-    Args:
-        machine: What code is for.
-        speeds: What it was measured to do, if it was.
-    """
-    if speeds is not None:
-        return _REACHED * speeds.memory
-    return _STREAM if machine.is_wide else _STREAM_NARROW
 
 
 def _seen(sizes: ConvolutionSizes) -> float:

@@ -73,13 +73,15 @@ def _chosen(sizes: BatchSizes, target: Target, ctx: PassContext) -> BatchOffer |
     """How a network is cut, if that was measured, or else is estimated, to be faster."""
     workload, measured = sizes.workload(target), ctx.services.measured
     offers = BATCH_OFFERS.ask(sizes, target, measured.speeds)
-    ways = [{"size": sizes.batch, "steps": 0}, *({"size": offer.size, "steps": offer.steps} for offer in offers)]
+    whole = {"size": sizes.batch, "steps": 0}
+    ways = [whole, *map(_way, offers)]
     tuned = tuned_choice(ctx, workload, POINT, ways)
-    wanted = [
-        offer
-        for offer in offers
-        if (offer.worthwhile if tuned is None else (tuned["size"], tuned["steps"]) == (offer.size, offer.steps))
-    ]
-    chosen = wanted[0] if wanted else None
-    note_choice(ctx, workload, POINT, ways[0] if chosen is None else ways[1 + list(offers).index(chosen)], ways)
+    wanted = (offer for offer in offers if (offer.worthwhile if tuned is None else _way(offer) == dict(tuned)))
+    chosen = next(wanted, None)
+    note_choice(ctx, workload, POINT, whole if chosen is None else _way(chosen), ways)
     return chosen
+
+
+def _way(offer: BatchOffer) -> dict[str, int]:
+    """What a database of decisions knows an offer by."""
+    return {"size": offer.size, "steps": offer.steps}

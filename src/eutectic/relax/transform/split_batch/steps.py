@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import isfinite, prod
 
 from eutectic.ir.dtype import item_bytes
 from eutectic.ir.op import Op
@@ -113,12 +113,7 @@ def _is_fused(value: Expr) -> bool:
 
 
 def _bytes(value: Expr) -> int:
-    infos = leaf_infos((value.struct_info,)) if value.struct_info is not None else []
-    return sum(_bytes_of(info.static_shape, info.dtype) for info in infos if isinstance(info, TensorStructInfo))
-
-
-def _bytes_of(shape: Sequence[int] | None, dtype: str) -> int:
-    total = item_bytes(dtype) if shape is not None else 0
-    for size in shape or ():
-        total *= size
-    return total
+    """Of the tensors of a value, as far as their sizes are known."""
+    leaves = leaf_infos((value.struct_info,)) if value.struct_info is not None else []
+    infos = [info for info in leaves if isinstance(info, TensorStructInfo) and info.static_shape is not None]
+    return sum(prod(info.static_shape or ()) * item_bytes(info.dtype) for info in infos)
