@@ -14,7 +14,7 @@ from eutectic.target import Target
 
 WIDE = machine_of(Target("llvm -mcpu=x86-64-v4"))
 FITTED = Speeds(SPEED / 0.75 * WIDE.lanes(), 200.0, 75.0)
-BLOCK = ResidualSizes(1, 24, 144, 24, True, (56, 56), (56, 56), (3, 3))
+BLOCK = ResidualSizes(1, 24, 144, 24, True, (56, 56), (56, 56), (3, 3), 2)
 
 
 def test_speeds_of_the_fitted_processor_change_nothing():
@@ -39,7 +39,7 @@ def test_processors_with_half_the_products_are_reckoned_with_by_name():
 
 
 def test_a_faster_cache_makes_separate_kernels_better():
-    whole = ResidualSizes(1, 16, 96, 16, True, (112, 112), (56, 56), (3, 3))  # no half vectors, which one kernel avoids
+    whole = ResidualSizes(1, 16, 96, 16, True, (112, 112), (56, 56), (3, 3), 2)  # whole vectors
     (usual,) = residual_offers(whole, WIDE, FITTED)
     (fast,) = residual_offers(whole, WIDE, replace(FITTED, shared=2000.0))
     assert usual.worthwhile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ def test_expand_filter_project(activation: Any, strides: Any, offered: list[Resi
 
     assert fused(SHAPE, body) == ["nn.inverted_residual", "add"]
     down, right = (strides, strides) if isinstance(strides, int) else strides
-    assert offered == [ResidualSizes(2, 3, 8, 3, True, (7, 6), (-(-7 // down), -(-6 // right)), (3, 3))]
+    assert offered == [ResidualSizes(2, 3, 8, 3, True, (7, 6), (-(-7 // down), -(-6 // right)), (3, 3), 1)]
 
 
 def test_a_residual_is_added_to_the_result():
@@ -89,7 +90,7 @@ def test_windows_of_any_size_and_missing_biases():
 
 def test_without_a_first_convolution(offered: list[ResidualSizes]):
     assert fused((2, 8, 7, 6), lambda x: projected(filtered(x))) == ["nn.inverted_residual", "add"]
-    assert offered == [ResidualSizes(2, 8, 8, 3, False, (7, 6), (7, 6), (3, 3))]
+    assert offered == [ResidualSizes(2, 8, 8, 3, False, (7, 6), (7, 6), (3, 3), 1)]
 
 
 def test_a_first_convolution_of_another_activation_is_left():
@@ -133,20 +134,46 @@ def test_where_nothing_is_offered_it_stays(monkeypatch: pytest.MonkeyPatch):
     ("sizes", "blocks"),
     [
         (
-            ResidualSizes(1, 32, 32, 16, False, (112, 112), (112, 112), (3, 3)),
+            ResidualSizes(1, 32, 32, 16, False, (112, 112), (112, 112), (3, 3), 2),
             [],
         ),  # windows alone are fast
-        (ResidualSizes(1, 16, 96, 24, True, (112, 112), (56, 56), (3, 3)), [(48, 32)]),
-        (ResidualSizes(1, 24, 144, 24, True, (56, 56), (56, 56), (3, 3)), [(48, 32)]),
-        (ResidualSizes(1, 64, 384, 64, True, (14, 14), (14, 14), (3, 3)), []),  # it all stays near, anyway
-        (ResidualSizes(1, 24, 144, 24, True, (53, 53), (53, 53), (3, 3)), []),  # no tiles of one size
-        (ResidualSizes(1, 24, 140, 24, True, (56, 56), (56, 56), (3, 3)), []),  # no blocks of vectors
+        (ResidualSizes(1, 16, 96, 24, True, (112, 112), (56, 56), (3, 3), 2), [(48, 32)]),
+        (ResidualSizes(1, 24, 144, 24, True, (56, 56), (56, 56), (3, 3), 2), [(48, 32)]),
+        (ResidualSizes(1, 64, 384, 64, True, (14, 14), (14, 14), (3, 3), 2), []),  # it all stays near, anyway
+        (ResidualSizes(1, 24, 144, 24, True, (53, 53), (53, 53), (3, 3), 2), []),  # no tiles of one size
+        (ResidualSizes(1, 24, 140, 24, True, (56, 56), (56, 56), (3, 3), 2), []),  # no blocks of vectors
     ],
 )
 def test_what_is_estimated_to_be_faster(sizes: ResidualSizes, blocks: list[tuple[int, int]]):
     offers = [offer for offer in residual_offers(sizes, machine_of(Target(WIDE))) if offer.worthwhile]
     assert [(offer.lanes, offer.panel) for offer in offers] == blocks
     assert all(offer.cost < offer.separate for offer in offers)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_faster"),
+    [
+        (ResidualSizes(1, 16, 96, 24, True, (112, 112), (56, 56), (3, 3), 2), False),
+        (ResidualSizes(1, 16, 96, 24, True, (320, 320), (160, 160), (3, 3), 2), True),
+        (ResidualSizes(1, 24, 144, 24, True, (56, 56), (56, 56), (3, 3), 2), False),
+        (ResidualSizes(1, 24, 144, 24, True, (160, 160), (160, 160), (3, 3), 2), True),
+        (ResidualSizes(1, 24, 144, 40, True, (160, 160), (80, 80), (5, 5), 2), True),
+        (ResidualSizes(1, 32, 192, 32, True, (80, 80), (80, 80), (3, 3), 2), False),
+        (ResidualSizes(1, 32, 32, 16, False, (320, 320), (320, 320), (3, 3), 2), False),  # windows alone are fast
+    ],
+)
+def test_tensors_of_large_images_come_from_memory(sizes: ResidualSizes, is_faster: bool):
+    """What was measured with vectors of 256 bits, where one kernel of small images is slower."""
+    (offer,) = residual_offers(sizes, machine_of(Target("llvm -mcpu=x86-64-v3")))
+    assert offer.worthwhile == is_faster
+
+
+def test_threads_share_what_comes_from_memory():
+    large = ResidualSizes(1, 24, 144, 24, True, (160, 160), (160, 160), (3, 3), 1)
+    machine = machine_of(Target("llvm -mcpu=x86-64-v3"))
+    (alone,), (shared,) = residual_offers(large, machine), residual_offers(replace(large, threads=4), machine)
+    assert alone.cost == shared.cost
+    assert alone.separate < shared.separate
 
 
 @pytest.mark.parametrize(
@@ -160,5 +187,5 @@ def test_what_is_estimated_to_be_faster(sizes: ResidualSizes, blocks: list[tuple
 def test_few_channels_are_computed_in_vain(cpu: str, panels: dict[int, int]):
     machine = machine_of(Target(f"llvm -mcpu={cpu}"))
     for filters, panel in panels.items():
-        sizes = ResidualSizes(1, 16, 96, filters, True, (112, 112), (56, 56), (3, 3))
+        sizes = ResidualSizes(1, 16, 96, filters, True, (112, 112), (56, 56), (3, 3), 2)
         assert [offer.panel for offer in residual_offers(sizes, machine)] == [panel]

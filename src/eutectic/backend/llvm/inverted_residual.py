@@ -2,7 +2,8 @@
 
 One kernel neither writes nor reads tensors that are too large for a processor's own cache, and has whole vectors where
 a convolution of its own would have half ones; but it expands rows twice that two bands see, and filters more slowly.
-The estimates are fitted to the layers of MobileNetV2 on a processor with vectors of 512 bits.
+The estimates are fitted to the layers of MobileNetV2 on a processor with vectors of 512 bits; for large images, whose
+tensors come from memory, they were compared with one of 256.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from eutectic.backend.llvm.machine import Machine, lane_speed
+from eutectic.backend.llvm.machine import Machine, lane_speed, memory_speed
 from eutectic.ir.services import Speeds
 from eutectic.relax.transform.inverted_residual.choice import ResidualOffer, ResidualSizes
 
 _STREAM: Final = 160.0  # bytes that are written to a shared cache, or read from it, in a nanosecond, if not measured
 _REACHED: Final = 0.8  # the same, as a share of what a copy reaches
 _NEAR_BYTES: Final = 1 << 20  # of a tensor that stays in the cache of one processor
+_SHARED_BYTES: Final = 6 << 20  # of a tensor that stays in the cache that processors share
+_TO_MEMORY: Final = 1.75  # what goes there and comes back in a nanosecond, beside what is estimated for weights
 _ROWS: Final = 14  # of the result in a band
-_FILTERED: Final = (3.0, 1.25)  # time of a tap beside that of a product: in one kernel, and in one of its own
+# Time of a tap beside that of a product: in one kernel, there of data that it did not expand, and in one of its own.
+_FILTERED: Final = (3.0, 4.5, 1.25)
 _PANEL: Final = 3  # vectors of output channels that are computed together, at most
 _GAIN: Final = 0.95  # share of the time of separate kernels from which on one kernel is worth it
 
@@ -42,16 +46,25 @@ def residual_offers(sizes: ResidualSizes, machine: Machine, speeds: Speeds | Non
     hidden = sizes.batch * prod(sizes.space) * sizes.expanded if sizes.expands else 0
     rate = vector * lane_speed(machine, speeds)
     first = 2.0 * hidden * sizes.channels / rate
-    together, alone = (each * prod(sizes.taps) for each in _FILTERED)
+    expanded, given, alone = (each * prod(sizes.taps) for each in _FILTERED)
+    together = expanded if sizes.expands else given
     halves = 2 if sizes.filters % vector else 1  # a layout in blocks has half vectors then
     rest = 2.0 * points * sizes.expanded * (computed + together) / rate
     rest_alone = 2.0 * points * sizes.expanded * (sizes.filters * halves + alone) / rate
     step = -(-sizes.space[0] // sizes.out[0])
     twice = max(0, sizes.taps[0] - step) / (_ROWS * step)
-    far = [size for size in (4 * hidden, 4 * points * sizes.expanded) if size > _NEAR_BYTES]
-    separate = first + rest_alone + 2 * sum(far) / (_STREAM if speeds is None else _REACHED * speeds.shared)
+    moved = sum(_moved(4 * count, sizes.threads, machine, speeds) for count in (hidden, points * sizes.expanded))
+    separate = first + rest_alone + moved
     cost = first * (1 + twice) + rest
     return [ResidualOffer(lanes, panel, cost, separate, cost < _GAIN * separate)]
+
+
+def _moved(size: int, threads: int, machine: Machine, speeds: Speeds | None) -> float:
+    """Nanoseconds of a thread to write a tensor and to read it again; none where its own cache holds it."""
+    if size > _SHARED_BYTES:
+        return 2 * size * threads / (_TO_MEMORY * memory_speed(machine, speeds))
+    stream = _STREAM if speeds is None else _REACHED * speeds.shared
+    return 2 * size / stream if size > _NEAR_BYTES else 0.0
 
 
 def _panel(filters: int, machine: Machine) -> int:

@@ -22,6 +22,7 @@ class ResidualSizes:
         space: Rows and columns of the data.
         out: Rows and columns of the result.
         taps: Rows and columns of a window.
+        threads: Threads of a call.
     """
 
     batch: int
@@ -32,6 +33,7 @@ class ResidualSizes:
     space: tuple[int, int]
     out: tuple[int, int]
     taps: tuple[int, int]
+    threads: int
 
     def workload(self, target: Target) -> str:
         """What databases of decisions know such a block by; libraries offer another way to compute its parts."""
@@ -49,7 +51,7 @@ class ResidualOffer:
     Attributes:
         lanes: Channels of a block, of those that are filtered.
         panel: Output channels that are computed together.
-        cost: Estimated nanoseconds of one thread.
+        cost: Estimated nanoseconds of a call, times its threads.
         separate: The same of its convolutions one after the other.
         worthwhile: Whether the estimate is good enough to take it unmeasured.
     """

@@ -24,7 +24,7 @@ from eutectic.relax.transform.infra import FunctionPass, mutated
 from eutectic.relax.transform.inverted_residual.choice import POINT, RESIDUAL_OFFERS, ResidualOffer, ResidualSizes
 from eutectic.relax.transform.inverted_residual.pack import Array, packed
 from eutectic.relax.transform.offers_by_kind import note_choice, tuned_choice
-from eutectic.target import Target, target_or_current
+from eutectic.target import target_or_current
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,17 @@ class FuseInvertedResidual(FunctionPass):
 
     Attributes:
         target: What for, as the text of a target; when empty, the current target, else this machine.
+        threads: Threads of a call, which share what comes from memory in a nanosecond.
     """
 
     target: str = ""
+    threads: int = 1
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Fuse within one function."""
         if any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
             return function
-        return mutated(function, _Fuser(function, target_or_current(self.target or None), ctx))
+        return mutated(function, _Fuser(function, self, ctx))
 
 
 @dataclass(frozen=True)
@@ -81,15 +83,16 @@ class _Step:
 
 
 class _Fuser(PyExprMutator):
-    def __init__(self, function: Function, target: Target, ctx: PassContext) -> None:
+    def __init__(self, function: Function, settings: FuseInvertedResidual, ctx: PassContext) -> None:
         super().__init__()
-        self._target, self._ctx = target, ctx
+        self._target, self._threads = target_or_current(settings.target or None), settings.threads
+        self._ctx = ctx
         self._read_once = read_once(function)
 
     def visit_call_(self, call: Call) -> Any:
         """Fuse what ends in one convolution."""
         for first, window in self._steps(call):
-            sizes = _sizes(first, window, call)
+            sizes = _sizes(first, window, call, self._threads)
             offer = None if sizes is None else self._chosen(sizes)
             if offer is not None:
                 data = self.visit_expr((window if first is None else first).conv.args[0])
@@ -164,7 +167,7 @@ def _is_depthwise(call: Call) -> bool:
     return weight is not None and attrs is not None and weight.shape[:2] == (attrs["groups"], 1)
 
 
-def _sizes(first: _Step | None, window: _Step, last: Call) -> ResidualSizes | None:
+def _sizes(first: _Step | None, window: _Step, last: Call, threads: int) -> ResidualSizes | None:
     """All sizes; None when one is not a constant."""
     data, weight = (window if first is None else first).conv.args[0].struct_info, _weight(last)
     infos = [info for info in (data, last.struct_info) if isinstance(info, TensorStructInfo)]
@@ -172,9 +175,9 @@ def _sizes(first: _Step | None, window: _Step, last: Call) -> ResidualSizes | No
     if len(sizes) != 8 or weight is None:
         return None
     batch, channels, height, width, _, filters, *out = sizes
-    taps = window.weight.shape[2:]
+    space, taps = (height, width), window.weight.shape[2:]
     return ResidualSizes(
-        batch, channels, weight.shape[1], filters, first is not None, (height, width), (out[0], out[1]), taps
+        batch, channels, weight.shape[1], filters, first is not None, space, (out[0], out[1]), taps, threads
     )
 
 
