@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.relax.frontend.torch_compare import Wrapped, equal, imported
 from torch import nn
 from torch.export import ExportedProgram
 
+import eutectic
 from eutectic.relax.frontend.torch import export_model, from_exported_program
 from eutectic.relax.frontend.torch.as_exported import Rewritten, as_exported
 from eutectic.relax.frontend.torch.table import TABLE, Context
@@ -135,6 +137,63 @@ def test_writes_in_place(function: Callable[..., Any]):
     ours, theirs = X.clone(), X.clone()
     equal(imported(function, (X.clone(),))(ours), function(theirs))
     equal(ours, theirs)
+
+
+B, Y = X > 0, X.flip(0)
+# Operators that the functional form has under another name, on arguments that tell them from others.
+RENAMED: dict[str, Callable[..., Any]] = {
+    "__and__": lambda: B & (X < 4),
+    "__or__": lambda: B | (X < -4),
+    "__xor__": lambda: B ^ (X < 4),
+    "__and__ of a number": lambda: X.long() & 3,
+    "max.other": lambda: torch.max(X, Y),
+    "min.other": lambda: torch.min(X, Y),
+    "to.other": lambda: X.to(torch.ones(1, dtype=torch.float64)),
+    "to.device": lambda: B.to(torch.device("cpu"), torch.float32),
+    "to.dtype_layout": lambda: B.to(torch.float32, copy=True) + X.to(device="cpu", dtype=torch.float64),
+    "type_as": lambda: B.type_as(X),
+    "movedim": lambda: X.reshape(1, 3, 4).movedim(0, 2) + X.reshape(1, 3, 4).movedim((0, 1), (2, 0)),
+    "upsample_nearest2d": lambda: nn.functional.interpolate(X.reshape(1, 1, 3, 4), scale_factor=2.0),
+    "upsample_bilinear2d": lambda: nn.functional.interpolate(X.reshape(1, 1, 3, 4), (5, 6), mode="bilinear"),
+    "where": lambda: torch.where(B, 1.0, 2.0) + torch.where(B, X, 2.0) + torch.where(B, 1.0, X),
+    "broadcast_to": lambda: X.broadcast_to(2, 3, 4),
+    "expand_as": lambda: X[:1].expand_as(X),
+    "clip": lambda: torch.clip(X, -2.0, 3.0),
+    "concat": lambda: torch.concat([X, Y], 1),
+    "diff": lambda: torch.diff(X * X) + torch.diff(X, n=2, dim=0, prepend=X, append=Y).sum(),
+    "transposed": lambda: X.mT + X.T + X.swapaxes(0, 1) + X.swapdims(1, 0),
+    "narrow": lambda: X.narrow(1, 1, 2),
+    "relu6": lambda: nn.functional.relu6(2 * X),
+    "rms_norm": lambda: nn.functional.rms_norm(X, (4,), X[0], 1e-5),
+    "reshape_as": lambda: X.mT.reshape_as(X) + X.view_as(Y),
+    "split": lambda: X.split([1, 3], 1)[1],
+    "square": lambda: torch.square(X),
+    "tile": lambda: X.tile(2, 3),
+    "true_divide": lambda: torch.true_divide(X, Y + 0.5),
+    "detach_": lambda: (X + 1.0).detach_() * 2.0,
+}
+
+
+class Applied(nn.Module):
+    """A function of what is named X, Y and B here, as operators of a program."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, b: torch.Tensor) -> Any:
+        values = {**self.function.__globals__, "X": x, "Y": y, "B": b}
+        return FunctionType(self.function.__code__, values)()
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_other_names_of_operators(name: str, monkeypatch: pytest.MonkeyPatch):
+    """They are read as they were exported, and compute what eager does."""
+    model = Applied(RENAMED[name]).eval()
+    program = export_model(model, (X, Y, B))
+    assert as_exported(program) is not None
+    monkeypatch.delattr(ExportedProgram, "run_decompositions")
+    equal(eutectic.compile(program, target="llvm")(X, Y, B), model(X, Y, B))
 
 
 def _step(draw: st.DrawFn, values: list[Callable[[list[torch.Tensor]], torch.Tensor]]) -> Callable[..., torch.Tensor]:

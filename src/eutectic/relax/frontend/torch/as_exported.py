@@ -40,14 +40,41 @@ _WHOLE: Final = frozenset({
 })  # fmt: skip
 # Operators that the functional form has under another name, and whose converters give the same as for that one.
 _RENAMED: Final = frozenset({
+    *(f"aten.__{name}__.{kind}" for name in ("and", "or", "xor") for kind in ("Tensor", "Scalar")),
+    *(f"aten.{name}.other" for name in ("max", "min", "to")),
+    *(f"aten.movedim.{kind}" for kind in ("int", "intlist")),
+    *(f"aten.{name}2d.vec" for name in ("_upsample_nearest_exact", "upsample_bilinear", "upsample_nearest")),
+    *(f"aten.where.{kind}" for kind in ("Scalar", "ScalarOther", "ScalarSelf")),
+    "aten.broadcast_to.default",
     "aten.chunk.default",
+    "aten.clip.default",
+    "aten.concat.default",
     "aten.contiguous.default",
+    "aten.diff.default",
     "aten.dropout.default",
+    "aten.expand_as.default",
     "aten.flatten.using_ints",
+    "aten.mT.default",
+    "aten.narrow.default",
+    "aten.numpy_T.default",
+    "aten.relu6.default",
     "aten.reshape.default",
+    "aten.reshape_as.default",
+    "aten.rms_norm.default",
+    "aten.split.sizes",
+    "aten.square.default",
+    "aten.swapaxes.default",
+    "aten.swapdims.default",
+    "aten.tile.default",
+    "aten.to.device",
     "aten.to.dtype",
+    "aten.to.dtype_layout",
+    "aten.true_divide.Tensor",
+    "aten.type_as.default",
     "aten.unflatten.int",
+    "aten.view_as.default",
 })  # fmt: skip
+_PASSED: Final = "aten.detach_.default"  # says that it writes, but gives what it takes as it is
 _FRESH: Final = _WHOLE | {"aten.batch_norm.default"}  # composites whose results are new memory
 # Sizes, and checks that torch inserts for itself.
 _CHECKS: Final = frozenset({
@@ -143,7 +170,7 @@ def makes_new_memory(target: torch._ops.OpOverload) -> bool:
 def written(node: fx.Node) -> list[Any]:
     """The arguments that an operator writes to."""
     schema = getattr(node.target, "_schema", None)
-    if schema is None:
+    if schema is None or str(node.target) == _PASSED:
         return []
     values = {argument.name: value for argument, value in zip(schema.arguments, node.args, strict=False)}
     values.update(node.kwargs)
@@ -223,7 +250,8 @@ class _Functional:
 
 def passed(node: fx.Node) -> fx.Node | None:
     """The argument that a node gives back as it is; None when it makes something of it."""
-    if str(node.target) != "aten.dropout.default" or (node.args[2] and node.args[1]):
+    is_dropout = str(node.target) == "aten.dropout.default"
+    if str(node.target) != _PASSED and (not is_dropout or (node.args[2] and node.args[1])):
         return None
     argument = node.args[0]
     return argument if isinstance(argument, fx.Node) else None

@@ -51,6 +51,7 @@ def shaped(ctx: Context, x: Expr, shape: Sequence[PrimExpr]) -> Expr:
     "aten.flatten.using_ints",
     "aten.unflatten.int",
     "aten.view_as.default",
+    "aten.reshape_as.default",
     "aten._reshape_copy.default",
 )
 def view(ctx: Context, x: Expr, *options: Any) -> Expr:
