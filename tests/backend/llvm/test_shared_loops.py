@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,9 +21,12 @@ from tests.backend.llvm.batch import run_with
 from tests.backend.llvm.test_team import PROGRAMS, SIZE, loop
 
 from eutectic import te, topi
+from eutectic.backend.llvm.kernels import lowered_kernel
+from eutectic.backend.llvm.machine import machine_of
 from eutectic.backend.llvm.pieces import MANY, PIECE, pieces_worth
 from eutectic.ir.prim_expr import Var
 from eutectic.runtime.team import can_sleep
+from eutectic.target import Target
 from eutectic.testing.native import native
 from eutectic.tir import Buffer, BufferStore, For, LetStmt, PrimFunc
 from eutectic.tir.buffer import BufferLoad
@@ -179,6 +183,7 @@ import time
 import numpy as np
 from tests.backend.llvm.batch import run_with
 from tests.backend.llvm.test_shared_loops import counting
+from eutectic.target import Target
 from eutectic.testing.native import native
 function = native(counting([400, 401, 399]), schedule=False, threads=4)
 start = [np.arange(n, dtype="int32") for n in (400, 401, 399)]
@@ -236,3 +241,10 @@ def test_two_callers_share_the_team_call_by_call():
         caller.join(120)
         assert not caller.is_alive()
     assert not wrong
+
+
+def test_a_loop_over_pieces_says_itself_what_becomes_of_it():
+    """A loop within that LLVM writes out left it what it says of itself, and LLVM warned that it could not do that."""
+    text = lowered_kernel(counting([5, 3]), machine_of(Target("llvm"))).text
+    jumps = [line for line in text.splitlines() if re.match(r"  br label %take\d", line)]
+    assert [line.endswith(", !llvm.loop !0") for line in jumps] == [False, True, False, True]

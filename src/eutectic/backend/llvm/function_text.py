@@ -48,9 +48,9 @@ class FunctionText:
         self._lines.append(f"{label}:")
         self.block = label
 
-    def jump(self, label: str) -> None:
-        """End the block with a jump."""
-        self.do(f"br label %{label}")
+    def jump(self, label: str, note: str = "") -> None:
+        """End the block with a jump; the note is what LLVM is told of the loop that it ends, a node of metadata."""
+        self.do(f"br label %{label}{note and f', !llvm.loop {note}'}")
 
     def branch(self, condition: str, yes: str, no: str) -> None:
         """End the block with a choice."""

@@ -24,7 +24,9 @@ def can_be_told(kind: str) -> bool:
     return kind in _BITS
 
 
-def share_iterations(emitter: ExprEmitter, extent: str, worth: int, run: Callable[[str, str], None]) -> None:
+def share_iterations(
+    emitter: ExprEmitter, extent: str, worth: int, run: Callable[[str, str], None], note: str = ""
+) -> None:
     """Write code in which the threads take the iterations of a loop.
 
     Args:
@@ -32,6 +34,8 @@ def share_iterations(emitter: ExprEmitter, extent: str, worth: int, run: Callabl
         extent: How many there are, an i64; fewer than none count as none.
         worth: How many pieces they are worth.
         run: Writes what is done with some of them; takes registers with the first one and the one behind the last.
+        note: What LLVM is told of the loop over what is taken, a node of metadata of the module. Without one it takes
+            what a loop within that ends it says of itself, and warns where that cannot be done.
     """
     text = emitter.text
     head, some, over = (text.fresh(hint) for hint in ("take", "share", "shared"))
@@ -44,7 +48,7 @@ def share_iterations(emitter: ExprEmitter, extent: str, worth: int, run: Callabl
     text.start(some)
     emitter.forget()
     run(begin, end)
-    text.jump(head)
+    text.jump(head, note)
     text.start(over)
     emitter.forget()
 

@@ -26,7 +26,7 @@ from eutectic.backend.llvm.machine import Machine
 from eutectic.backend.llvm.pieces import pieces_worth
 from eutectic.backend.llvm.shared_loop import can_be_told, meet, share_iterations, tell, told
 from eutectic.backend.llvm.statements import StatementEmitter
-from eutectic.backend.llvm.term_groups import METADATA
+from eutectic.backend.llvm.term_groups import METADATA, PLAIN
 from eutectic.backend.llvm.types import memory_bytes, register_type
 from eutectic.ir.dtype import is_integer
 from eutectic.ir.node import children
@@ -260,7 +260,7 @@ class _TeamEmitter(StatementEmitter):
 
     def _iterations(self, extent: str, worth: int, run: Callable[[str, str], None]) -> None:
         shared, self.shared_by_team = self.shared_by_team, False
-        share_iterations(self, extent, worth, run)
+        share_iterations(self, extent, worth, run, PLAIN)
         self.shared_by_team = shared
 
     def _meet(self, last: bool) -> None:
