@@ -19,6 +19,8 @@ from tests.cli.test_models import NETS, call, folder
 import eutectic
 from eutectic.backend.dnnl.library import availability
 from eutectic.backend.dnnl.narrow import computes_in, is_host
+from eutectic.backend.llvm.dense_pack import narrow_weights
+from eutectic.backend.llvm.machine import machine_of
 from eutectic.cli import lower
 from eutectic.driver.stages import STAGES
 from eutectic.target import Target
@@ -158,7 +160,9 @@ def test_doctor_says_what_narrow_precisions_are_worth(narrow_takes: Callable[[fl
     narrow_takes(share)
     facts = json.loads(call("doctor", "--json").stdout)["facts"]
     promised = computes_in("bfloat16", Target("llvm")).ok  # measured, too, where no other processor is named
-    said = "used: " if promised and (share < 1 or not is_host(Target("llvm"))) else "not used: "
+    held = "bfloat16" in narrow_weights(machine_of(Target("llvm")))
+    others = "not used but for weights: " if held else "not used: "
+    said = "used: " if promised and (share < 1 or not is_host(Target("llvm"))) else others
     assert facts["precision bf16"].startswith(said)
 
 

@@ -30,7 +30,7 @@ class ChoosePrecision(Pass):
 
     What keeps a module in float32 is said in `PassContext.remarks`: a processor or a target without instructions for
     the dtype, a module that is too small for calls of a library, or no library at all. Kernels of our own multiply
-    float32.
+    float32, and read weights of 16 bits where products wait for them (`ConvertMatmulToDensePack`).
 
     Attributes:
         backend: Names of libraries as in `Partition`; may be empty.
@@ -40,7 +40,7 @@ class ChoosePrecision(Pass):
 
     Raises:
         PassError: an unknown precision.
-        CodegenError: `f16`, and no library is faster with it: results would have less range, for nothing.
+        CodegenError: `f16`, and neither is a library faster with it, nor do kernels for the target read such weights.
     """
 
     backend: str = ""
@@ -59,7 +59,7 @@ class ChoosePrecision(Pass):
         target = target_or_current(self.target or None)
         names = [name.strip() for name in self.backend.split(",") if name.strip()]
         fast = fastest_in(dtype, names, target)
-        if not fast.ok and self.precision == "f16":
+        if not fast.ok and self.precision == "f16" and dtype not in code_generator(target).narrow_weights(target):
             raise CodegenError(
                 f'precision="f16" cannot be used here: {fast.reason}', help='take precision="bf16", or "default"'
             )

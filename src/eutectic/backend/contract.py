@@ -179,6 +179,10 @@ class Backend(Protocol):
         """
         return Verdict(ok=False, reason=f"{self.title} does not say that its kernels of {dtype} are faster")
 
+    def multiplies(self, dtype: str, target: Target) -> bool:
+        """Whether it has kernels of a dtype of 16 bits, faster than in float32 or not; by default not."""
+        return False
+
     def layouts(self, region: Function) -> Sequence[LayoutOffer]:
         """In which layouts it can compute a region; at least one. By default row-major."""
         return (ROW_MAJOR,)
@@ -246,6 +250,10 @@ class CodeGenerator(Protocol):
 
     def dense_pack(self, sizes: ProductSizes, target: Target) -> Sequence[PanelOffer]:
         """How its kernels can compute a product faster from weights in panels, best first."""
+        return ()
+
+    def narrow_weights(self, target: Target) -> Sequence[str]:
+        """Dtypes of 16 bits in which its kernels read weights of products of float32; by default none."""
         return ()
 
     def batch(self, sizes: BatchSizes, target: Target, speeds: Speeds | None = None) -> Sequence[BatchOffer]:

@@ -75,12 +75,14 @@ def examine() -> tuple[dict[str, Any], list[str]]:
 def _narrow() -> dict[str, str]:
     """What narrow precisions are worth here, as oneDNN was measured."""
     from eutectic.backend.contract import NARROW  # --help loads none of this
-    from eutectic.backend.registry import backend
+    from eutectic.backend.registry import backend, code_generator
     from eutectic.target import Target
 
     verdicts = {name: backend("dnnl").computes_in(dtype, Target("llvm")) for name, dtype in NARROW.items()}
+    held = code_generator(Target("llvm")).narrow_weights(Target("llvm"))
+    others = {name: "not used but for weights" if NARROW[name] in held else "not used" for name in NARROW}
     return {
-        f"precision {name}": f"{'used' if verdict.ok else 'not used'}: {verdict.reason}"
+        f"precision {name}": f"{'used' if verdict.ok else others[name]}: {verdict.reason}"
         for name, verdict in verdicts.items()
     }
 

@@ -69,8 +69,9 @@ def compile(
         threads: Threads of each call; None takes `EUTECTIC_THREADS`, else what OpenMP would use.
         precision: `default`; or `strict`: nothing that loses NaN or infinities of eager is handed to a library; or
             `bf16`: convolutions and matrix products read bfloat16 where oneDNN is faster with it, else they stay
-            float32, and the notes of the report say why; or `f16`: the same with float16, refused where that is not
-            faster. Sums, biases and activations are float32 in each; results keep their dtypes.
+            float32, and the notes of the report say why, but for constant matrices of products of few rows, which
+            are kept in bfloat16; or `f16`: the same with float16, refused where neither is faster. Sums, biases and
+            activations are float32 in each; results keep their dtypes.
         target: What code is made for. `llvm` makes all of it here; `llvm -libs=dnnl` gives operators to oneDNN
             where that takes them, and is what None means where oneDNN is installed, except for models without
             convolutions whose matrix products are small.

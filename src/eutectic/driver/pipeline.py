@@ -9,7 +9,7 @@ from eutectic.backend.choose_precision import ChoosePrecision
 from eutectic.backend.contract import NARROW
 from eutectic.backend.outline import check_precision
 from eutectic.backend.partition import Partition
-from eutectic.backend.registry import available, default_backends
+from eutectic.backend.registry import available, backend, default_backends
 from eutectic.driver.pipeline_text import Pipeline
 from eutectic.ir.transform import Pass
 from eutectic.relax.transform import (
@@ -40,8 +40,10 @@ from eutectic.relax.transform import (
     RemovePaddedTaps,
     RewriteDataflowConcat,
     RewriteDataflowReshape,
+    RoundAfterBias,
     RunCodegen,
     SplitBatch,
+    WidenConvolutions,
 )
 from eutectic.runtime.team import available_threads
 from eutectic.support.errors import CodegenError
@@ -122,15 +124,27 @@ def pipeline(target: str | Target | None = None, precision: str = "default", thr
     if libraries:
         hand_over = (Partition(libraries, precision, if_worthwhile=by_default, lower=False),)
     attention = (FuseAttention(), CombinePermuteDims())
-    pieces = (SplitBatch(str(chosen), available_threads(threads)),)
-    faster: tuple[Pass, ...] = (FuseInvertedResidual(str(chosen)), ConvertMatmulToDensePack(str(chosen)))
+    own = ",".join(dtype for dtype in NARROW.values() if not _multiplied(dtype, chosen))
+    wide: tuple[Pass, ...] = (WidenConvolutions(own),) if own else ()
+    team = available_threads(threads)
+    pieces = (SplitBatch(str(chosen), team),)
+    faster: tuple[Pass, ...] = (
+        FuseInvertedResidual(str(chosen), team),
+        ConvertMatmulToDensePack(str(chosen), NARROW.get(precision, "")),
+        RoundAfterBias(),
+    )
     if precision != "strict":
         faster = (*faster, ConvertConv2DToWinograd(str(chosen)))
     images = (DecomposeConvTranspose(), ConvertConv1DToConv2D())
     layouts = (*images, AssignLayouts(str(chosen)), *([RunCodegen()] if libraries else []))
-    graph = (*prepare(), *narrow, *attention, *pieces, *faster, *hand_over, *layouts)
+    graph = (*prepare(), *narrow, *attention, *wide, *pieces, *faster, *hand_over, *layouts)
     known = (TakeExampleSizes(), JoinVaryingAxes(), NameSizes(), MarkFiniteConstants())
     return Pipeline((*graph, *kernels(), *known, TakeDecisions(), *loops(chosen)), "compile")
+
+
+def _multiplied(dtype: str, target: Target) -> bool:
+    """Whether a library of a target has kernels of a dtype of 16 bits."""
+    return any(backend(name).multiplies(dtype, target) for name in target.libs)
 
 
 def loops(target: Target) -> Pipeline:
@@ -169,9 +183,9 @@ def after_partition(plan: Pipeline) -> Pipeline:
 def default_target() -> tuple[Target, list[str]]:
     """The target that is meant when nobody names one, and a sentence for each library that is missing."""
     plain = Target()
-    candidates = [(backend, available(backend, plain)) for backend in default_backends(plain)]
-    notes = [f"{backend.title} is not used: {state.reason}" for backend, state in candidates if not state.ok]
-    names = ",".join(backend.name for backend, state in candidates if state.ok)
+    candidates = [(each, available(each, plain)) for each in default_backends(plain)]
+    notes = [f"{each.title} is not used: {state.reason}" for each, state in candidates if not state.ok]
+    names = ",".join(each.name for each, state in candidates if state.ok)
     return (Target(f"{plain} -libs={names}") if names else plain), notes
 
 

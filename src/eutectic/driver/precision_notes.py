@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from eutectic.backend.contract import NARROW, BackendRemark
+from eutectic.relax.transform.dense_pack.convert import WeightsRemark
 from eutectic.relax.transform.to_mixed_precision import WIDE, PrecisionRemark
 
 
@@ -22,6 +23,9 @@ def precision_notes(precision: str, remarks: Sequence[Any]) -> Iterator[str]:
     for remark in remarks:
         if isinstance(remark, BackendRemark) and remark.kind == "wide":
             yield f'precision="{precision}": no operator is narrowed: {remark.reason}'
+    weights = Counter(remark.dtype for remark in remarks if isinstance(remark, WeightsRemark))
+    for dtype, count in weights.items():
+        yield f'precision="{precision}": weights of {count} matmul are {dtype}, products and sums float32'
     said = [remark for remark in remarks if isinstance(remark, PrecisionRemark)]
     narrow = [remark for remark in said if remark.dtype != WIDE]
     if narrow:

@@ -26,6 +26,10 @@ from eutectic.driver.reporting import report_of
 from eutectic.driver.saved_text import constants_of, graph_of
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
+from eutectic.ir.visit import post_order
+from eutectic.relax.analysis.uses import walk_calls
+from eutectic.relax.expr import Constant, Function
+from eutectic.relax.op.nn.dense_pack import DENSE_PACK
 from eutectic.relax.transform.dense_pack.plain import ConvertDensePackToMatmul
 from eutectic.relax.transform.winograd.direct import ConvertWinogradToConv2D
 from eutectic.runtime.saved import SavedModel
@@ -101,15 +105,25 @@ def variants(saved: SavedModel, targets: Sequence[str]) -> list[SavedModel]:
 
 
 def _check_precision(saved: SavedModel, target: Target) -> None:
-    """Refuse to compile narrow operands for a target that is slower with them: the wide ones are gone."""
+    """Refuse to compile narrow operands for a target that is slower with them: the wide ones are gone.
+
+    Weights in panels are no such operands: where narrow ones are slower, they are widened again.
+    """
     dtype = NARROW.get(saved.precision, "")
-    narrow = [a for arrays in saved.constants.values() for a in arrays if a.dtype.name == dtype]
     verdict = fastest_in(dtype, target.libs, target)
-    if narrow and not verdict.ok:
+    if dtype and not verdict.ok and _has_narrow_operands(graph_of(saved), dtype):
         raise CodegenError(
             f'a model compiled with precision="{saved.precision}" cannot be saved for {target}: {verdict.reason}',
             help='compile it with precision="default" for that target, and save it by itself',
         )
+
+
+def _has_narrow_operands(module: IRModule, dtype: str) -> bool:
+    """Whether constants of a dtype are read by anything but products of float32 with weights in panels."""
+    functions = [function for _, function in module.functions_items() if isinstance(function, Function)]
+    calls = (call for function in functions for call in walk_calls(function) if call.op is not DENSE_PACK)
+    read = (part for call in calls for arg in call.args for part in post_order(arg))
+    return any(isinstance(part, Constant) and part.data.dtype.name == dtype for part in read)
 
 
 def _processor(name: str) -> Target:

@@ -276,10 +276,10 @@ def test_for_a_target_without_the_instructions_a_model_stays_float32():
     assert_close(compiled(x).detach().numpy(), model(x).detach().numpy(), 1e-6)
 
 
-def test_float16_is_refused_where_it_is_not_faster(monkeypatch: pytest.MonkeyPatch):
+def test_float16_is_refused_where_nothing_is_faster_with_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(abi.INSTRUCTIONS, "float16", ("AVX512FP16", 1 << 30))
-    with pytest.raises(CodegenError, match='precision="f16" cannot be used here: oneDNN multiplies float16 with'):
-        eutectic.compile(mlp(), (torch.randn(5, 64),), target=DNNL, precision="f16")
+    with pytest.raises(CodegenError, match=r'precision="f16" cannot be used here: .*float16'):
+        eutectic.compile(mlp(), (torch.randn(5, 64),), target=f"{DNNL} -mcpu=x86-64", precision="f16")
 
 
 @needs_bf16_target

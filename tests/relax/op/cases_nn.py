@@ -16,11 +16,12 @@ from eutectic.topi.nn.dense_pack import packed_panels
 
 @covers("relax.nn.dense_pack")
 def _dense_pack(f: Feeds) -> Case:
-    """Panels of some columns, the last of which may have columns that are not used."""
-    dtype, panel, depth, columns = f.pick("float32", "float64"), f.integer(1, 4), f.integer(1, 6), f.integer(1, 9)
+    """Panels of some columns, the last of which may have columns that are not used; weights may be narrower."""
+    kinds = f.pick(("float32", "float32"), ("float64", "float64"), ("float32", "float16"), ("float32", "bfloat16"))
+    (dtype, narrow), panel, depth, columns = kinds, f.integer(1, 4), f.integer(1, 6), f.integer(1, 9)
     rows = f.shape(least=0, most=3, high=3)
     data, td = f.tensor((*rows, depth), dtype, low=-2, high=2)
-    tw = f.tensor((depth, columns), dtype, low=-2, high=2)[1]
+    tw = f.tensor((depth, columns), narrow, low=-2, high=2)[1]
     call = nn.dense_pack(data, f.var(packed_panels(as_numpy(tw), panel)), columns)
     return Case(call, (td.double() @ tw.double()).to(td.dtype), slack=30, feeds=f.values)
 

@@ -174,7 +174,8 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: nn.dense_pack(t(2, 6), t(2, 5, 4), 8), "nn.dense_pack of (2, 6) with (2, 5, 4) contracts 6 with 5"),
     (lambda: nn.dense_pack(t(2, 5), t(2, 5, 4), 9), "to 9 columns with weights (2, 5, 4) of 8 columns"),
     (lambda: nn.dense_pack(t(2, 5), t(5, 4), 4), "takes data with an axis, and weights (panels, k, p)"),
-    (lambda: nn.dense_pack(i(2, 5), t(2, 5, 4), 8), "both are float32, or both float64"),
+    (lambda: nn.dense_pack(t(2, 5), i(2, 5, 4), 8), "nn.dense_pack of float32 with int64"),
+    (lambda: nn.dense_pack(i(2, 5), t(2, 5, 4), 8), "expected float32 with float32, float16 or bfloat16, or float64"),
     (
         lambda: nn.inverted_residual(t(1, 6, 8, 8), *WINDOWS, filters=4),
         "nn.inverted_residual of (1, 6, 8, 8), (2, 3, 3, 2), (2, 2), (1, 2, 2, 4) to 4 channels: the sizes do not go",

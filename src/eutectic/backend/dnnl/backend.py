@@ -10,6 +10,7 @@ from eutectic.backend.dnnl import library
 from eutectic.backend.dnnl.borders import offers
 from eutectic.backend.dnnl.describe import describe
 from eutectic.backend.dnnl.loading import load
+from eutectic.backend.dnnl.narrow import computes_in
 from eutectic.backend.dnnl.patterns import patterns
 from eutectic.backend.dnnl.speed import faster_in
 from eutectic.backend.dnnl.worthwhile import worthwhile
@@ -48,6 +49,10 @@ class OneDnn(Backend):
     def computes_in(self, dtype: str, target: Target) -> Verdict:
         """Where the processor multiplies the dtype, and faster than float32."""
         return faster_in(dtype, target)
+
+    def multiplies(self, dtype: str, target: Target) -> bool:
+        """Where the processor does."""
+        return computes_in(dtype, target).ok
 
     def layouts(self, region: Function) -> Sequence[LayoutOffer]:
         """Row-major, and what its kernels want on this processor."""

@@ -12,7 +12,7 @@ import numpy as np
 from eutectic.backend.contract import CodeGenerator
 from eutectic.backend.kernel import Built
 from eutectic.backend.llvm.batch_pieces import batch_offers
-from eutectic.backend.llvm.dense_pack import panel_offers
+from eutectic.backend.llvm.dense_pack import narrow_weights, panel_offers
 from eutectic.backend.llvm.inverted_residual import residual_offers
 from eutectic.backend.llvm.kernels import build_kernel, cached_kernel, compiled_kernel, lowered_kernel
 from eutectic.backend.llvm.layouts import layout_offers
@@ -69,6 +69,10 @@ class Llvm(CodeGenerator):
     def dense_pack(self, sizes: ProductSizes, target: Target) -> Sequence[PanelOffer]:
         """Columns in panels of a few vectors, for few rows."""
         return panel_offers(sizes, machine_of(target), bool(target.libs))
+
+    def narrow_weights(self, target: Target) -> Sequence[str]:
+        """Dtypes of 16 bits that its kernels read weights in, and widen them."""
+        return narrow_weights(machine_of(target))
 
     def batch(self, sizes: BatchSizes, target: Target, speeds: Speeds | None = None) -> Sequence[BatchOffer]:
         """A few images at a time, so that what is between operators stays in caches."""

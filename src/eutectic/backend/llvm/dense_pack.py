@@ -10,7 +10,7 @@ a processor with vectors of 512 bits, and scaled to others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from eutectic.backend.llvm.machine import Machine, lane_speed
@@ -42,6 +42,10 @@ _LIBRARY: Final = _Way(40.0, 1.35)
 _TILES: Final = _Way(160.0, 1.15)
 _COPIES: Final = _Way(24.0, 1.15)
 _ROWS_OF_CALLS: Final = 64  # that estimates count with where each call brings as many as it likes
+# Share of the time that weights of 16 bits take: of rows whose sums fit into registers, of more that wait for weights,
+# too, and of others, which widen them for each tile.
+_NARROW: Final = (0.6, 0.8, 1.05)
+_WAITING_ROWS: Final = 16  # the most rows that wait for weights (Zen 3: 17 bytes in a nanosecond for two threads)
 _GAIN: Final = 0.95  # share of the time without panels from which on they are worth a copy
 _LEAST_BYTES: Final = 512 << 10  # of weights; smaller ones stay in the cache of one processor
 _LEAST_OF_FEW: Final = 320 << 10  # the same for few rows, which wait for weights that are not in the nearest cache
@@ -58,8 +62,13 @@ def panel_offers(sizes: ProductSizes, machine: Machine, has_library: bool) -> Se
         machine: What the code is for.
         has_library: Whether a library would compute it otherwise.
     """
-    lanes = machine.lanes()
-    width = 0 if sizes.rows is None else next((lanes * n for n in (4, 2) if _fits(sizes.rows, sizes, machine, n)), 0)
+    wide = _wide(sizes, machine, has_library)
+    return wide if sizes.dtype == "float32" else _narrow(wide, sizes, machine, has_library)
+
+
+def _wide(sizes: ProductSizes, machine: Machine, has_library: bool) -> Sequence[PanelOffer]:
+    """Panels of float32."""
+    lanes, width = machine.lanes(), _width_for_few(sizes, machine)
     least = _LEAST_OF_CALLS if sizes.rows is None else _LEAST_OF_FEW if width else _LEAST_BYTES
     if lanes == 1 or 4 * sizes.terms * sizes.columns < least:
         return ()
@@ -77,6 +86,32 @@ def _tiles(sizes: ProductSizes, machine: Machine) -> Sequence[PanelOffer]:
     """
     cost, direct = (way.cost(sizes, machine) for way in (_TILES, _COPIES))
     return [PanelOffer(2 * machine.lanes(), cost, direct)] if _are_enough(sizes, machine) else ()
+
+
+def _narrow(
+    wide: Sequence[PanelOffer], sizes: ProductSizes, machine: Machine, has_library: bool
+) -> Sequence[PanelOffer]:
+    """Panels of 16 bits, whose numbers are widened where they are read; none of what a library has instructions for."""
+    is_for_library = has_library and sizes.data == sizes.dtype and machine.multiplies(sizes.dtype)
+    if is_for_library or sizes.dtype not in narrow_weights(machine):
+        return ()
+    few, more, many = _NARROW
+    share = few if _width_for_few(sizes, machine) else more if (sizes.rows or 1) <= _WAITING_ROWS else many
+    return tuple(replace(offer, cost=share * offer.cost) for offer in wide)
+
+
+def _width_for_few(sizes: ProductSizes, machine: Machine) -> int:
+    """Columns of the widest panel of which all rows fit into registers; 0 where none is so wide."""
+    if sizes.rows is None:
+        return 0
+    return next((machine.lanes() * n for n in (4, 2) if _fits(sizes.rows, sizes, machine, n)), 0)
+
+
+def narrow_weights(machine: Machine) -> Sequence[str]:
+    """Dtypes of 16 bits that vectors are widened from in an instruction or two."""
+    if machine.lanes() < 8:
+        return ()
+    return ["bfloat16", *(["float16"] if machine.is_wide or "f16c" in machine.used_features else [])]
 
 
 def _fits(rows: int, sizes: ProductSizes, machine: Machine, vectors: int) -> bool:

@@ -45,11 +45,13 @@ from eutectic.relax.transform.remove_redundant_reshape import RemoveRedundantRes
 from eutectic.relax.transform.remove_unused_parameters import ExpandTupleArguments, RemoveUnusedParameters
 from eutectic.relax.transform.rewrite_dataflow_concat import RewriteDataflowConcat
 from eutectic.relax.transform.rewrite_dataflow_reshape import RewriteDataflowReshape
+from eutectic.relax.transform.round_after_bias import RoundAfterBias
 from eutectic.relax.transform.run_codegen import RunCodegen
 from eutectic.relax.transform.split_batch.split import SplitBatch
 from eutectic.relax.transform.to_mixed_precision import ToMixedPrecision
 from eutectic.relax.transform.to_non_dataflow import ConvertToDataflow, ToNonDataflow
 from eutectic.relax.transform.update_param_struct_info import BindSymbolicVars, BundleModelParams, UpdateParamStructInfo
+from eutectic.relax.transform.widen_convolutions import WidenConvolutions
 from eutectic.relax.transform.winograd.convert import ConvertConv2DToWinograd
 from eutectic.relax.transform.winograd.direct import ConvertWinogradToConv2D
 from eutectic.support.door import open_doors
@@ -109,11 +111,13 @@ __all__ = [
     "RemoveUnusedParameters",
     "RewriteDataflowConcat",
     "RewriteDataflowReshape",
+    "RoundAfterBias",
     "RunCodegen",
     "SplitBatch",
     "ToMixedPrecision",
     "ToNonDataflow",
     "UpdateParamStructInfo",
+    "WidenConvolutions",
     "bind_params",
     "bind_symbolic_vars",
     "dataflowblock_pass",

@@ -22,7 +22,8 @@ def dense_pack(data: Tensor, weight: Tensor, units: int) -> Tensor:
 
     Args:
         data: `(*batch, k)`, float.
-        weight: `(panels, k, p)`: columns of the second matrix, `p` at a time; same dtype.
+        weight: `(panels, k, p)`: columns of the second matrix, `p` at a time; same dtype, or a narrower float, which is
+            widened where it is read.
         units: Columns of the result, at most `panels * p`.
 
     Returns:
@@ -43,7 +44,7 @@ def dense_pack(data: Tensor, weight: Tensor, units: int) -> Tensor:
 
     def product(*at: PrimExpr) -> Any:
         *rows, number, lane = at
-        return te_sum(data(*rows, k) * weight(number, k, lane), k)
+        return te_sum(data(*rows, k) * weight(number, k, lane).astype(data.dtype), k)
 
     def element(*at: PrimExpr) -> Any:
         *rows, column = at

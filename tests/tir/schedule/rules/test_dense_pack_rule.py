@@ -17,6 +17,7 @@ from eutectic.backend.llvm.ahead import steady_asks
 from eutectic.backend.llvm.machine import machine_of
 from eutectic.driver.build_prim_func import NativePrimFunc
 from eutectic.driver.inspect import kernel_source
+from eutectic.ir.dtype import to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.structural import structural_equal
 from eutectic.target import Target
@@ -30,10 +31,12 @@ from eutectic.topi.nn.dense_pack import packed_panels
 NATIVE = Target("llvm")
 
 
-def program(rows: tuple[int, ...], depth: int, columns: int, panel: int, dtype: str = "float32") -> tir.PrimFunc:
+def program(
+    rows: tuple[int, ...], depth: int, columns: int, panel: int, dtype: str = "float32", narrow: str = ""
+) -> tir.PrimFunc:
     """A product, a bias of each column, an activation and a residual."""
     data = te.placeholder((*rows, depth), dtype, "data")
-    weight = te.placeholder((-(-columns // panel), depth, panel), dtype, "weight")
+    weight = te.placeholder((-(-columns // panel), depth, panel), narrow or dtype, "weight")
     bias = te.placeholder((columns,), dtype, "bias")
     residual = te.placeholder((*rows, columns), dtype, "residual")
     product = topi.nn.dense_pack(data, weight, columns)
@@ -43,14 +46,17 @@ def program(rows: tuple[int, ...], depth: int, columns: int, panel: int, dtype: 
     return te.create_prim_func([data, weight, bias, residual, out])
 
 
-def check(rows: tuple[int, ...], depth: int, columns: int, panel: int, dtype: str = "float32") -> None:
+def check(
+    rows: tuple[int, ...], depth: int, columns: int, panel: int, dtype: str = "float32", narrow: str = ""
+) -> None:
     """The scheduled program gives what float64 gives."""
     rng = np.random.default_rng(columns)
     shapes = [(*rows, depth), (depth, columns), (columns,), (*rows, columns)]
     data, weight, bias, residual = (rng.standard_normal(shape).astype(dtype) for shape in shapes)
+    weight = weight.astype(to_numpy(narrow or dtype))
     wide = data.astype(np.float64) @ weight.astype(np.float64) + bias
     want = np.maximum(wide, 0) + residual
-    scheduled = schedule_for_cpu(program(rows, depth, columns, panel, dtype), machine_of(NATIVE))
+    scheduled = schedule_for_cpu(program(rows, depth, columns, panel, dtype, narrow), machine_of(NATIVE))
     out = np.full(want.shape, np.nan, dtype)
     NativePrimFunc(scheduled, NATIVE, 2)(data, packed_panels(weight, panel), bias, residual, out)
     np.testing.assert_allclose(out, want, atol=(1e-5 if dtype == "float32" else 1e-13) * np.abs(wide).max(initial=0))
@@ -66,6 +72,12 @@ def nests(rows: tuple[int, ...], columns: int, panel: int) -> list[Any]:
 @pytest.mark.parametrize("columns", [64, 100, 129, 192, 7])
 def test_values(rows: tuple[int, ...], columns: int):
     check(rows, 37, columns, 64)
+
+
+@pytest.mark.parametrize("narrow", ["float16", "bfloat16"])
+@pytest.mark.parametrize("rows", [(1,), (1, 3), (8,), (70,)])
+def test_narrow_weights_are_widened_exactly(rows: tuple[int, ...], narrow: str):
+    check(rows, 37, 100, 32, narrow=narrow)
 
 
 @settings(max_examples=15)

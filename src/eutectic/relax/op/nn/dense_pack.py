@@ -25,6 +25,7 @@ _DENSE_PACK: Final = define_op(
 )
 DENSE_PACK: Final = _DENSE_PACK.op
 """The operator."""
+_WEIGHTS: Final = {"": ("",), "float32": ("float32", "float16", "bfloat16"), "float64": ("float64",)}
 
 
 @node("relax.attrs.DensePackAttrs")
@@ -41,8 +42,8 @@ def dense_pack(data: Expr, weight: Expr, units: int, *, span: Any = None) -> Cal
 
     Args:
         data: `(*batch, k)`; float32 or float64.
-        weight: `(panels, k, p)`, same dtype: `p` columns at a time, as `packed_panels` of
-            `eutectic.topi.nn.dense_pack` lays them out; what is beyond `units` is not used.
+        weight: `(panels, k, p)`, of the same dtype, or float16 or bfloat16 beside float32: `p` columns at a time, as
+            `packed_panels` of `eutectic.topi.nn.dense_pack` lays them out; what is beyond `units` is not used.
         units: Columns of the result, at most `panels * p`.
         span: Python source of the call, for errors.
 
@@ -52,7 +53,8 @@ def dense_pack(data: Expr, weight: Expr, units: int, *, span: Any = None) -> Cal
     Raises:
         TypeInferenceError: ranks, dtypes or sizes disagree.
 
-    Accuracy: each element is a sum of `k` products in order, as of `matmul`.
+    Accuracy: each element is a sum of `k` products in order, as of `matmul`, of the dtype of the data. Narrow weights
+        are widened, which is exact: nothing else is narrow.
     Reference: TVM relay.nn.contrib_dense_pack, whose data is a matrix.
     """
     return call(_DENSE_PACK, data, weight, attrs=DensePackAttrs(int(units)), span=span)
@@ -62,8 +64,9 @@ def dense_pack(data: Expr, weight: Expr, units: int, *, span: Any = None) -> Cal
 def _infer(c: Call) -> TensorStructInfo:
     data, weight = tensor_args(c)
     units = attrs_of(c, DensePackAttrs).units
-    if any(info.dtype not in ("", "float32", "float64") or info.dtype != data.dtype for info in (data, weight)):
-        refuse(c, f"{short_name(c)} of {data.dtype} with {weight.dtype}: both are float32, or both float64")
+    if weight.dtype not in _WEIGHTS.get(data.dtype, ()):
+        allowed = "float32 with float32, float16 or bfloat16, or float64 with float64"
+        refuse(c, f"{short_name(c)} of {data.dtype} with {weight.dtype}: expected {allowed}")
     if data.ndim == 0 or weight.ndim not in (-1, 3):
         refuse(c, f"{short_name(c)} takes data with an axis, and weights (panels, k, p)")
     if weight.dims is not None:
@@ -91,7 +94,7 @@ def _work(c: Call) -> float:
 
 @_DENSE_PACK.reference
 def _reference(attrs: DensePackAttrs, data: Array, weight: Array) -> Array:
-    return multiply_matrices(data, unpacked_panels(weight, attrs.units), dtype_of(data))
+    return multiply_matrices(data, unpacked_panels(weight.astype(data.dtype), attrs.units), dtype_of(data))
 
 
 @_DENSE_PACK.legalize

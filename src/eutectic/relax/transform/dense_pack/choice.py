@@ -16,11 +16,15 @@ class ProductSizes:
         rows: Rows of the data, and of the result; None where there are as many as a call brings.
         terms: Columns of the data, which are summed over.
         columns: Columns of the matrix, and of the result.
+        dtype: Of the matrix in memory.
+        data: Of the data, as the model has it; both are multiplied in float32, whatever they are.
     """
 
     rows: int | None
     terms: int
     columns: int
+    dtype: str = "float32"
+    data: str = "float32"
 
 
 @dataclass(frozen=True)

@@ -2,86 +2,174 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf, prod
+from typing import Any, Final, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
+from eutectic.ir.dtype import to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
-from eutectic.relax.expr import Call, Constant, Function
+from eutectic.relax.base import Expr
+from eutectic.relax.expr import BindingBlock, Call, Constant, Function
 from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.op.datatype import astype
 from eutectic.relax.op.nn.dense_pack import dense_pack
+from eutectic.relax.op.numerics import dtype_of
 from eutectic.relax.struct_info import TensorStructInfo
-from eutectic.relax.transform.dense_pack.choice import PANEL_OFFERS, ProductSizes
+from eutectic.relax.transform.dense_pack.choice import PANEL_OFFERS, PanelOffer, ProductSizes
 from eutectic.relax.transform.infra import FunctionPass
 from eutectic.support.large_pages import LargePages
 from eutectic.target import Target, target_or_current
 from eutectic.topi.nn.dense_pack import panels_of
+
+Array: TypeAlias = npt.NDArray[Any]
+_WIDE: Final = "float32"
+_NARROW: Final = ("float16", "bfloat16")
+
+
+@dataclass(frozen=True)
+class WeightsRemark:
+    """Weights of a product that were rounded, in `PassContext.remarks`.
+
+    Attributes:
+        dtype: What they are in memory; products and sums stay float32.
+    """
+
+    dtype: str
 
 
 @dataclass(frozen=True)
 class ConvertMatmulToDensePack(FunctionPass):
     """Put the constant second matrix of a product into panels, which kernels would make at each call, or do without.
 
-    Only float32, and one matrix for the whole batch; what is faster is estimated by who makes the kernels for the
-    target. Functions for a library, and composites, keep theirs.
+    One matrix for the whole batch, of float32 or of 16 bits; what is faster is estimated by who makes the kernels for
+    the target. Functions for a library, and composites, keep theirs.
+
+    Rows that are few wait for weights, of which there is half as much in 16 bits: so those of float32 are rounded where
+    that is asked for, and matrices that are narrow already stay so. Products and sums are of float32 either way.
 
     before:                          after:
         gv = matmul(x, w)                gv = nn.dense_pack(x, w_in_panels, units=3072)
 
-    Accuracy: sums have the terms that they had, in the same order.
+    Accuracy: sums have the terms that they had, in the same order. Weights that are rounded have a relative error of
+        2**-9 (bfloat16) or 2**-12 (float16); a matrix with one that would become infinite stays float32.
     Cost: a copy of each matrix that is put into panels.
 
     Attributes:
         target: What for, as the text of a target; when empty, the current target, else this machine.
+        narrow: Dtype to which weights are rounded, `bfloat16` or `float16`, where that is faster; empty keeps theirs.
     """
 
     target: str = ""
+    narrow: str = ""
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Convert within one function."""
         if any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
             return function
-        fresh = _Converter(target_or_current(self.target or None)).visit_expr(function)
+        fresh = _Converter(target_or_current(self.target or None), self.narrow, ctx).visit_expr(function)
         assert isinstance(fresh, Function)
         return fresh
 
 
+@dataclass(frozen=True)
+class _Product:
+    """A product with a constant matrix.
+
+    Attributes:
+        data: The first matrix, or several.
+        weight: The second one.
+        result: Dtype of the result.
+        sizes: What is asked for.
+    """
+
+    data: Expr
+    weight: Constant
+    result: str
+    sizes: ProductSizes
+
+
 class _Converter(PyExprMutator):
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, narrow: str, ctx: PassContext) -> None:
         super().__init__()
-        self._target = target
+        self._target, self._narrow, self._ctx = target, narrow, ctx
         self._memory = LargePages()
-        self._packed: dict[tuple[int, int], Constant] = {}  # once for all products with one matrix, which its id names
+        self._packed: dict[tuple[int, int, str], Constant] = {}  # once for all products with a matrix, named by its id
+        self._wide: dict[Expr, Expr] = {}  # data of a block in float32
+
+    def visit_binding_block(self, block: BindingBlock) -> BindingBlock:
+        """Convert the products of a block; what an earlier one widened may not be visible in it."""
+        self._wide = {}
+        return super().visit_binding_block(block)
 
     def visit_call_(self, call: Call) -> Any:
         """Convert one product."""
-        sizes = _sizes(call)
-        for offer in () if sizes is None else PANEL_OFFERS.ask(sizes, self._target)[:1]:
-            weight = call.args[1]
-            assert isinstance(weight, Constant)
-            packed = self._in_panels(weight, offer.panel)
-            return super().visit_call_(dense_pack(call.args[0], packed, weight.data.shape[1], span=call.span))
-        return super().visit_call_(call)
+        product = _product(call)
+        chosen = None if product is None else self._chosen(product)
+        if product is None or chosen is None:
+            return super().visit_call_(call)
+        dtype, panel = chosen
+        data, packed = self._widened(product), self._in_panels(product.weight, panel, dtype)
+        fresh = dense_pack(data, packed, product.sizes.columns, span=call.span)
+        return fresh if product.result == _WIDE else astype(self.builder_.emit(fresh), product.result, span=call.span)
 
-    def _in_panels(self, weight: Constant, panel: int) -> Constant:
-        key = id(weight), panel
+    def _chosen(self, product: _Product) -> tuple[str, int] | None:
+        """The dtype of weights in memory, and columns of a panel; None where a product is better left as it is."""
+        own, offers = product.sizes.dtype, self._offers(product, product.sizes.dtype)
+        if self._narrow and own == _WIDE:
+            wide = offers[0].cost if offers else inf
+            for offer in self._offers(product, self._narrow):
+                if offer.cost < wide and _fits(product.weight.data, self._narrow):
+                    self._ctx.remarks.append(WeightsRemark(self._narrow))
+                    return self._narrow, offer.panel
+        if not offers and own != product.sizes.data == _WIDE:  # rounded for another processor
+            own, offers = _WIDE, self._offers(product, _WIDE)
+        return next(((own, offer.panel) for offer in offers), None)
+
+    def _offers(self, product: _Product, dtype: str) -> Sequence[PanelOffer]:
+        """The best offer for weights of a dtype, if there is one."""
+        return PANEL_OFFERS.ask(replace(product.sizes, dtype=dtype), self._target)[:1]
+
+    def _widened(self, product: _Product) -> Expr:
+        """The data of a product in float32."""
+        data: Expr = self.visit_expr(product.data)
+        if product.sizes.data == _WIDE:
+            return data
+        if data not in self._wide:
+            self._wide[data] = self.builder_.emit(astype(data, _WIDE))
+        return self._wide[data]
+
+    def _in_panels(self, weight: Constant, panel: int, dtype: str) -> Constant:
+        key = id(weight), panel, dtype
         if key not in self._packed:
-            self._packed[key] = Constant(self._memory.copy(panels_of(weight.data, panel)), span=weight.span)
+            panels = panels_of(weight.data.astype(to_numpy(dtype), copy=False), panel)
+            self._packed[key] = Constant(self._memory.copy(panels), span=weight.span)
         return self._packed[key]
 
 
-def _sizes(call: Call) -> ProductSizes | None:
-    """The sizes of a product with a constant matrix; None for other calls."""
+def _fits(weight: Array, dtype: str) -> bool:
+    """Whether all numbers are finite, and none becomes infinite."""
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(weight.astype(to_numpy(dtype))).all())
+
+
+def _product(call: Call) -> _Product | None:
+    """A product with a constant matrix; None for other calls."""
     if getattr(call.op, "name", "") != "relax.matmul":
         return None
     data, weight = call.args
     info, result = data.struct_info, call.struct_info
-    if not isinstance(weight, Constant) or weight.data.ndim != 2 or weight.data.dtype != "float32":
+    if not isinstance(weight, Constant) or weight.data.ndim != 2 or 0 in weight.data.shape:
         return None
-    if not isinstance(info, TensorStructInfo) or not isinstance(result, TensorStructInfo):
+    if not isinstance(info, TensorStructInfo) or not isinstance(result, TensorStructInfo) or info.shape is None:
         return None
-    if (info.dtype, result.dtype) != ("float32", "float32") or info.shape is None or 0 in weight.data.shape:
+    dtype = dtype_of(weight.data)
+    if dtype not in (_WIDE, *_NARROW) or not {info.dtype, result.dtype} <= {dtype, _WIDE}:
         return None
+    rows = None if info.static_shape is None else prod(info.static_shape[:-1])
     terms, columns = weight.data.shape
-    return ProductSizes(None if info.static_shape is None else prod(info.static_shape[:-1]), terms, columns)
+    return _Product(data, weight, result.dtype, ProductSizes(rows, terms, columns, dtype, info.dtype))

@@ -11,6 +11,7 @@ from eutectic.relax.expr import Call, Constant, Function
 from eutectic.relax.expr_functor import PyExprMutator
 from eutectic.relax.op.matmul import matmul
 from eutectic.relax.op.nn.dense_pack import DENSE_PACK
+from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass
 from eutectic.topi.nn.dense_pack import unpacked_panels
 
@@ -34,7 +35,7 @@ class _Converter(PyExprMutator):
     def visit_call_(self, call: Call) -> Any:
         """Convert one product."""
         weight = call.args[1] if call.op is DENSE_PACK else None
-        if isinstance(weight, Constant) and call.attrs is not None:
+        if isinstance(weight, Constant) and call.attrs is not None and isinstance(call.struct_info, TensorStructInfo):
             plain = Constant(unpacked_panels(weight.data, call.attrs["units"]), span=weight.span)
-            return super().visit_call_(matmul(call.args[0], plain, span=call.span))
+            return super().visit_call_(matmul(call.args[0], plain, call.struct_info.dtype, span=call.span))
         return super().visit_call_(call)

@@ -62,6 +62,7 @@ class Axes:
         columns: The axis over columns of the result.
         panel: Columns of a panel.
         weights: What is in panels.
+        data_bytes: Of a number of the data.
         terms: How many are summed; None when it is not known.
         block_of_terms: How many of them at a time; 0 for all.
         most: Rows of which the sums fit into registers.
@@ -73,6 +74,7 @@ class Axes:
     columns: Axis
     panel: int
     weights: Buffer
+    data_bytes: int
     terms: int | None
     block_of_terms: int
     most: int = 0
@@ -96,7 +98,7 @@ class Axes:
     @property
     def row_bytes(self) -> int:
         """Of the data in a row; those of one number where it is not known how many there are."""
-        return item_bytes(self.weights.dtype) * (self.terms or 1)
+        return self.data_bytes * (self.terms or 1)
 
 
 class DensePack(Whole):
@@ -329,7 +331,8 @@ def _axes(products: Stage, last: Stage) -> Axes | None:
     rows = tuple(axis for axis in last.spatial if axis is not column)
     count = prod(axis.likely or 0 for axis in rows)
     sums = products.reduce[0].size, terms_of_block(products, products.reduce, count)
-    return Axes(products.name, last.name, rows, column, panel.value, weights.pop(), *sums)
+    each = item_bytes(products.output.dtype)
+    return Axes(products.name, last.name, rows, column, panel.value, weights.pop(), each, *sums)
 
 
 def _whole(index: PrimExpr, by: int) -> PrimExpr:
