@@ -17,10 +17,10 @@ from eutectic.relax.op.datatype import astype
 from eutectic.relax.op.registry import Trait, has_trait
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass, mutated
+from eutectic.relax.transform.widening import WIDE
 
-_WIDE: Final = "float32"
 _SUMS: Final[tuple[Trait, ...]] = ("contraction", "convolution")
-_ROUNDED: Final = ((_WIDE, "bfloat16"), (_WIDE, "float16"))
+_ROUNDED: Final = ((WIDE, "bfloat16"), (WIDE, "float16"))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class _Rounder(PyExprMutator):
         biased = self._found.get(call)
         if biased is None:
             return super().visit_call_(call)
-        bias = Constant(biased.bias.data.astype(_WIDE), span=biased.bias.span)
+        bias = Constant(biased.bias.data.astype(WIDE), span=biased.bias.span)
         wide = self.builder_.emit(add(self.visit_expr(biased.total), bias, span=call.span))
         return astype(wide, _dtype(call), span=call.span)
 

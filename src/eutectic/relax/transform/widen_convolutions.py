@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from eutectic.ir.module import IRModule
 from eutectic.ir.node import replace
 from eutectic.ir.transform import PassContext
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import BindingBlock, Call, Constant, Function
-from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.expr import Call, Function
 from eutectic.relax.op.datatype import astype
 from eutectic.relax.op.registry import has_trait, infer_call
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.infra import FunctionPass, mutated
-
-_WIDE: Final = "float32"
+from eutectic.relax.transform.widening import WIDE, WideningMutator
 
 
 @dataclass(frozen=True)
@@ -49,16 +46,10 @@ class WidenConvolutions(FunctionPass):
         return mutated(function, _Widener(self.dtypes.split(",")))
 
 
-class _Widener(PyExprMutator):
+class _Widener(WideningMutator):
     def __init__(self, dtypes: Sequence[str]) -> None:
         super().__init__()
         self._dtypes = dtypes
-        self._wide: dict[Expr, Expr] = {}  # what a block has in float32, too
-
-    def visit_binding_block(self, block: BindingBlock) -> BindingBlock:
-        """Rewrite a block; what an earlier one widened may not be visible in it."""
-        self._wide = {}
-        return super().visit_binding_block(block)
 
     def visit_call_(self, call: Call) -> Expr:
         """Widen one convolution."""
@@ -66,20 +57,13 @@ class _Widener(PyExprMutator):
         if not has_trait(call, "convolution") or not self._is_narrow(call) or attrs is None:
             return super().visit_call_(call)
         assert isinstance(info, TensorStructInfo)
-        args = tuple(map(self._widened, map(self.visit_expr, call.args)))
+        args = tuple(map(self.widened, map(self.visit_expr, call.args)))
         wide = infer_call(Call(call.op, args, replace(attrs, out_dtype="void"), call.sinfo_args, call.span))
-        return wide if info.dtype == _WIDE else astype(self.builder_.emit(wide), info.dtype, span=call.span)
+        return wide if info.dtype == WIDE else astype(self.builder_.emit(wide), info.dtype, span=call.span)
 
     def _is_narrow(self, call: Call) -> bool:
         """Whether all operands are of one of the dtypes, and the result is, or is float32."""
         infos = [value.struct_info for value in (*call.args, call)]
         dtypes = [info.dtype for info in infos if isinstance(info, TensorStructInfo)]
         narrow = {*dtypes[:-1]}
-        return len(dtypes) == len(infos) and len(narrow) == 1 and narrow <= {*self._dtypes} >= {dtypes[-1]} - {_WIDE}
-
-    def _widened(self, value: Expr) -> Expr:
-        if isinstance(value, Constant):
-            return Constant(value.data.astype(_WIDE), span=value.span)
-        if value not in self._wide:
-            self._wide[value] = self.builder_.emit(astype(value, _WIDE))
-        return self._wide[value]
+        return len(dtypes) == len(infos) and len(narrow) == 1 and narrow <= {*self._dtypes} >= {dtypes[-1]} - {WIDE}

@@ -14,20 +14,19 @@ from eutectic.ir.dtype import to_numpy
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
 from eutectic.relax.base import Expr
-from eutectic.relax.expr import BindingBlock, Call, Constant, Function
-from eutectic.relax.expr_functor import PyExprMutator
+from eutectic.relax.expr import Call, Constant, Function
 from eutectic.relax.op.datatype import astype
 from eutectic.relax.op.nn.dense_pack import dense_pack
 from eutectic.relax.op.numerics import dtype_of
 from eutectic.relax.struct_info import TensorStructInfo
 from eutectic.relax.transform.dense_pack.choice import PANEL_OFFERS, PanelOffer, ProductSizes
 from eutectic.relax.transform.infra import FunctionPass
+from eutectic.relax.transform.widening import WIDE, WideningMutator
 from eutectic.support.large_pages import LargePages
 from eutectic.target import Target, target_or_current
 from eutectic.topi.nn.dense_pack import panels_of
 
 Array: TypeAlias = npt.NDArray[Any]
-_WIDE: Final = "float32"
 _NARROW: Final = ("float16", "bfloat16")
 
 
@@ -93,18 +92,12 @@ class _Product:
     sizes: ProductSizes
 
 
-class _Converter(PyExprMutator):
+class _Converter(WideningMutator):
     def __init__(self, target: Target, narrow: str, ctx: PassContext) -> None:
         super().__init__()
         self._target, self._narrow, self._ctx = target, narrow, ctx
         self._memory = LargePages()
         self._packed: dict[tuple[int, int, str], Constant] = {}  # once for all products with a matrix, named by its id
-        self._wide: dict[Expr, Expr] = {}  # data of a block in float32
-
-    def visit_binding_block(self, block: BindingBlock) -> BindingBlock:
-        """Convert the products of a block; what an earlier one widened may not be visible in it."""
-        self._wide = {}
-        return super().visit_binding_block(block)
 
     def visit_call_(self, call: Call) -> Any:
         """Convert one product."""
@@ -113,35 +106,26 @@ class _Converter(PyExprMutator):
         if product is None or chosen is None:
             return super().visit_call_(call)
         dtype, panel = chosen
-        data, packed = self._widened(product), self._in_panels(product.weight, panel, dtype)
+        data, packed = self.widened(self.visit_expr(product.data)), self._in_panels(product.weight, panel, dtype)
         fresh = dense_pack(data, packed, product.sizes.columns, span=call.span)
-        return fresh if product.result == _WIDE else astype(self.builder_.emit(fresh), product.result, span=call.span)
+        return fresh if product.result == WIDE else astype(self.builder_.emit(fresh), product.result, span=call.span)
 
     def _chosen(self, product: _Product) -> tuple[str, int] | None:
         """The dtype of weights in memory, and columns of a panel; None where a product is better left as it is."""
         own, offers = product.sizes.dtype, self._offers(product, product.sizes.dtype)
-        if self._narrow and own == _WIDE:
+        if self._narrow and own == WIDE:
             wide = offers[0].cost if offers else inf
             for offer in self._offers(product, self._narrow):
                 if offer.cost < wide and _fits(product.weight.data, self._narrow):
                     self._ctx.remarks.append(WeightsRemark(self._narrow))
                     return self._narrow, offer.panel
-        if not offers and own != product.sizes.data == _WIDE:  # rounded for another processor
-            own, offers = _WIDE, self._offers(product, _WIDE)
+        if not offers and own != product.sizes.data == WIDE:  # rounded for another processor
+            own, offers = WIDE, self._offers(product, WIDE)
         return next(((own, offer.panel) for offer in offers), None)
 
     def _offers(self, product: _Product, dtype: str) -> Sequence[PanelOffer]:
         """The best offer for weights of a dtype, if there is one."""
         return PANEL_OFFERS.ask(replace(product.sizes, dtype=dtype), self._target)[:1]
-
-    def _widened(self, product: _Product) -> Expr:
-        """The data of a product in float32."""
-        data: Expr = self.visit_expr(product.data)
-        if product.sizes.data == _WIDE:
-            return data
-        if data not in self._wide:
-            self._wide[data] = self.builder_.emit(astype(data, _WIDE))
-        return self._wide[data]
 
     def _in_panels(self, weight: Constant, panel: int, dtype: str) -> Constant:
         key = id(weight), panel, dtype
@@ -168,7 +152,7 @@ def _product(call: Call) -> _Product | None:
     if not isinstance(info, TensorStructInfo) or not isinstance(result, TensorStructInfo) or info.shape is None:
         return None
     dtype = dtype_of(weight.data)
-    if dtype not in (_WIDE, *_NARROW) or not {info.dtype, result.dtype} <= {dtype, _WIDE}:
+    if dtype not in (WIDE, *_NARROW) or not {info.dtype, result.dtype} <= {dtype, WIDE}:
         return None
     rows = None if info.static_shape is None else prod(info.static_shape[:-1])
     terms, columns = weight.data.shape
