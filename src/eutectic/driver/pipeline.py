@@ -124,13 +124,14 @@ def pipeline(target: str | Target | None = None, precision: str = "default", thr
     if libraries:
         hand_over = (Partition(libraries, precision, if_worthwhile=by_default, lower=False),)
     attention = (FuseAttention(), CombinePermuteDims())
-    own = ",".join(dtype for dtype in NARROW.values() if not _multiplied(dtype, chosen))
-    wide: tuple[Pass, ...] = (WidenConvolutions(own),) if own else ()
+    theirs = [dtype for dtype in NARROW.values() if _multiplied(dtype, chosen)]
+    own = [dtype for dtype in NARROW.values() if dtype not in theirs]
+    wide: tuple[Pass, ...] = (WidenConvolutions(",".join(own)),) if own else ()
     team = available_threads(threads)
     pieces = (SplitBatch(str(chosen), team),)
     faster: tuple[Pass, ...] = (
         FuseInvertedResidual(str(chosen), team),
-        ConvertMatmulToDensePack(str(chosen), NARROW.get(precision, "")),
+        ConvertMatmulToDensePack(str(chosen), NARROW.get(precision, ""), ",".join(theirs)),
         RoundAfterBias(),
     )
     if precision != "strict":

@@ -12,8 +12,10 @@ import pytest
 import torch
 
 import eutectic
+from eutectic.backend.dnnl.backend import OneDnn
 from eutectic.backend.llvm.dense_pack import narrow_weights, panel_offers
 from eutectic.backend.llvm.machine import machine_of
+from eutectic.driver.pipeline import pipeline
 from eutectic.driver.recompile import variants
 from eutectic.ir.module import IRModule
 from eutectic.ir.transform import PassContext
@@ -127,11 +129,21 @@ def test_what_is_offered():
     assert [*narrow_weights(old)] == []
 
 
-def test_a_library_with_instructions_keeps_what_is_narrow_already():
-    able = machine_of(Target("llvm -mcpu=x86-64-v4 -mattr=+avx512bf16"))
-    narrow, rounded = ProductSizes(1, 768, 3072, "bfloat16", "bfloat16"), ProductSizes(1, 768, 3072, "bfloat16")
-    assert panel_offers(narrow, able, True) == ()
-    assert len(panel_offers(narrow, able, False)) == len(panel_offers(rounded, able, True)) == 1
+@pytest.mark.usefixtures("asked")
+def test_a_library_with_instructions_keeps_what_is_narrow_already(monkeypatch: pytest.MonkeyPatch):
+    matrix = narrow_matrix("bfloat16")
+    narrow = graph({"x": ((1, 5), "bfloat16")}, lambda bb, x: op.matmul(x, matrix))
+    rounded = graph({"x": (1, 5)}, lambda bb, x: op.matmul(x, weights(5, 10)))
+    monkeypatch.setattr(OneDnn, "multiplies", lambda library, dtype, target: dtype == "bfloat16")
+
+    def has_panels(mod: IRModule, target: str) -> bool:
+        steps = pipeline(target, "bf16").passes
+        (step,) = [step for step in steps if isinstance(step, ConvertMatmulToDensePack)]
+        return any(call.op.name == "relax.nn.dense_pack" for call in calls(step(mod)))
+
+    assert not has_panels(narrow, "llvm -libs=dnnl")
+    assert has_panels(narrow, "llvm")
+    assert has_panels(rounded, "llvm -libs=dnnl")
 
 
 class Layers(torch.nn.Module):

@@ -63,7 +63,7 @@ def panel_offers(sizes: ProductSizes, machine: Machine, has_library: bool) -> Se
         has_library: Whether a library would compute it otherwise.
     """
     wide = _wide(sizes, machine, has_library)
-    return wide if sizes.dtype == "float32" else _narrow(wide, sizes, machine, has_library)
+    return wide if sizes.dtype == "float32" else _narrow(wide, sizes, machine)
 
 
 def _wide(sizes: ProductSizes, machine: Machine, has_library: bool) -> Sequence[PanelOffer]:
@@ -88,12 +88,9 @@ def _tiles(sizes: ProductSizes, machine: Machine) -> Sequence[PanelOffer]:
     return [PanelOffer(2 * machine.lanes(), cost, direct)] if _are_enough(sizes, machine) else ()
 
 
-def _narrow(
-    wide: Sequence[PanelOffer], sizes: ProductSizes, machine: Machine, has_library: bool
-) -> Sequence[PanelOffer]:
-    """Panels of 16 bits, whose numbers are widened where they are read; none of what a library has instructions for."""
-    is_for_library = has_library and sizes.data == sizes.dtype and machine.multiplies(sizes.dtype)
-    if is_for_library or sizes.dtype not in narrow_weights(machine):
+def _narrow(wide: Sequence[PanelOffer], sizes: ProductSizes, machine: Machine) -> Sequence[PanelOffer]:
+    """Panels of 16 bits, whose numbers are widened where they are read."""
+    if sizes.dtype not in narrow_weights(machine):
         return ()
     few, more, many = _NARROW
     share = few if _width_for_few(sizes, machine) else more if (sizes.rows or 1) <= _WAITING_ROWS else many

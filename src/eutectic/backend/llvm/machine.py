@@ -81,11 +81,6 @@ class Machine:
         """
         return self.registers <= FEW_REGISTERS or not self.cpu.startswith("znver")
 
-    def multiplies(self, dtype: str) -> bool:
-        """Whether it has instructions that multiply vectors of a dtype of 16 bits."""
-        names = {"bfloat16": {"avx512bf16", "amx-bf16"}, "float16": {"avx512fp16"}}[dtype]
-        return not names.isdisjoint(self.used_features)
-
     @property
     def used_features(self) -> tuple[str, ...]:
         """What code for it makes use of and a processor may lack."""

@@ -16,15 +16,13 @@ class ProductSizes:
         rows: Rows of the data, and of the result; None where there are as many as a call brings.
         terms: Columns of the data, which are summed over.
         columns: Columns of the matrix, and of the result.
-        dtype: Of the matrix in memory.
-        data: Of the data, as the model has it; both are multiplied in float32, whatever they are.
+        dtype: Of the matrix in memory. Whatever it is, products and sums are of float32.
     """
 
     rows: int | None
     terms: int
     columns: int
     dtype: str = "float32"
-    data: str = "float32"
 
 
 @dataclass(frozen=True)

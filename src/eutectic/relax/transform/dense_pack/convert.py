@@ -23,7 +23,7 @@ from eutectic.relax.transform.dense_pack.choice import PANEL_OFFERS, PanelOffer,
 from eutectic.relax.transform.infra import FunctionPass
 from eutectic.relax.transform.widening import WIDE, WideningMutator
 from eutectic.support.large_pages import LargePages
-from eutectic.target import Target, target_or_current
+from eutectic.target import target_or_current
 from eutectic.topi.nn.dense_pack import panels_of
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -61,16 +61,18 @@ class ConvertMatmulToDensePack(FunctionPass):
     Attributes:
         target: What for, as the text of a target; when empty, the current target, else this machine.
         narrow: Dtype to which weights are rounded, `bfloat16` or `float16`, where that is faster; empty keeps theirs.
+        kept: Dtypes of data whose products stay as they are, with commas between: those that a library multiplies.
     """
 
     target: str = ""
     narrow: str = ""
+    kept: str = ""
 
     def run_function(self, function: Function, mod: IRModule, ctx: PassContext) -> Function:
         """Convert within one function."""
         if any(map(function.attr, ("Codegen", "Composite", "Primitive"))):
             return function
-        fresh = _Converter(target_or_current(self.target or None), self.narrow, ctx).visit_expr(function)
+        fresh = _Converter(self, ctx).visit_expr(function)
         assert isinstance(fresh, Function)
         return fresh
 
@@ -82,27 +84,30 @@ class _Product:
     Attributes:
         data: The first matrix, or several.
         weight: The second one.
+        given: Dtype of the data.
         result: Dtype of the result.
         sizes: What is asked for.
     """
 
     data: Expr
     weight: Constant
+    given: str
     result: str
     sizes: ProductSizes
 
 
 class _Converter(WideningMutator):
-    def __init__(self, target: Target, narrow: str, ctx: PassContext) -> None:
+    def __init__(self, settings: ConvertMatmulToDensePack, ctx: PassContext) -> None:
         super().__init__()
-        self._target, self._narrow, self._ctx = target, narrow, ctx
+        self._target, self._narrow = target_or_current(settings.target or None), settings.narrow
+        self._kept, self._ctx = settings.kept.split(","), ctx
         self._memory = LargePages()
         self._packed: dict[tuple[int, int, str], Constant] = {}  # once for all products with a matrix, named by its id
 
     def visit_call_(self, call: Call) -> Any:
         """Convert one product."""
         product = _product(call)
-        chosen = None if product is None else self._chosen(product)
+        chosen = None if product is None or product.given in self._kept else self._chosen(product)
         if product is None or chosen is None:
             return super().visit_call_(call)
         dtype, panel = chosen
@@ -119,7 +124,7 @@ class _Converter(WideningMutator):
                 if offer.cost < wide and _fits(product.weight.data, self._narrow):
                     self._ctx.remarks.append(WeightsRemark(self._narrow))
                     return self._narrow, offer.panel
-        if not offers and own != product.sizes.data == WIDE:  # rounded for another processor
+        if not offers and own != product.given == WIDE:  # rounded for another processor
             own, offers = WIDE, self._offers(product, WIDE)
         return next(((own, offer.panel) for offer in offers), None)
 
@@ -156,4 +161,4 @@ def _product(call: Call) -> _Product | None:
         return None
     rows = None if info.static_shape is None else prod(info.static_shape[:-1])
     terms, columns = weight.data.shape
-    return _Product(data, weight, result.dtype, ProductSizes(rows, terms, columns, dtype, info.dtype))
+    return _Product(data, weight, info.dtype, result.dtype, ProductSizes(rows, terms, columns, dtype))
