@@ -54,7 +54,7 @@ def dense_pack(data: Expr, weight: Expr, units: int, *, span: Any = None) -> Cal
         TypeInferenceError: ranks, dtypes or sizes disagree.
 
     Accuracy: each element is a sum of `k` products in order, as of `matmul`, of the dtype of the data. Narrow weights
-        are widened, which is exact: nothing else is narrow.
+    are widened, which is exact: nothing else is narrow.
     Reference: TVM relay.nn.contrib_dense_pack, whose data is a matrix.
     """
     return call(_DENSE_PACK, data, weight, attrs=DensePackAttrs(int(units)), span=span)

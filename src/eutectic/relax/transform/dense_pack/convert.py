@@ -55,7 +55,7 @@ class ConvertMatmulToDensePack(FunctionPass):
         gv = matmul(x, w)                gv = nn.dense_pack(x, w_in_panels, units=3072)
 
     Accuracy: sums have the terms that they had, in the same order. Weights that are rounded have a relative error of
-        2**-9 (bfloat16) or 2**-12 (float16); a matrix with one that would become infinite stays float32.
+    2**-9 (bfloat16) or 2**-12 (float16); a matrix with one that would become infinite stays float32.
     Cost: a copy of each matrix that is put into panels.
 
     Attributes:

@@ -58,6 +58,7 @@ def compute_at(edit: Edit, block: BlockLike, loop: LoopRV, preserve_unit_loops: 
 
     before: for i: B[i] = A[i] * 2
             for i0, i1: C[i0 * 4 + i1] = B[i0 * 4 + i1]
+
     after compute_at(B, i0):
         for i0:
             for ax0 in range(4): B[i0 * 4 + ax0] = A[i0 * 4 + ax0] * 2

@@ -36,6 +36,7 @@ def loop_join(edit: Edit, *loops: LoopRV) -> LoopRV:
 
     before: for i in range(8): f(i)
             for j in range(8, 10): g(j)
+
     after loop_join(i, j):
             for i_j in range(10):
                 if i_j < 8: f(i_j)

@@ -38,6 +38,7 @@ def merge(edit: Edit, *loops: LoopRV) -> LoopRV:
 
     before: for i in range(4): f(i)
             for j in range(4): g(j)
+
     after merge(i, j): for i_m in range(4): f(i_m); g(i_m)
     """
     sites = [edit.loop(rv) for rv in loops]

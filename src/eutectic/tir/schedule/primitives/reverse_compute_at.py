@@ -66,6 +66,7 @@ def reverse_compute_at(
 
     before: for i0, i1: B[i0 * 4 + i1] = A[i0 * 4 + i1] * 2
             for i: C[i] = B[i]
+
     after reverse_compute_at(C, i0):
         for i0:
             for i1: B[i0 * 4 + i1] = A[i0 * 4 + i1] * 2
