@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.house.imports import SOURCES, SRC, tree
 
-_DOCUMENTED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _hanging(text: str) -> Iterator[str]:
@@ -24,7 +24,7 @@ def _faults(path: Path) -> Iterator[str]:
     for node in ast.walk(tree(path)):
         if isinstance(node, _DOCUMENTED):
             for line in _hanging(ast.get_docstring(node) or ""):
-                yield f"{path.relative_to(SRC)}, {node.name}: {line}"
+                yield f"{path.relative_to(SRC)}: {line}"
 
 
 def test_paragraphs_do_not_hang():
